@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,42 @@ def shown(line: str, policy: Policy) -> str:
     return line
 
 
-@pytest.fixture(scope="module")
-def natively(workshop: Workshop) -> list[str]:
-    done = subprocess.run(
-        [str(workshop.build("state/carried"))], capture_output=True, text=True, check=False, timeout=120
-    )
+def lines_natively(workshop: Workshop, guest: str) -> list[str]:
+    done = subprocess.run([str(workshop.build(guest))], capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}{done.stderr}"
     return done.stdout.splitlines()
+
+
+def is_as_natively(
+    guest: str, natively: list[str], policy: Policy, workshop: Workshop, run_under: Runner, alike: Callable[..., bool]
+) -> None:
+    """Its lines are ``alike`` under the policy, two by two."""
+    run = run_under(policy.toml, [str(workshop.build(guest))], env=policy.environment())
+    governed = run.stdout.splitlines()
+    different = [
+        f"natively {mine}\ngoverned {theirs}"
+        for mine, theirs in zip(natively, governed, strict=False)
+        if not alike(mine, theirs)
+    ]
+    assert not different, f"{len(different)} rows differ:\n" + "\n".join(different[:12]) + f"\n{run.story()}"
+    run.succeeded()
+    assert len(governed) == len(natively), run.story()
+
+
+@pytest.fixture
+def able(policy: Policy, huge_pages: HugePages) -> Policy:
+    """The policy, with what it needs; skipped where the machine lacks it."""
+    missing = policy.missing()
+    if missing:
+        pytest.skip(missing)
+    if policy.huge_pages:
+        huge_pages.need(policy.huge_pages)
+    return policy
+
+
+@pytest.fixture(scope="module")
+def natively(workshop: Workshop) -> list[str]:
+    return lines_natively(workshop, "state/carried")
 
 
 def test_every_row_is_tried(natively: list[str]) -> None:
@@ -53,23 +83,12 @@ def test_every_row_is_tried(natively: list[str]) -> None:
 
 @pytest.mark.parametrize("policy", GOVERNING, ids=str)
 def test_a_new_block_has_nothing_of_the_old_one(
-    policy: Policy, natively: list[str], workshop: Workshop, run_under: Runner, huge_pages: HugePages
+    able: Policy, natively: list[str], workshop: Workshop, run_under: Runner
 ) -> None:
-    missing = policy.missing()
-    if missing:
-        pytest.skip(missing)
-    if policy.huge_pages:
-        huge_pages.need(policy.huge_pages)
-    run = run_under(policy.toml, [str(workshop.build("state/carried"))], env=policy.environment())
-    governed = run.stdout.splitlines()
-    different = [
-        f"natively {mine}\ngoverned {theirs}"
-        for mine, theirs in zip(natively, governed, strict=False)
-        if shown(mine, policy) != shown(theirs, policy) and not (policy.huge_pages and mine.startswith("mseal"))
-    ]
-    assert not different, f"{len(different)} rows differ:\n" + "\n".join(different[:12]) + f"\n{run.story()}"
-    run.succeeded()
-    assert len(governed) == len(natively), run.story()
+    def alike(mine: str, theirs: str) -> bool:
+        return shown(mine, able) == shown(theirs, able) or (bool(able.huge_pages) and mine.startswith("mseal"))
+
+    is_as_natively("state/carried", natively, able, workshop, run_under, alike)
 
 
 def test_the_list_in_the_documentation_is_the_list_of_the_test(natively: list[str]) -> None:
@@ -81,11 +100,7 @@ def test_the_list_in_the_documentation_is_the_list_of_the_test(natively: list[st
 
 @pytest.fixture(scope="module")
 def grown_natively(workshop: Workshop) -> list[str]:
-    done = subprocess.run(
-        [str(workshop.build("state/grown"))], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}{done.stderr}"
-    lines = done.stdout.splitlines()
+    lines = lines_natively(workshop, "state/grown")
     assert len(lines) == 176
     assert not [line for line in lines if "in part" in line or "grown 0; kept 1; zero 1;" not in line]
     return lines
@@ -93,21 +108,11 @@ def grown_natively(workshop: Workshop) -> list[str]:
 
 @pytest.mark.parametrize("policy", GOVERNING, ids=str)
 def test_a_block_that_grows_carries_all_of_it_in_its_new_part(
-    policy: Policy, grown_natively: list[str], workshop: Workshop, run_under: Runner, huge_pages: HugePages
+    able: Policy, grown_natively: list[str], workshop: Workshop, run_under: Runner
 ) -> None:
-    missing = policy.missing()
-    if missing:
-        pytest.skip(missing)
-    if policy.huge_pages:
-        huge_pages.need(policy.huge_pages)
-    run = run_under(policy.toml, [str(workshop.build("state/grown"))], env=policy.environment())
-    governed = run.stdout.splitlines()
-    different = [
-        f"natively {mine}\ngoverned {theirs}"
-        for mine, theirs in zip(grown_natively, governed, strict=False)
+    def alike(mine: str, theirs: str) -> bool:
         # Reserved pages refuse other states for parts of them, which are normal memory where a child must not see it.
-        if mine != theirs and not (policy.huge_pages and mine.split()[0] not in ("nothing", "DONTFORK", "WIPEONFORK"))
-    ]
-    assert not different, f"{len(different)} rows differ:\n" + "\n".join(different[:12]) + f"\n{run.story()}"
-    run.succeeded()
-    assert len(governed) == len(grown_natively), run.story()
+        refused = bool(able.huge_pages) and mine.split()[0] not in ("nothing", "DONTFORK", "WIPEONFORK")
+        return mine == theirs or refused
+
+    is_as_natively("state/grown", grown_natively, able, workshop, run_under, alike)

@@ -43,7 +43,7 @@ def analyse(data: StudyData) -> Analysis:
     doubts = () if nondeterminism is None else interval_warnings(nondeterminism.experiments, nondeterminism.refused)
     warnings = warnings_of(data, design.conditions, executions, doubts)
     machine = machine_of(data)
-    return Analysis(
+    return verdict.ShownAnalysis(
         schema=SCHEMA,
         created_by=_version(),
         design=design,

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from pagelab.analysis.frames import FramesPart
 from pagelab.analysis.nondeterminism_model import NondeterminismPart
-from pagelab.terminal import Shown
 
 SCHEMA = "pagelab.analysis/1"
 
@@ -368,8 +367,8 @@ class Drift:
     sentence: str
 
 
-@dataclass(frozen=True, repr=False)
-class Analysis(Shown):
+@dataclass(frozen=True)
+class Analysis:
     schema: str
     created_by: str
     design: Design
@@ -396,23 +395,6 @@ class Analysis(Shown):
     """None for a study without a value of its metric."""
     over_set: SetPart | None = None
     """None for a study that tests every program by itself."""
-
-    def _title(self) -> str:
-        return self.headline
-
-    def _rows(self) -> list[tuple[str, str]]:
-        """Every planned comparison as the first picture has it; then the caveats."""
-        from pagelab.analysis import answer, verdict
-
-        rows = []
-        for one in verdict.judged_of(self.planned(), self.design, self.metrics) if self.over_set is None else ():
-            facts = ", ".join(answer.facts(one.answer))
-            name = f"{one.contrast.workload} · {one.contrast.policy}"
-            rows.append((name, f"{answer.words(one.answer, one.metric)} ({facts})"))
-        return rows + [("warning", caveat) for caveat in self.caveats]
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def metric(self, name: str) -> Metric:
         """The metric called *name*. KeyError when the study has none."""

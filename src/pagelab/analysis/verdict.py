@@ -9,8 +9,9 @@ from math import inf, log1p
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE, Answer, answer_of, facts, sentence, words
 from pagelab.analysis.commands import COMMAND
-from pagelab.analysis.model import Contrast, Design, Metric
+from pagelab.analysis.model import Analysis, Contrast, Design, Metric
 from pagelab.analysis.policy_summary import policy_summary
+from pagelab.terminal import Shown
 
 
 @dataclass(frozen=True)
@@ -116,3 +117,21 @@ def _undecided(judged: tuple[Judged, ...]) -> str:
         return ""
     low, high = (f"{wording.digits(100 * end, 2)}%" for end in (min(seen), max(seen)))
     return f" (changes under {low if low == high else f'{low} to {high}'} would not be seen)"
+
+
+@dataclass(frozen=True, repr=False)
+class ShownAnalysis(Shown, Analysis):
+    """Prints as its verdict: every planned comparison as the first picture has it, then the caveats."""
+
+    def _title(self) -> str:
+        return self.headline
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = []
+        for one in judged_of(self.planned(), self.design, self.metrics) if self.over_set is None else ():
+            name = f"{one.contrast.workload} · {one.contrast.policy}"
+            rows.append((name, f"{words(one.answer, one.metric)} ({', '.join(facts(one.answer))})"))
+        return rows + [("warning", caveat) for caveat in self.caveats]
+
+    def __repr__(self) -> str:
+        return str(self)

@@ -2,22 +2,14 @@
  * linux/mman.h, mempolicy.h, userfaultfd.h, prctl.h) and every kind of memory: a block with that state is given back and
  * taken anew; printed is what the new block has. The lines must be the same natively and under every policy.
  * Argument: the only row to try, or none. */
-#include "../guest.h"
+#include "states.h"
 
-#include <linux/mempolicy.h>
-#include <linux/prctl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
 #define MAP_DROPPABLE 0x08     /* Linux 6.11 */
 #define SYS_mseal 462          /* Linux 6.10 */
-#ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41
-#define PR_SET_VMA_ANON_NAME 0
-#endif
 
 /* ---- kinds of memory ---- */
 
@@ -102,48 +94,24 @@ enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 
 /* ---- states: each returns 0 or -errno, which is printed ---- */
 
-static long advise(unsigned char *p, size_t bytes, int advice) { return madvise(p, bytes, advice) ? -errno : 0; }
-
-#define ADVICE(function, advice)                                                                           \
-    static long function(unsigned char *p, size_t bytes) { return advise(p, bytes, advice); }
-ADVICE(dont_fork, MADV_DONTFORK)
-ADVICE(wipe_on_fork, MADV_WIPEONFORK)
-ADVICE(dont_dump, MADV_DONTDUMP)
-ADVICE(mergeable, MADV_MERGEABLE)
 ADVICE(random_order, MADV_RANDOM)
-ADVICE(sequential, MADV_SEQUENTIAL)
 ADVICE(huge, MADV_HUGEPAGE)
 ADVICE(not_huge, MADV_NOHUGEPAGE)
 ADVICE(lazily_freed, MADV_FREE)
 ADVICE(guarded, MADV_GUARD_INSTALL)
 
-static long nothing(unsigned char *p, size_t bytes) { return p && bytes ? 0 : -1; }
-static long locked(unsigned char *p, size_t bytes) { return mlock(p, bytes) ? -errno : 0; }
 static long locked_on_fault(unsigned char *p, size_t bytes) { return syscall(SYS_mlock2, p, bytes, 1) ? -errno : 0; }
 static long read_only(unsigned char *p, size_t bytes) { return mprotect(p, bytes, PROT_READ) ? -errno : 0; }
 static long closed(unsigned char *p, size_t bytes) { return mprotect(p, bytes, PROT_NONE) ? -errno : 0; }
-static long executable(unsigned char *p, size_t bytes) { return mprotect(p, bytes, RW | PROT_EXEC) ? -errno : 0; }
 
 static long half(unsigned char *p, size_t bytes) {
     long first = advise(p, bytes / 2, MADV_DONTFORK);
     return first ? first : advise(p + bytes - PAGE, PAGE, MADV_WIPEONFORK);
 }
 
-static long keyed(unsigned char *p, size_t bytes) {
-    static int key = -1;
-    if (key < 0) key = pkey_alloc(0, 0);
-    if (key < 0) return -errno;
-    return pkey_mprotect(p, bytes, RW, key) ? -errno : 0;
-}
-
 static long bound(unsigned char *p, size_t bytes) {
     unsigned long node = 1;
     return syscall(SYS_mbind, p, bytes, MPOL_BIND, &node, 8, 0) ? -errno : 0;
-}
-
-static long interleaved(unsigned char *p, size_t bytes) {
-    unsigned long node = 1;
-    return syscall(SYS_mbind, p, bytes, MPOL_INTERLEAVE, &node, 8, 0) ? -errno : 0;
 }
 
 static long registered(unsigned char *p, size_t bytes, uint64_t mode) {
@@ -161,10 +129,6 @@ static long registered(unsigned char *p, size_t bytes, uint64_t mode) {
 
 static long missing_told(unsigned char *p, size_t bytes) { return registered(p, bytes, UFFDIO_REGISTER_MODE_MISSING); }
 static long writes_told(unsigned char *p, size_t bytes) { return registered(p, bytes, UFFDIO_REGISTER_MODE_WP); }
-
-static long named(unsigned char *p, size_t bytes) {
-    return prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, "of the old block") ? -errno : 0;
-}
 
 static long soft_dirty(unsigned char *p, size_t bytes) {
     (void)p, (void)bytes;
@@ -221,43 +185,17 @@ static const struct state {
 
 /* ---- what the new block has ---- */
 
-static char smaps[8 << 20]; /* the pool of frames is thousands of mappings */
-
-static void read_smaps(void) {
-    int fd = open("/proc/self/smaps", O_RDONLY);
-    size_t length = 0;
-    CHECK(fd >= 0);
-    for (ssize_t got; (got = read(fd, smaps + length, sizeof smaps - 1 - length)) > 0;) length += (size_t)got;
-    CHECK(close(fd) == 0 && length < sizeof smaps - 1);
-    smaps[length] = 0;
-}
-
 /* Flags in smaps that a program can set on memory of its own. "um" and "uw": userfaultfd; "hg", "nh" are the policy's. */
 static const char *const FLAGS[] = {"dc", "wf", "dd", "mg", "lo", "lf", "rr", "sr", "nr", "ac", "um", "uw", "sl", "sd", "sh", "ex", "dp", "gd", "io", "pf", "ht"};
 
+enum { FLAG_COUNT = sizeof FLAGS / sizeof *FLAGS };
+
 static void print_mappings(const unsigned char *block, size_t bytes) {
-    int seen[sizeof FLAGS / sizeof *FLAGS] = {0}, inside = 0, named_so = 0;
-    unsigned long long key = 0;
-    read_smaps();
-    for (char *line = strtok(smaps, "\n"); line; line = strtok(NULL, "\n")) {
-        unsigned long long from, to;
-        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && strchr(line, '-') < strchr(line, ' ')) {
-            inside = from < (uintptr_t)block + bytes && to > (uintptr_t)block;
-            named_so |= inside && strstr(line, "of the old block") != NULL;
-        }
-        if (!inside) continue;
-        if (strncmp(line, "ProtectionKey:", 14) == 0) key |= strtoull(line + 14, NULL, 10);
-        if (strncmp(line, "VmFlags:", 8) != 0) continue;
-        for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++) {
-            char word[8];
-            snprintf(word, sizeof word, " %s ", FLAGS[i]);
-            seen[i] |= strstr(line, word) != NULL;
-        }
-    }
+    struct mappings found = mappings_of(block, bytes, FLAGS, FLAG_COUNT);
     printf(" flags");
-    for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++)
-        if (seen[i]) printf(" %s", FLAGS[i]);
-    printf("; key %llu; name %d", key, named_so);
+    for (int i = 0; i < FLAG_COUNT; i++)
+        if (found.flagged[i]) printf(" %s", FLAGS[i]);
+    printf("; key %llu; name %d", found.key, found.named != 0);
 }
 
 static long locked_kilobytes(void) {
@@ -267,11 +205,6 @@ static long locked_kilobytes(void) {
     while (file && fgets(line, sizeof line, file)) sscanf(line, "VmLck: %ld", &locked);
     if (file) fclose(file);
     return locked;
-}
-
-static int policy_of(const unsigned char *block) {
-    int mode = -1;
-    return syscall(SYS_get_mempolicy, &mode, NULL, 0, block, MPOL_F_ADDR) ? -errno : mode;
 }
 
 /* A child sees what its parent wrote, both at either end, and writes for itself. */

@@ -2,49 +2,7 @@
  * that mremap hands on, and for blocks that grow over the ends of pages of 2 MiB, beside memory that was given back, and
  * beside a neighbour, printed is what the grown block has everywhere, and what it has somewhere. The lines must be the
  * same natively and under every policy. */
-#include "../guest.h"
-
-#include <linux/mempolicy.h>
-#include <linux/prctl.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
-#ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41
-#define PR_SET_VMA_ANON_NAME 0
-#endif
-
-/* ---- states ---- */
-
-static long advise(unsigned char *p, size_t bytes, int advice) { return madvise(p, bytes, advice) ? -errno : 0; }
-
-#define ADVICE(function, advice)                                                                           \
-    static long function(unsigned char *p, size_t bytes) { return advise(p, bytes, advice); }
-ADVICE(dont_fork, MADV_DONTFORK)
-ADVICE(wipe_on_fork, MADV_WIPEONFORK)
-ADVICE(dont_dump, MADV_DONTDUMP)
-ADVICE(mergeable, MADV_MERGEABLE)
-ADVICE(sequential, MADV_SEQUENTIAL)
-
-static long nothing(unsigned char *p, size_t bytes) { return p && bytes ? 0 : -1; }
-static long locked(unsigned char *p, size_t bytes) { return mlock(p, bytes) ? -errno : 0; }
-static long executable(unsigned char *p, size_t bytes) { return mprotect(p, bytes, RW | PROT_EXEC) ? -errno : 0; }
-
-static long keyed(unsigned char *p, size_t bytes) {
-    static int key = -1;
-    if (key < 0) key = pkey_alloc(0, 0);
-    if (key < 0) return -errno;
-    return pkey_mprotect(p, bytes, RW, key) ? -errno : 0;
-}
-
-static long interleaved(unsigned char *p, size_t bytes) {
-    unsigned long node = 1;
-    return syscall(SYS_mbind, p, bytes, MPOL_INTERLEAVE, &node, 8, 0) ? -errno : 0;
-}
-
-static long named(unsigned char *p, size_t bytes) {
-    return prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, "of the block") ? -errno : 0;
-}
+#include "states.h"
 
 static const struct state {
     const char *name;
@@ -105,49 +63,18 @@ static unsigned char *taken(const struct growth *growth, unsigned char **neighbo
 
 /* ---- what the grown block has ---- */
 
-static char smaps[8 << 20]; /* the pool of frames is thousands of mappings */
-
-static void read_smaps(void) {
-    int fd = open("/proc/self/smaps", O_RDONLY);
-    size_t length = 0;
-    CHECK(fd >= 0);
-    for (ssize_t got; (got = read(fd, smaps + length, sizeof smaps - 1 - length)) > 0;) length += (size_t)got;
-    CHECK(close(fd) == 0 && length < sizeof smaps - 1);
-    smaps[length] = 0;
-}
-
 /* Flags in smaps that mremap hands on. */
 static const char *const FLAGS[] = {"dc", "wf", "dd", "mg", "lo", "sr", "ex"};
 enum { FLAG_COUNT = sizeof FLAGS / sizeof *FLAGS };
 
-static void print_mappings(const unsigned char *block, size_t bytes) {
-    int flagged[FLAG_COUNT] = {0}, mappings = 0, inside = 0, names = 0, keys = 0;
-    read_smaps();
-    for (char *line = strtok(smaps, "\n"); line; line = strtok(NULL, "\n")) {
-        unsigned long long from, to;
-        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && strchr(line, '-') < strchr(line, ' ')) {
-            inside = from < (uintptr_t)block + bytes && to > (uintptr_t)block;
-            names += inside && strstr(line, "of the block") != NULL;
-            mappings += inside;
-        }
-        if (!inside) continue;
-        if (strncmp(line, "ProtectionKey:", 14) == 0) keys += strtoull(line + 14, NULL, 10) != 0;
-        if (strncmp(line, "VmFlags:", 8) != 0) continue;
-        for (int i = 0; i < FLAG_COUNT; i++) {
-            char word[8];
-            snprintf(word, sizeof word, " %s ", FLAGS[i]);
-            flagged[i] += strstr(line, word) != NULL;
-        }
-    }
-    for (int i = 0; i < FLAG_COUNT; i++)
-        if (flagged[i]) printf(" %s %s;", FLAGS[i], flagged[i] == mappings ? "everywhere" : "in part");
-    if (keys) printf(" key %s;", keys == mappings ? "everywhere" : "in part");
-    if (names) printf(" name %s;", names == mappings ? "everywhere" : "in part");
-}
+static const char *where(int some, int all) { return some == all ? "everywhere" : "in part"; }
 
-static int policy_of(const unsigned char *block) {
-    int mode = -1;
-    return syscall(SYS_get_mempolicy, &mode, NULL, 0, block, MPOL_F_ADDR) ? -errno : mode;
+static void print_mappings(const unsigned char *block, size_t bytes) {
+    struct mappings found = mappings_of(block, bytes, FLAGS, FLAG_COUNT);
+    for (int i = 0; i < FLAG_COUNT; i++)
+        if (found.flagged[i]) printf(" %s %s;", FLAGS[i], where(found.flagged[i], found.count));
+    if (found.keyed) printf(" key %s;", where(found.keyed, found.count));
+    if (found.named) printf(" name %s;", where(found.named, found.count));
 }
 
 static void one(const struct state *state, const struct growth *growth) {
