@@ -42,6 +42,21 @@ static void check_served(unsigned char *p, int by_syscall) {
     if (served != already + PAGES) FAIL("%zu faults came, not %d", served - already, PAGES);
 }
 
+/* Zeros over a private mapping of a file are the program's: given back, they would be what the file has. */
+static void zeros_over_a_file(void) {
+    int file = memfd_create("file", MFD_CLOEXEC);
+    unsigned char *p;
+    CHECK(file >= 0 && ftruncate(file, PAGES * PAGE) == 0);
+    for (size_t i = 0; i < PAGES; i++) CHECK(pwrite(file, "content", 7, (off_t)(i * PAGE)) == 7);
+    p = mmap(NULL, PAGES * PAGE, RW, MAP_PRIVATE, file, 0);
+    CHECK(p != MAP_FAILED);
+    memset(p, 0, PAGES * PAGE);
+    struct uffdio_register range = {.range = {(uintptr_t)p, PAGES * PAGE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    CHECK(ioctl(uffd, UFFDIO_REGISTER, &range) == 0);
+    CHECK(all_zero(p, PAGES * PAGE));
+    CHECK(munmap(p, PAGES * PAGE) == 0 && close(file) == 0);
+}
+
 int main(void) {
     uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
     struct uffdio_api api = {.api = UFFD_API};
@@ -49,6 +64,7 @@ int main(void) {
     CHECK(ioctl(uffd, UFFDIO_API, &api) == 0);
     start(serve, NULL);
     usleep(1000);
+    zeros_over_a_file();
     for (int round = 0; round < 6; round++) {
         unsigned char *around[5];
         for (int i = 0; i < 5; i++) {

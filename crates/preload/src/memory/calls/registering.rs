@@ -9,6 +9,7 @@ use pagelab_abi::plan::Fetch;
 
 use crate::backing;
 use crate::boundary::arch::PAGE;
+use crate::boundary::maps;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c, task};
 use crate::memory::tables;
@@ -51,7 +52,7 @@ pub fn registering(argument: usize) {
     backing::program_uffd::registering(Span::new(start, end));
     let fills = mode & MISSING != 0;
     if fills && prefaults() {
-        give_zeros_back(Span::new(start, end));
+        give_anonymous_back(Span::new(start, end));
     }
     if let Some(span) = our_span(start, len) {
         let _ = uncover(span, fills);
@@ -100,6 +101,25 @@ fn give_tiles_back(layout: &Layout, span: Span) {
             give_zeros_back(part);
         }
     });
+}
+
+/// As [`give_zeros_back`], but for mappings of files: zeros that the program wrote over a private one would become what the file
+/// has there.
+fn give_anonymous_back(span: Span) {
+    let mut at = span.start;
+    while at < span.end {
+        let mut found = None;
+        let _ = maps::each(&mut |mapping| {
+            let part = mapping.span.and(Span::new(at, span.end));
+            if !part.is_empty() && !mapping.is_file() {
+                found = Some(part);
+            }
+            found.is_none() && mapping.span.start < span.end
+        });
+        let Some(part) = found else { return };
+        give_zeros_back(part);
+        at = part.end;
+    }
 }
 
 /// Pages looked at together.
