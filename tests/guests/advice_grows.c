@@ -2,25 +2,6 @@
  * block grew by beyond a border of page sizes came without it, and a forked child saw that part alone. */
 #include "guest.h"
 
-/* Whether all of [p, p + bytes) has `flag` in smaps. */
-static int is_all(const void *p, size_t bytes, const char *flag) {
-    static char line[4096];
-    FILE *file = fopen("/proc/self/smaps", "r");
-    uintptr_t start = 0, end = 0, from, to, at = (uintptr_t)p;
-    CHECK(file);
-    while (fgets(line, sizeof line, file)) {
-        char dash;
-        if (sscanf(line, "%zx%c%zx ", &from, &dash, &to) == 3 && dash == '-') {
-            start = from;
-            end = to;
-        } else if (strncmp(line, "VmFlags:", 8) == 0 && start <= at && at < end && strstr(line, flag)) {
-            at = end;
-        }
-    }
-    fclose(file);
-    return at >= (uintptr_t)p + bytes;
-}
-
 static void grows(int advice, const char *flag, size_t step) {
     size_t pages = 100;
     unsigned char *p = map_anon(pages * PAGE);
@@ -31,7 +12,7 @@ static void grows(int advice, const char *flag, size_t step) {
         CHECK(grown != MAP_FAILED);
         p = grown;
         pages += step;
-        if (!is_all(p, pages * PAGE, flag)) FAIL("%zu pages, not all of them with%s", pages, flag);
+        if (!is_all(p, pages * PAGE, flag, flag)) FAIL("%zu pages, not all of them with%s", pages, flag);
         CHECK(holds(p, 100 * PAGE, 1));
     }
     CHECK(munmap(p, pages * PAGE) == 0);

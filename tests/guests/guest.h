@@ -159,6 +159,25 @@ __attribute__((unused)) static pthread_t start(void *(*run)(void *), void *argum
     return thread;
 }
 
+/* Whether all of [p, p + bytes) is mapped, with one of two flags as smaps has them (" dc"). */
+__attribute__((unused)) static int is_all(const void *p, size_t bytes, const char *flag, const char *or_flag) {
+    static char line[4096];
+    FILE *file = fopen("/proc/self/smaps", "r");
+    uintptr_t start = 0, end = 0, from, to, at = (uintptr_t)p;
+    CHECK(file);
+    while (at < (uintptr_t)p + bytes && fgets(line, sizeof line, file)) {
+        char dash;
+        if (sscanf(line, "%zx%c%zx ", &from, &dash, &to) == 3 && dash == '-') {
+            start = from;
+            end = to;
+        } else if (strncmp(line, "VmFlags:", 8) == 0 && start <= at && at < end && (strstr(line, flag) || strstr(line, or_flag))) {
+            at = end;
+        }
+    }
+    fclose(file);
+    return at >= (uintptr_t)p + bytes;
+}
+
 /* A small, seeded, allocation-free generator (xorshift64*). */
 __attribute__((unused)) static uint64_t random_next(uint64_t *state) {
     uint64_t x = *state ? *state : 0x9E3779B97F4A7C15u;

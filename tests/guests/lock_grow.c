@@ -6,25 +6,8 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-/* Whether all of [p, p + bytes) is locked. (Reserved pages are never swapped; the kernel does not mark them.) */
-static int is_locked(const void *p, size_t bytes) {
-    static char line[4096];
-    FILE *file = fopen("/proc/self/smaps", "r");
-    uintptr_t start = 0, end = 0, from, to, at = (uintptr_t)p;
-    CHECK(file);
-    while (fgets(line, sizeof line, file)) {
-        char dash;
-        if (sscanf(line, "%zx%c%zx ", &from, &dash, &to) == 3 && dash == '-') {
-            start = from;
-            end = to;
-        } else if (strncmp(line, "VmFlags:", 8) == 0 && start <= at && at < end && at < (uintptr_t)p + bytes &&
-                   (strstr(line, " lo") || strstr(line, " ht"))) {
-            at = end;
-        }
-    }
-    fclose(file);
-    return at >= (uintptr_t)p + bytes;
-}
+/* Reserved pages are never swapped; the kernel does not mark them. */
+static int is_locked(const void *p, size_t bytes) { return is_all(p, bytes, " lo", " ht"); }
 
 /* In kB. */
 static long locked_memory(void) {
