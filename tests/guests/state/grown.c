@@ -24,6 +24,7 @@ struct growth {
         OVER,   /* the same, mapped over anew */
         GAP,    /* what is left before a gap and a neighbour */
         HEMMED, /* before a neighbour */
+        AFTER,  /* without the state, in the place of a part of a block that has it and had grown */
     } kind;
 };
 
@@ -33,6 +34,7 @@ static const struct growth GROWTHS[] = {
     {"page-over", PAGE, 24 * PAGE, OVER},
     {"page-gap", PAGE, 24 * PAGE, GAP},
     {"page-hemmed", PAGE, 24 * PAGE, HEMMED},
+    {"page-after", PAGE, 40 * PAGE, AFTER},
     {"64K-to-3M", 64 * KIB, 3 * MIB, ALONE},
     {"64K-cut-to-3M", 64 * KIB, 3 * MIB, CUT},
     {"64K-over-to-3M", 64 * KIB, 3 * MIB, OVER},
@@ -78,8 +80,17 @@ static void print_mappings(const unsigned char *block, size_t bytes) {
 }
 
 static void one(const struct state *state, const struct growth *growth) {
-    unsigned char *neighbour, *block = taken(growth, &neighbour);
-    printf("%s %s: %ld", state->name, growth->name, state->set(block, growth->from));
+    unsigned char *neighbour, *block;
+    unsigned char *other = NULL, *first = NULL;
+    if (growth->kind == AFTER) {
+        first = map_anon(16 * PAGE);
+        other = map_anon(2 * MIB - 16 * PAGE);
+        printf("%s %s: %ld", state->name, growth->name, state->set(other, 2 * MIB - 16 * PAGE));
+        other = mremap(other, 2 * MIB - 16 * PAGE, 2 * MIB - 6 * PAGE, MREMAP_MAYMOVE);
+        CHECK(other != MAP_FAILED && munmap(other + 2 * MIB - 11 * PAGE, 5 * PAGE) == 0);
+    }
+    block = taken(growth, &neighbour);
+    if (growth->kind != AFTER) printf("%s %s: %ld", state->name, growth->name, state->set(block, growth->from));
     block = mremap(block, growth->from, growth->to, MREMAP_MAYMOVE);
     printf(", grown %d;", block == MAP_FAILED ? -errno : 0);
     if (block != MAP_FAILED) {
@@ -90,6 +101,7 @@ static void one(const struct state *state, const struct growth *growth) {
         CHECK(munmap(block, growth->to) == 0);
     }
     if (neighbour) CHECK(munmap(neighbour, NEIGHBOUR_BYTES) == 0);
+    if (other) CHECK(munmap(other, 2 * MIB - 11 * PAGE) == 0 && munmap(first, 16 * PAGE) == 0);
     fflush(stdout);
 }
 

@@ -42,10 +42,13 @@ impl Pool {
     /// wherever it would lie (EPERM: it is sealed; EAGAIN: it is locked, and this is more than may be), is refused here.
     fn grow(&mut self, old: Span, growth: Span) -> Result<bool, Errno> {
         if self.is_plain(old) && !(self.is_advised(old) && self.wants_hugetlb(growth)) {
-            // What grows carries what the program put on it, as natively; spare memory in its way that is a mapping of its own
-            // does not.
+            // What grows carries what the program put on it, as natively; spare memory in its way that is a mapping of its own, in
+            // part even, does not: it lacks that, or has what another block left.
             let spare = self.spare.next_after(growth.start).filter(|run| run.start < growth.end);
-            let own = |run: Span| run.start <= growth.start && mapping::is_one_mapping(growth.start);
+            let own = |run: Span| {
+                let reused = Span::new(growth.start - PAGE, run.end.min(growth.end));
+                run.start <= growth.start && mapping::is_within_one(reused)
+            };
             if spare.is_none_or(own) || self.has_hugetlb(old) {
                 self.stretch(growth)?;
                 return Ok(self.map_plain(growth).is_ok());
