@@ -1,5 +1,5 @@
 //! The plugin that QEMU loads: in the user-mode emulator it captures a program's references, in the emulator of whole
-//! machines it simulates caches behind their memory ([`system`]).
+//! machines it simulates caches behind their memory (`system`).
 //!
 //! `qemu-x86_64 -plugin libpagelab_qemu.so,socket=PATH,mode=runs,... -0 NAME PROGRAM ARGUMENTS`. What it sees it filters,
 //! packs and sends to a collector (`pagelab_trace::capture`); `docs/trace.md` says what is in a trace and what is not.

@@ -1,7 +1,6 @@
 //! Mappings: made at one place, looked at, and closed.
 
 use crate::boundary::apart::apart;
-use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, c};
 
@@ -17,13 +16,8 @@ pub fn map_at(span: Span) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the pages on both sides of `border` belong to one mapping, so that both carry the same: mremap refuses to grow
-/// what crosses mappings before it finds that there is no room to grow.
-pub fn is_one_mapping(border: usize) -> bool {
-    is_within_one(Span::new(border - PAGE, border + PAGE))
-}
-
-/// Whether all of `span` belongs to one mapping.
+/// Whether all of `span` belongs to one mapping, so that it carries the same everywhere: mremap refuses to grow what crosses
+/// mappings before it finds that there is no room to grow.
 pub fn is_within_one(span: Span) -> bool {
     const TOO_MUCH: usize = 1 << 46;
     // There is no room for that much anywhere.
