@@ -123,8 +123,8 @@ calls! {
     /// mlockall(2).
     pub fn mlock_all(flags: usize) -> () { nr::MLOCKALL; flags }
 
-    /// userfaultfd(2), for faults of the kernel's as well.
-    pub fn userfaultfd() -> i32 { nr::USERFAULTFD; c::O_CLOEXEC }
+    /// userfaultfd(2) with these flags beside O_CLOEXEC; without any, for faults of the kernel's as well.
+    pub fn userfaultfd(flags: u32) -> i32 { nr::USERFAULTFD; c::O_CLOEXEC as u32 | flags }
 }
 
 calls! { unsafe:

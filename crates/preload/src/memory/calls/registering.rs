@@ -125,8 +125,13 @@ fn give_anonymous_back(span: Span) {
 /// Pages looked at together.
 const AT_ONCE: usize = 64;
 
-/// Gives resident pages of `span` back that hold nothing but zeros.
+/// Gives resident pages of `span` back that hold nothing but zeros. Another thread that writes to one meanwhile waits: between the
+/// look and the end of the page, its write would be lost.
 fn give_zeros_back(span: Span) {
+    backing::program_uffd::while_writes_wait(span, || zeros_back(span));
+}
+
+fn zeros_back(span: Span) {
     let mut at = span.start;
     while at < span.end {
         let part = Span::new(at, span.end.min(at + AT_ONCE * PAGE));
