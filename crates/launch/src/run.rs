@@ -3,6 +3,7 @@
 use crate::announce::Caller;
 use crate::counters::{Counting, Handed};
 use crate::error::{Error, Result};
+use crate::frames::broker::Address;
 use crate::frames::kernel::{self, ByKernel};
 use crate::frames::{self, Placing};
 use crate::guest_files::Intake;
@@ -43,8 +44,9 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     let caller = Caller::take(request.announce_fd)?;
     let mut watcher = Caller::take(request.phase_fd)?;
     Phase::Prepare.begin(&mut watcher);
+    let address = Address::take(token);
     let mut ready = prepare(request, token)?;
-    let placing = write_plan(&mut ready)?;
+    let placing = write_plan(&mut ready, address)?;
     let streams = streams::prepare(request, &ready.run_dir)?;
     let measure = match request.measurements.fd {
         Some(_) => Some(Capture::create(&ready.run_dir, c"measure")?),
@@ -64,7 +66,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
 }
 
 /// Writes the plan where the library finds it, and loads the library; what placing frames needs is checked first.
-fn write_plan(ready: &mut Ready<'_>) -> Result<Option<Placing>> {
+fn write_plan(ready: &mut Ready<'_>, address: Address) -> Result<Option<Placing>> {
     let plan_path = ready.run_dir.path().join("plan");
     if ready.target.elf.needed.iter().any(|library| library.starts_with("libasan.so")) {
         ready.environment.allow_before_asan();
@@ -76,7 +78,7 @@ fn write_plan(ready: &mut Ready<'_>) -> Result<Option<Placing>> {
     tell_room(ready);
     let plan = &ready.policy.plan;
     let modules = frames::module::prepare(plan)?;
-    let placing = Placing::prepare(plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
+    let placing = Placing::prepare(plan, &ready.runner, (&ready.run_dir, address), &mut ready.warnings)?;
     let added = RunSpec {
         run_dir: ready.run_dir.path().as_os_str().as_bytes().to_vec(),
         flags: Flags::MEASURE | Flags::RESIDENCY,
@@ -156,6 +158,7 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
         fifo: ready.fifo,
         personality: aslr::personality(ready.request.aslr)?,
         memory: ready.request.node.map(|node| MemoryPolicy { node }),
+        session: ready.runner.no_terminal,
         identity: ready.runner.change.then(|| ready.runner.identity.clone()),
         parent: process::own_pid(),
         go: -1,
@@ -176,7 +179,7 @@ fn start(
     let mut prepared = setup(&ready, streams, measure.as_ref())?;
     let measure_number = prepared.measure.map(|(_, number)| number);
     let started_at = sys::utc_now();
-    let waiting = spawn::prepare(|go, report| {
+    let waiting = spawn::prepare(ready.request.timeout_s, |go, report| {
         (prepared.go, prepared.report) = (go, report);
         prepared
     })?;
@@ -198,7 +201,8 @@ fn start(
     caller.announce(pid);
     let intake = Intake::default();
     let run_dir = &ready.run_dir;
-    let mut tending = Tending { copy, counting, placing: machine.placing, by_kernel, intake, run_dir };
+    let mut tending =
+        Tending { copy, has_more: false, counting, placing: machine.placing, by_kernel, intake, run_dir };
     if let Some(by_kernel) = &mut tending.by_kernel {
         by_kernel.watch();
     }
@@ -211,6 +215,8 @@ fn start(
     tending.visit();
     Phase::Collect.begin(&mut watcher);
     machine.held.restore(&mut ready.warnings);
+    // Who reads the copy may have gone.
+    let _ = tending.copy.take().map_or(Ok(()), Copy::finish);
     let counted = tending.counting.finish(&mut ready.warnings);
     let (guests, windows) = tending.intake.finish(&ready.run_dir);
     guests.warn(pid, &mut ready.warnings);
@@ -286,6 +292,8 @@ fn written_by_program(ready: &Ready<'_>) -> std::io::Result<File> {
 /// Looks after captured output, ring buffers and guest files while the program runs.
 struct Tending<'r> {
     copy: Option<Copy>,
+    /// Of the output.
+    has_more: bool,
     counting: Counting,
     placing: Option<Placing>,
     by_kernel: Option<ByKernel>,
@@ -304,8 +312,9 @@ impl Companion for Tending<'_> {
         if let Some(placing) = &mut self.placing {
             placing.visit();
         }
-        if self.copy.as_mut().is_some_and(|copy| copy.forward().is_err()) {
-            self.copy = None;
+        match self.copy.as_mut().map(Copy::forward) {
+            Some(Err(_)) => self.copy = None,
+            more => self.has_more = matches!(more, Some(Ok(true))),
         }
         self.counting.drain();
         self.intake.visit(self.run_dir);
@@ -320,6 +329,9 @@ impl Companion for Tending<'_> {
     }
 
     fn interval_ns(&self) -> Option<u64> {
+        if self.has_more {
+            return Some(0);
+        }
         Some(self.copy.as_ref().map_or(u64::MAX, |_| 100_000_000).min(self.intake.interval_ns()))
     }
 }

@@ -88,6 +88,8 @@ pub struct Setup {
     pub personality: Option<u32>,
     /// Memory policy.
     pub memory: Option<MemoryPolicy>,
+    /// Begin a session, which has no controlling terminal, instead of a process group only.
+    pub session: bool,
     /// User to become; None: stay.
     pub identity: Option<Identity>,
     /// The launcher's process id.
@@ -204,7 +206,11 @@ fn take_over(given: Given) {
 fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
     let at = |step| move |error| (step, error);
     signals::reset_for_program();
-    rustix::process::setpgid(None, None).map_err(|error| (Step::Group, error.into()))?;
+    let group = match setup.session {
+        true => rustix::process::setsid().map(drop),
+        false => rustix::process::setpgid(None, None),
+    };
+    group.map_err(|error| (Step::Group, error.into()))?;
     if let Some(cpus) = &setup.cpus {
         cpus.apply().map_err(at(Step::Cpus))?;
     }

@@ -1,5 +1,6 @@
 //! The pages of a process that is held at its end, as pagemap shows them, against what the strategy wanted of each.
 
+use crate::sys::procfs;
 use pagelab_contract::record::ColourTable;
 use pagelab_frames::strategy::{Modulo, Numbered, Numbers};
 use pagelab_frames::{AnyStrategy, Colours, Strategy, Want, Words};
@@ -62,8 +63,7 @@ impl Resident {
 /// # Errors
 /// Its maps or its pages cannot be read, or frame numbers are kept back.
 pub fn look(pid: i32, strategy: &StrategySpec) -> io::Result<Resident> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (maps, stat) = (procfs::text(pid, "maps")?, procfs::text(pid, "stat")?);
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let flags = File::open(FLAGS).ok();
     let mut judge = Judge::new(strategy, pid).ok_or(io::ErrorKind::InvalidInput)?;
