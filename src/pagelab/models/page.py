@@ -7,6 +7,7 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+from pagelab import whole_file
 from pagelab.errors import BadInputError, MachineError
 from pagelab.report import shell
 from pagelab.report.figure import Figure
@@ -129,9 +130,7 @@ def write(file: ModelFile, fits: Fits, out: Path) -> Path:
         (out / "layouts.csv").write_text(layouts_csv(file, fits), encoding="utf-8")
         text = answer.report_of(file, fits).model_dump_json(by_alias=True, indent=1)
         (out / "report.json").write_text(text + "\n", encoding="utf-8")
-        temporary = out / f".{PAGE}.tmp"
-        temporary.write_text(render(file, fits), encoding="utf-8")
-        temporary.replace(out / PAGE)
+        whole_file.put(out / PAGE, render(file, fits))
     except OSError as error:
         raise MachineError(f"cannot write a report to {out}: {error.strerror} (errno {error.errno})") from error
     return out / PAGE
