@@ -130,7 +130,8 @@ fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warning
 fn library(request: &Request, preloaded: bool) -> Result<PathBuf> {
     let library = request.library.clone().unwrap_or_default();
     if !preloaded {
-        return Ok(library);
+        // As with the library, or links in it would make environments of different sizes.
+        return Ok(std::fs::canonicalize(&library).unwrap_or(library));
     }
     let library = std::fs::canonicalize(&library).map_err(|error| {
         Error::BadInput(format!("cannot find the library {}: {error}; run: pip install .", library.display()))
