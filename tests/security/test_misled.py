@@ -280,6 +280,17 @@ def test_who_waits_for_the_machine_says_so(
     assert "lslocks" in told
 
 
+@AS_ROOT
+def test_a_program_that_is_traced_as_root_is_said_to_be(tmp_path: Path) -> None:
+    """Unlike `run` and `map`, which run it as the user who called sudo."""
+    for caller, is_told in (("65534", True), ("0", False), (None, False)):
+        own = {key: value for key, value in os.environ.items() if key != "SUDO_UID"}
+        environment = own | ({"SUDO_UID": caller, "SUDO_GID": caller} if caller else {})
+        command = [sys.executable, "-m", "pagelab", "trace", "--force", "-o", str(tmp_path / "x.trace"), "--", "true"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+        assert ("runs as root" in done.stderr) == is_told, done.stderr
+
+
 TYPES = r"""
 import fcntl, termios
 for byte in b"evil\n":

@@ -22,6 +22,8 @@ use std::io;
 
 /// Whether hints outlive an exec.
 const EXEC: &str = "/proc/sys/vm/page_hints_exec";
+/// How long the program may be held at its end.
+const LOOK_NS: u64 = 20_000_000_000;
 const NEXT: &str = "build and boot such a kernel as kernel/README.md says, or use the library: --backend library";
 
 /// What this kernel offers.
@@ -152,7 +154,10 @@ impl ByKernel {
         }
         let began = sys::monotonic_ns();
         let counters = page_hints::counters(self.pid);
-        let looked = || if self.files { Ok(Resident::default()) } else { resident::look(self.pid, &self.strategy) };
+        let looked = || match self.files {
+            true => Ok(Resident::default()),
+            false => resident::look(self.pid, &self.strategy, began + LOOK_NS),
+        };
         match counters.and_then(|counters| Ok((counters, looked()?))) {
             Ok((counters, resident)) => {
                 self.seen = Some(Seen { counters, resident, took_ns: sys::monotonic_ns() - began });
