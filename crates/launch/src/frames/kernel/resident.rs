@@ -87,8 +87,9 @@ pub fn look(pid: i32, strategy: &StrategySpec, deadline_ns: u64) -> io::Result<R
             for (number, entry) in part.chunks_exact(8).take(got).enumerate() {
                 let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
                 let vpn = page + number as u64;
-                let own = entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
-                if entry & PRESENT != 0 && entry & FILE == 0 && own {
+                let is_anonymous = entry & PRESENT != 0 && entry & FILE == 0;
+                // Asked of few pages: each answer is a system call.
+                if is_anonymous && (entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME)) {
                     judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from)?;
                 }
             }
