@@ -45,7 +45,7 @@ def status(pid: int) -> dict[str, str]:
 
 def rights(pid: int) -> tuple[int, int, list[str]]:
     """Effective and permitted capabilities, and users: of the only thread, since each has its own."""
-    assert os.listdir(f"/proc/{pid}/task") == [str(pid)]
+    assert [task.name for task in Path(f"/proc/{pid}/task").iterdir()] == [str(pid)]
     found = status(pid)
     own = status(os.getpid())
     assert [found[name] for name in ("CapInh", "CapAmb", "Gid")] == [own[name] for name in ("CapInh", "CapAmb", "Gid")]
