@@ -43,7 +43,8 @@ def lines(path: str) -> list[str]:
     Python ends lines at carriage returns, form feeds, U+0085 and others, too, which names of files and processes may
     contain: what comes behind them would be taken for a line of the kernel's. Raises :class:`OSError`.
     """
-    return Path(path).read_bytes().decode("utf-8", "surrogateescape").split("\n")
+    text = Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def parse_smaps(lines: Iterable[str]) -> Iterator[Vma]:
