@@ -90,12 +90,59 @@ def compiled(source: str, place: Path, *options: str) -> Path:
     return program
 
 
+LEADERLESS = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+/* Its first thread ends and another goes on: /proc shows a process that has ended. */
+static void *stay(void *unused) {
+    for (;;) sleep(100);
+    return unused;
+}
+int main(int argc, char **argv) {
+    pthread_t thread;
+    pid_t child = strcmp(argv[argc - 1], "ends") == 0 ? fork() : 0;
+    if (child > 0) {
+        sleep(1);
+        return 0;
+    }
+    signal(SIGTERM, SIG_IGN);
+    setsid();
+    FILE *file = fopen(argv[1], "w");
+    fprintf(file, "%d\n", (int)getpid());
+    fclose(file);
+    pthread_create(&thread, NULL, stay, NULL);
+    syscall(SYS_exit, 0);
+}
+"""
+
+
+@pytest.mark.parametrize("program", ["stays", "ends"])
+def test_a_process_whose_first_thread_has_ended_is_ended(run_under: Runner, tmp_path: Path, program: str) -> None:
+    leaderless = compiled(LEADERLESS, tmp_path, "-pthread")
+    pids = tmp_path / "pids"
+    begin = time.monotonic()
+    run = run_under("", [str(leaderless), str(pids), program], preload="never", timeout_s=3.0)
+    assert time.monotonic() - begin < 9, run.story()
+    assert run.the_record.outcome.status == ("timed-out" if program == "stays" else "ok"), run.story()
+    pid = int(pids.read_text())
+    try:
+        assert not Path(f"/proc/{pid}").exists(), run.story()
+    finally:
+        if Path(f"/proc/{pid}").exists():
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_a_chain_of_short_lived_processes_is_ended(run_under: Runner, tmp_path: Path) -> None:
-    program = compiled(CHAIN, tmp_path)
+    program = compiled(CHAIN, tmp_path).rename(tmp_path / f"chain-{os.getpid()}")
     begin = time.monotonic()
     run = run_under("", [str(program), "25"], preload="never", timeout_s=5.0)
     took = time.monotonic() - begin
-    left = subprocess.run(["pgrep", "-x", "program"], capture_output=True, text=True, check=False).stdout.split()
+    left = subprocess.run(["pgrep", "-x", program.name], capture_output=True, text=True, check=False).stdout.split()
     assert not left, run.story()
     assert took < 12, run.story()
 

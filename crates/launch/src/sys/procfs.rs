@@ -21,8 +21,10 @@ pub struct Stat {
     pub pid: i32,
     /// Its parent.
     pub ppid: i32,
-    /// State letter (`Z`: ended, not yet reaped).
+    /// State letter of its first thread (`Z`: ended).
     pub state: char,
+    /// Threads, with the first as long as it was not reaped.
+    pub threads: u64,
     /// When it started, in clock ticks since boot.
     pub start: u64,
 }
@@ -36,8 +38,14 @@ impl Stat {
         let mut rest = line.get(close + 1..)?.split_whitespace();
         let state = rest.next()?.chars().next()?;
         let ppid = rest.next()?.parse().ok()?;
-        let start = rest.nth(17)?.parse().ok()?;
-        Some(Stat { pid, ppid, state, start })
+        let threads = rest.nth(15)?.parse().ok()?;
+        let start = rest.nth(1)?.parse().ok()?;
+        Some(Stat { pid, ppid, state, threads, start })
+    }
+
+    /// Whether it runs: other threads may go on when the first has ended.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 
     /// Of a process that is there.
@@ -95,7 +103,7 @@ fn below(root: i32, processes: &[Stat]) -> (Vec<Stat>, HashSet<i32>) {
         for child in children.get(&parent).into_iter().flatten() {
             if seen.insert(child.pid) {
                 open.push(child.pid);
-                if child.state != 'Z' && child.state != 'X' {
+                if child.is_alive() {
                     found.push(**child);
                 }
             }
@@ -147,13 +155,13 @@ mod tests {
     fn a_hostile_command_name_does_not_confuse_the_parser() {
         let stat =
             Stat::parse("12 (a) R 1 (x) S 7 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 99 0").expect("parses");
-        assert_eq!(stat, Stat { pid: 12, ppid: 7, state: 'S', start: 99 });
+        assert_eq!(stat, Stat { pid: 12, ppid: 7, state: 'S', threads: 17, start: 99 });
         assert_eq!(Stat::parse("garbage"), None);
     }
 
     #[test]
     fn descendants_are_found_through_zombies_and_cycles_end() {
-        let process = |pid, ppid, state| Stat { pid, ppid, state, start: 0 };
+        let process = |pid, ppid, state| Stat { pid, ppid, state, threads: 1, start: 0 };
         let all =
             [process(2, 1, 'S'), process(3, 2, 'Z'), process(4, 3, 'R'), process(9, 8, 'R'), process(1, 4, 'R')];
         let (living, family) = below(1, &all);
@@ -161,5 +169,6 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, [2, 4]);
         assert_eq!(family, HashSet::from([1, 2, 3, 4]));
+        assert!(Stat { threads: 2, ..process(3, 2, 'Z') }.is_alive(), "another thread goes on");
     }
 }
