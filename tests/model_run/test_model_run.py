@@ -132,6 +132,18 @@ def test_an_adaptive_campaign_ends_at_its_aim(trace: Path, tmp_path: Path) -> No
     assert sum(row.role == "test" for one in found.rounds for row in one.layouts) == 12
 
 
+def test_a_campaign_that_others_slow_down_ends_with_its_minutes(trace: Path, tmp_path: Path) -> None:
+    """Regression: rounds were judged by the pilot's pace, so that 7 minutes became 22 when other programs came."""
+    # Trial and pilot are 22 executions. The plan is 14 layouts: 126 executions, of which the last rounds do not fit.
+    machine = Machine(trace, processor="broadwell", noise=0.0005, slow_from=23, slow_s=0.2)
+    found, _ = campaign(tmp_path, machine, asked(trace, minutes=0.25))
+    assert found.plan is not None
+    assert found.plan.run_s < 0.1
+    assert found.stopped == "the minutes are over"
+    assert 22 < machine.runs < found.plan.executions
+    assert sum(row.role == "test" for one in found.rounds for row in one.layouts) == 12
+
+
 def test_what_was_killed_goes_on_and_gives_the_same(trace: Path, tmp_path: Path) -> None:
     """SIGKILL in the pilot, in the first round and in a later one; then the answer is that of one go."""
     program = (
