@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -77,9 +76,6 @@ class Machine:
     kill_at: int | None = None
     """The execution in which this process gets ``signal``."""
     signal: int = signal.SIGKILL
-    slow_from: int | None = None
-    """The execution from which on each takes ``slow_s`` longer, as if other programs had come."""
-    slow_s: float = 0.0
     host: str = "here"
     runs: int = 0
     order: list[str] = field(default_factory=list)
@@ -91,8 +87,6 @@ class Machine:
         stderr.write_text("")
         self.runs += 1
         self.order.append(condition.policy_name)
-        if self.slow_from is not None and self.runs >= self.slow_from:
-            time.sleep(self.slow_s)
         if self.runs == self.kill_at:
             os.kill(os.getpid(), self.signal)
         layout = layout_of(condition.request.policy_toml)
