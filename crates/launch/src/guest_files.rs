@@ -60,6 +60,20 @@ struct Name {
     kind: Suffix,
 }
 
+impl Name {
+    /// Whether a guest file's image has ended, by its state and the newest image of each process.
+    fn ended(&self, state: State, newest: &HashMap<i32, u32>) -> bool {
+        match state {
+            State::Exited => true,
+            // Until the exec has succeeded the image may go on.
+            State::Execed => {
+                newest.get(&self.pid).is_some_and(|&newest| newest > self.number) || !process::exists(self.pid)
+            }
+            _ => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Suffix {
     Guest,
@@ -115,39 +129,29 @@ impl Intake {
         for name in &names {
             let Some(parsed) = parse(name) else { continue };
             match parsed.kind {
-                Suffix::Guest => {}
-                Suffix::Lost => {
-                    self.lost(directory, name, &parsed);
-                    continue;
-                }
+                Suffix::Guest => self.take_in_ended(directory, name, owner, |state| parsed.ended(state, &newest)),
+                Suffix::Lost => self.lost(directory, name, &parsed),
                 // Taken in with its guest file.
-                Suffix::Windows => continue,
-            }
-            let ended = |state: State| match state {
-                State::Exited => true,
-                // Until the exec has succeeded the image may go on.
-                State::Execed => {
-                    newest.get(&parsed.pid).is_some_and(|&newest| newest > parsed.number)
-                        || !process::exists(parsed.pid)
-                }
-                _ => false,
-            };
-            // What cannot be read stays for the end, where it is told once.
-            if let Ok(Some(report)) = self.read(directory, name, owner, ended) {
-                self.keep(report);
-                if let Some(name) = beside(name) {
-                    // What cannot be read stays for the end, as above.
-                    if self.read_windows(directory, &name, owner).is_ok() {
-                        let _ = directory.unlink(&name);
-                    }
-                }
-                if directory.unlink(name).is_ok() {
-                    self.files -= 1;
-                }
+                Suffix::Windows => {}
             }
         }
         let took = sys::monotonic_ns().saturating_sub(begin);
         self.look_at_ns = begin + (OFTEN_NS / 2).max(took * SHARE);
+    }
+
+    /// Takes in and removes the guest file of an image that has `ended`, and its windows file. What cannot be read stays for
+    /// the end, where it is told once.
+    fn take_in_ended(&mut self, directory: &Directory, name: &CStr, owner: u32, ended: impl Fn(State) -> bool) {
+        let Ok(Some(report)) = self.read(directory, name, owner, ended) else { return };
+        self.keep(report);
+        if let Some(name) = beside(name)
+            && self.read_windows(directory, &name, owner).is_ok()
+        {
+            let _ = directory.unlink(&name);
+        }
+        if directory.unlink(name).is_ok() {
+            self.files -= 1;
+        }
     }
 
     /// Takes in all that is left, and gives everything.
@@ -165,22 +169,18 @@ impl Intake {
         });
         for name in &names {
             let Some(parsed) = parse(name) else { continue };
-            match parsed.kind {
-                Suffix::Guest => {}
+            let taken_in = match parsed.kind {
+                Suffix::Guest => self
+                    .read(directory, name, owner, |_| true)
+                    .map(|report| report.into_iter().for_each(|report| self.keep(report))),
                 Suffix::Lost => {
                     self.lost(directory, name, &parsed);
-                    continue;
+                    Ok(())
                 }
-                Suffix::Windows => {
-                    if let Err(why) = self.read_windows(directory, name, owner) {
-                        self.unusable(name, why);
-                    }
-                    continue;
-                }
-            }
-            match self.read(directory, name, owner, |_| true) {
-                Ok(report) => report.into_iter().for_each(|report| self.keep(report)),
-                Err(why) => self.unusable(name, why),
+                Suffix::Windows => self.read_windows(directory, name, owner),
+            };
+            if let Err(why) = taken_in {
+                self.unusable(name, why);
             }
         }
         if let Err(error) = read {

@@ -229,26 +229,7 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
             .map(span.len(), request.how(), Some(span.start))
             .inspect(|_| guest_file::count(Counter::MmapGoverned));
     }
-    if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
-        match request.flags & c::MAP_FIXED_NOREPLACE != 0 {
-            true => heap.make_way(span.and(HEAP))?,
-            false => heap.part_with(span.and(HEAP))?,
-        }
-    }
-    for pool in guest.pools.iter_mut().flatten() {
-        let part = span.and(pool.bounds());
-        if part.is_empty() {
-            continue;
-        }
-        if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
-            pool.clear_for(part)?;
-        } else if fixed {
-            pool.prepare(part)?;
-        } else if pool.clear_for(part).is_err() {
-            // Taken: the kernel will find another place.
-            break;
-        }
-    }
+    make_way(&mut guest, request, span)?;
     let at = request.raw()?;
     let mut governed = false;
     for pool in guest.pools.iter_mut().flatten() {
@@ -266,6 +247,34 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         files::after_mmap(request.span_at(at), request.prot, request.flags);
     }
     Ok(at)
+}
+
+/// Before the kernel maps `span` for a request: heap and pools give up what they hold there. MAP_FIXED takes blocks of the
+/// program too, MAP_FIXED_NOREPLACE refuses them, and a hint leaves them.
+fn make_way(guest: &mut tables::Tables, request: &Request, span: Span) -> Result<()> {
+    let fixed = request.flags & FIXED != 0;
+    let replaces = request.flags & c::MAP_FIXED_NOREPLACE == 0;
+    if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
+        match replaces {
+            true => heap.part_with(span.and(HEAP))?,
+            false => heap.make_way(span.and(HEAP))?,
+        }
+    }
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = span.and(pool.bounds());
+        if part.is_empty() {
+            continue;
+        }
+        if !replaces {
+            pool.clear_for(part)?;
+        } else if fixed {
+            pool.prepare(part)?;
+        } else if pool.clear_for(part).is_err() {
+            // Taken: the kernel will find another place.
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Whose addresses a part of a range are.
