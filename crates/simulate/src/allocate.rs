@@ -9,7 +9,6 @@ mod past;
 mod processor;
 pub(crate) mod random;
 mod strategy;
-pub(crate) mod tables;
 
 /// Binary logarithm of the base page.
 pub const PAGE_BITS: u32 = 12;
