@@ -7,7 +7,6 @@ mod layout;
 mod memory;
 mod past;
 mod processor;
-pub(crate) mod random;
 mod strategy;
 
 /// Binary logarithm of the base page.
@@ -19,6 +18,5 @@ pub use kernel::Kernel;
 pub use layout::{Extent, Layout, PAGE_SIZES};
 pub use memory::{Memory, PlaceCounts};
 pub use past::aged;
-pub(crate) use random::Random;
 
 pub use strategy::Strategy;
