@@ -13,7 +13,6 @@ mod groups;
 mod handed;
 mod pfm;
 mod processor;
-mod report;
 mod role;
 mod selftest;
 mod session;
@@ -26,12 +25,13 @@ mod verdict;
 pub use announced::{Announced, Image, Tree};
 pub use chase::run as chase;
 pub use handed::{Handed, InWindows};
-pub use report::report;
 pub use role::{Role, parse};
 
 use crate::cpus::Cpus;
 use crate::warnings::Warnings;
 use pagelab_contract::record::Counter;
+use processor::Processor;
+use serde_json::{Value, json};
 use session::Session;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -89,4 +89,36 @@ impl Counting {
         self.drain();
         verdict::judge(&self.roles, &self.session, warnings)
     }
+}
+
+/// The counters of this machine, for `pagelab doctor` and for people (`pagelab-launch --counters`): processor, self-test, and
+/// the table's rows for this processor.
+pub fn report() -> Value {
+    let processor = processor::own();
+    let known = processor.as_ref().and_then(Processor::microarchitecture);
+    let hardware = match selftest::run_here() {
+        Ok(verdict) => json!({"advertised": verdict.advertised, "usable": verdict.usable, "problem": null}),
+        Err(error) => json!({"advertised": 0, "usable": 0, "problem": crate::sys::errno_text(&error)}),
+    };
+    let rows = known.map_or(&[][..], |known| known.rows);
+    let rows: Vec<Value> = rows.iter().map(row).collect();
+    json!({
+        "processor": processor.map(|processor| format!("{processor:?}")),
+        "microarchitecture": known.map(|known| known.name),
+        "hardware": hardware,
+        "sets": table::SETS.iter().map(|(name, roles)| json!({"name": name, "roles": roles})).collect::<Vec<_>>(),
+        "events": rows,
+        "known": table::ALL.into_iter().flatten().map(|known| known.name).collect::<Vec<_>>(),
+    })
+}
+
+fn row(row: &table::Row) -> Value {
+    let event = |event: &table::Event| json!({"config": format!("r{:04X}", event.config), "sign": event.sign, "name": event.name});
+    json!({
+        "role": row.role,
+        "events": row.events.iter().map(event).collect::<Vec<_>>(),
+        "source": row.source,
+        "verified": row.verified,
+        "experimental": row.experimental,
+    })
 }
