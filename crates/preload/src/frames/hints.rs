@@ -24,9 +24,9 @@ use crate::frames::running::is_running;
 use crate::frames::threads::registration;
 use crate::frames::threads::requests::Kind;
 use crate::frames::threads::startup::start_now;
-use crate::state::fork_hold::Hold;
+use crate::state::lock::ForkHold;
 use crate::state::lock::Turn;
-use crate::state::{child, guest_file, memory_lock, plan};
+use crate::state::{child, guest_file, lock, plan};
 
 use super::{areas, program_uffd};
 
@@ -62,7 +62,7 @@ fn meet() {
 pub fn forget(addr: usize, len: usize) {
     if GIVEN.load(Relaxed) || program_uffd::has_some() {
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
-        let _guest = memory_lock::hold();
+        let _guest = lock::hold_memory();
         areas::hint(Span::new(addr, end), None);
         program_uffd::ends(Span::new(addr, end));
     }
@@ -143,7 +143,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
     let mut table = TABLE.lock();
     let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
     GIVEN.store(true, Relaxed);
-    let _guest = memory_lock::hold();
+    let _guest = lock::hold_memory();
     change(span, Some(number.map_or(0, code)))
 }
 
@@ -152,7 +152,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
 pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
     start(prepare)?;
     let _table = TABLE.lock();
-    let _guest = memory_lock::hold();
+    let _guest = lock::hold_memory();
     change(span, None)
 }
 
@@ -197,7 +197,7 @@ pub fn clear_default(prepare: Prepare) -> Result<()> {
 }
 
 fn change_default(code: Option<u8>) -> Result<()> {
-    let _guest = memory_lock::hold();
+    let _guest = lock::hold_memory();
     if !areas::set_default(code) {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -245,8 +245,8 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
         moved.in_place += {
             // Nobody forks, maps or unmaps while pages are on their way.
-            let _hold = Hold::new();
-            let _guest = memory_lock::hold();
+            let _hold = ForkHold::new();
+            let _guest = lock::hold_memory();
             settle(part);
             ask(Kind::Remap, part)? as u64
         };

@@ -15,7 +15,7 @@ use crate::frames::place::SHADOW;
 use crate::frames::pool::{Pools, chunks};
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::{self, Kind};
-use crate::state::memory_lock;
+use crate::state::lock;
 
 use super::areas;
 
@@ -29,7 +29,7 @@ pub fn registering(span: Span) {
     }
     if areas::touches(span) {
         GIVEN.store(true, Relaxed);
-        let _guest = memory_lock::hold();
+        let _guest = lock::hold_memory();
         areas::each(span, &mut |part, number| {
             // It was us who locked it.
             if number.is_some_and(is_pinned) {
