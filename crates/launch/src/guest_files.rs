@@ -1,8 +1,8 @@
-//! Taking in guest files, from a directory that the program's user may write to: whatever lies there is looked at before
-//! it is opened, and only regular files of the right owner and size are read, bounded in number and bytes.
+//! Reads guest files from a directory that the program's user may write to. Each file is examined before it is opened;
+//! only regular files of the right owner and size are read, and their number and bytes are bounded.
 //!
-//! Files of process images that have ended are taken in and removed while the run goes on: a run of tens of thousands of
-//! processes needs no more space than those that live at a time.
+//! Files of process images that have ended are read and removed during the run, so a run of tens of thousands of
+//! processes needs no more space than the processes that live at a time.
 
 use crate::guests::Guests;
 use crate::rundir::RunDir;
@@ -36,7 +36,7 @@ const MOST_ENTRIES_AT_END: usize = 1_000_000;
 const MOST_BYTES: usize = 1 << 30;
 /// Unusable files that are named one by one.
 const MOST_NAMED: usize = 16;
-/// Images without a file that are told apart.
+/// Most images without a file whose process is remembered.
 const MOST_LOST: usize = 100_000;
 
 /// What was taken in so far.
@@ -47,7 +47,7 @@ pub struct Intake {
     /// Where windows files are read to.
     windows_space: Vec<u8>,
     bytes: usize,
-    /// Where files are read to: all zero between two of them.
+    /// Buffer for reading files; all zeros between two of them.
     buffer: Vec<u8>,
     look_at_ns: u64,
     files: usize,
@@ -116,7 +116,7 @@ impl Intake {
         let (directory, owner) = run_dir.guests();
         let mut names: Vec<CString> = Vec::new();
         let mut newest: HashMap<i32, u32> = HashMap::new();
-        // A directory that cannot be read now is read at the end, and told then.
+        // A directory that cannot be read now is tried again at the end, and reported then.
         let _ = directory.each(|name, _| {
             if let Some(Name { pid, number, kind: Suffix::Guest }) = parse(name) {
                 let known = newest.entry(pid).or_default();
@@ -139,8 +139,8 @@ impl Intake {
         self.look_at_ns = begin + (OFTEN_NS / 2).max(took * SHARE);
     }
 
-    /// Takes in and removes the guest file of an image that has `ended`, and its windows file. What cannot be read stays for
-    /// the end, where it is told once.
+    /// Takes in and removes the guest file of an image that has `ended`, and its windows file. What cannot be read
+    /// stays until the end, where it is reported once.
     fn take_in_ended(&mut self, directory: &Directory, name: &CStr, owner: u32, ended: impl Fn(State) -> bool) {
         let Ok(Some(report)) = self.read(directory, name, owner, ended) else { return };
         self.keep(report);
@@ -154,7 +154,7 @@ impl Intake {
         }
     }
 
-    /// Takes in all that is left, and gives everything.
+    /// Takes in all that is left, and returns everything.
     pub fn finish(mut self, run_dir: &RunDir) -> (Guests, windows::Collection) {
         let (directory, owner) = run_dir.guests();
         let mut names: Vec<CString> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a request comes to on this machine, decided before anything is changed.
+//! Decides everything about a run on this machine, before anything is changed.
 
 use crate::counters;
 use crate::cpus::{self, Cpus};
@@ -38,19 +38,19 @@ pub struct Ready<'r> {
     pub preloaded: bool,
     /// Its environment.
     pub environment: Environment,
-    /// What was worth saying so far.
+    /// The warnings so far.
     pub warnings: Warnings,
     /// Where its files are.
     pub run_dir: RunDir,
     /// The library's path.
     pub library: PathBuf,
-    /// What finds measurements in its output.
+    /// The expression that finds measurements in its output.
     pub regex: Option<Regex>,
     /// What is counted.
     pub events: Vec<counters::Role>,
 }
 
-/// Decides it all from a request; nothing is changed but that the run directory is made.
+/// Decides everything from a request. Nothing is changed, except that the run directory is made.
 ///
 /// # Errors
 /// The first thing that the request asks for and cannot be.

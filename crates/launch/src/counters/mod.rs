@@ -56,8 +56,9 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Opens counters on a process that waits for its exec; they start there. What cannot be opened is told at the
-    /// end: a run does not fail for lack of counters. The tree is watched also where nothing is to be counted.
+    /// Opens counters on a process that waits for its exec; they start there. Counters that cannot be opened are
+    /// reported at the end: a run does not fail for lack of counters. The process tree is watched also if nothing is
+    /// counted.
     pub fn open(roles: &[Role], pid: i32, cpus: &Cpus, per_process: bool) -> Counting {
         Counting { roles: roles.to_vec(), session: Session::open(roles, pid, cpus, per_process) }
     }
@@ -69,7 +70,7 @@ impl Counting {
         tree.chain(counts).map(crate::sys::perf::Ring::fd).collect()
     }
 
-    /// What processes of the program, which waits for its exec, are given of the counters; None: nothing.
+    /// The counters that the program, which waits for its exec, gets; None: it gets none.
     pub fn hand_over(&self, pid: i32, measure: Option<RawFd>) -> Option<Handed> {
         Handed::choose(&self.roles, &self.session, pid, measure)
     }
