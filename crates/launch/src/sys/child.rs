@@ -194,8 +194,8 @@ fn wait_for_go(fd: RawFd) -> Given {
     }
 }
 
-/// Gives descriptors their numbers. A descriptor that cannot have its number is missing in the program, whose library
-/// notices this.
+/// Gives descriptors their numbers. A descriptor that cannot have its number is missing in the program, which notices
+/// this.
 fn take_over(given: Given) {
     for (number, fd) in given.fds.iter().enumerate().take(given.count) {
         let _ = duplicate(*fd, given.first + number as RawFd);

@@ -1,8 +1,8 @@
-//! Hints: the program's own requests for its pages while it runs (the API's half of the engine).
+//! Hints: requests of the program for its own pages while it runs (the API's part of the engine).
 //!
-//! Hints are strategies with numbers beyond the plan's, handed to the handler like everything that needs the pool. One
-//! table keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being
-//! chosen and being used. The handler never waits for it.
+//! Hints are strategies with numbers beyond the plan's. Like everything that needs the pool, they are sent to the
+//! handler. One table contains them. A thread that sets or removes a hint holds its lock, so that no other thread takes
+//! a number between its choice and its use. The handler never waits for it.
 
 mod hint_table;
 mod queries;
@@ -68,7 +68,7 @@ pub fn forget(addr: usize, len: usize) {
     }
 }
 
-/// What comes before the engine's start, where the program's own hints are the first to need it.
+/// The preparation for the engine's start, if the program's own hints are the first to need the engine.
 pub type Prepare = fn() -> Result<()>;
 
 // Of these functions of the API, which are called seldom, one copy each is enough: hence the `inline(never)`.
@@ -165,8 +165,8 @@ fn change(span: Span, code: Option<u8>) -> Result<()> {
     Ok(())
 }
 
-/// What is locked because its strategy pins is no more: the next strategy may not, and pages can be moved only between
-/// locked and locked memory.
+/// Memory that was locked because its strategy pins is unlocked: the next strategy may not pin, and pages can be moved
+/// only from locked to locked memory.
 fn unpin(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(is_pinned) {
@@ -229,7 +229,7 @@ fn settle(span: Span) {
     });
 }
 
-/// Moves what is in memory of `span` to where it should be.
+/// Moves the resident pages of `span` to their wanted frames.
 #[inline(never)]
 pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
     mapped(span)?;
@@ -244,7 +244,7 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
         unshare(part, &mut words);
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
         moved.in_place += {
-            // Nobody forks, maps or unmaps while pages are on their way.
+            // No thread forks, maps or unmaps while pages are being moved.
             let _hold = ForkHold::new();
             let _guest = lock::hold_memory();
             settle(part);

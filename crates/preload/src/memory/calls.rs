@@ -91,7 +91,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64
     if !(offset as usize).is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
-    // A hint counts as well: the kernel puts what is not governed where it is told to, if nothing is there.
+    // A hint counts as well: the kernel maps memory that is not governed at its hint, if nothing is there.
     let at_pool = addr != 0 && plan::touches_pools(addr, len);
     if flags & FIXED != 0 && at_pool {
         return placed_in_pool(&request);
@@ -172,7 +172,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
         }
         Err(errno) => {
             backing::fallback(errno, len);
-            // Without a hint into the pool: nothing must come to lie there unknown to it.
+            // Without a hint into the pool, which must know everything that is mapped there.
             let addr = if plan::touches_pools(request.addr, len) { 0 } else { request.addr };
             request.raw_with(addr, request.flags)
         }

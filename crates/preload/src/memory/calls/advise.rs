@@ -27,10 +27,11 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
                 match own.is_empty() {
                     true => Ok(()),
                     false if heap.has_hugetlb(own) && discards(advice) => heap.discard(own, advice),
-                    // Which reserved pages, that the kernel takes for a file, would have another error for.
+                    // The kernel treats reserved pages as a file, and would return another error for them.
                     false if heap.has_hugetlb(own) && advice == c::MADV_REMOVE => Err(Errno::EINVAL),
                     false => match advise_heap(own, advice) {
-                        // What the kernel refuses for reserved pages alone is given to normal memory in their place.
+                        // Advice that the kernel refuses only for reserved pages: normal memory takes their place and
+                        // gets it.
                         Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
                             heap.demote_all(own)?;
                             advise_heap(own, advice)
@@ -61,7 +62,7 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
 /// governs is placed first.
 pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
     if advice == c::MADV_POPULATE_WRITE {
-        // What is missing then the kernel is asked for, which also finds the errors.
+        // The kernel populates what is still missing, and also finds the errors.
         place_ahead(addr, len);
     }
     let Some(span) = our_span(addr, len) else { return true };
@@ -130,7 +131,7 @@ pub fn before_lock_all(flags: usize) {
     const MCL_FUTURE: usize = 2;
     const MCL_ONFAULT: usize = 4;
     if flags & MCL_FUTURE != 0 {
-        // What was mapped in advance would not be locked when the program gets it.
+        // Memory that was mapped in advance would not be locked when the program gets it.
         tables::lock().drop_spare();
     }
     if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {

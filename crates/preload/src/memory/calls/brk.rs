@@ -13,13 +13,13 @@ use crate::memory::{prefault, tables};
 use crate::state::guest_file;
 use crate::state::plan::{self, HEAP};
 
-/// Where the heap's break is, and how far its memory reaches, for when there is no lock any more; 0: not governed.
+/// The heap's break, and the end of its memory, for the time without a lock (after a seccomp filter); 0: not governed.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
 static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
-/// The highest break there was since there is no lock: memory above it was never the program's.
+/// The highest break since there is no lock: memory above it was never the program's.
 static HEAP_HIGH: AtomicUsize = AtomicUsize::new(0);
 
-/// The heap is governed: what its break is before the program moves it.
+/// The heap is governed: publishes its break before the program moves it.
 pub fn publish_heap(end: usize, room: usize) {
     HEAP_END.store(end, Ordering::Relaxed);
     HEAP_HIGH.store(end, Ordering::Relaxed);
@@ -50,8 +50,8 @@ pub fn brk(addr: usize) -> Result<()> {
     if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-/// Before the program locks itself in: memory for the heap to grow into without any system call, because the kernel's own
-/// brk knows nothing of it. Little where address space or data are limited.
+/// Before the program installs a seccomp filter: maps memory into which the heap can grow without a system call,
+/// because the kernel's own brk does not know the heap. It is little if address space or data are limited.
 pub fn open_heap() -> Span {
     const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
     let room = HEAP_ROOM.load(Ordering::Acquire);
@@ -70,7 +70,7 @@ pub fn open_heap() -> Span {
     nothing
 }
 
-/// The program has not locked itself in after all: takes back what [`open_heap`] made.
+/// The program has not installed a filter after all: unmaps the memory of [`open_heap`].
 pub fn close_heap(opened: Span) {
     HEAP_ROOM.store(opened.start, Ordering::Release);
     if !opened.is_empty() {
@@ -82,8 +82,9 @@ pub fn close_heap(opened: Span) {
 /// Limits above this are none.
 const UNLIMITED: u64 = 1 << 46;
 
-/// brk in a program that has locked itself in: growth within what is mapped needs no system call. Lowering the break gives
-/// nothing back, so that memory which the program has had cannot come again: it would have to be new.
+/// brk in a program with a seccomp filter: growth within mapped memory needs no system call. Lowering the break gives
+/// nothing back, and the break cannot be raised again over memory that the program has used, because that memory would
+/// have to be new.
 pub fn brk_alone(addr: usize) -> Result<()> {
     let room = HEAP_ROOM.load(Ordering::Acquire);
     let end = match room {
