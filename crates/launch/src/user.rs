@@ -49,7 +49,7 @@ pub fn decide(asked: Option<&str>, sudo_uid: Option<&str>, sudo_gid: Option<&str
     Ok(Runner { no_terminal: caller != Some(wanted.uid), identity: wanted, change: true })
 }
 
-/// The variables that say whose home it is; sudo leaves root's, or the asker's, as it was configured.
+/// The variables that name the user; sudo leaves those of root or of the calling user, by its configuration.
 pub fn variables(identity: &Identity) -> Vec<(&'static str, String)> {
     let name = identity.name.clone();
     name.into_iter().flat_map(|name| [("USER", name.clone()), ("LOGNAME", name)]).collect()

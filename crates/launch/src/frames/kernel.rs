@@ -1,7 +1,7 @@
 //! Frames placed by the kernel, where it allocates pages: hints on the program's process, set before its exec.
 //!
-//! Nothing is loaded into the program. It is traced for its end only, to look at its pages from outside while it still has
-//! them. What it forks and executes has its hints; only its own pages are looked at.
+//! Nothing is loaded into the program. It is traced only to see its end: its pages are examined from outside, while it
+//! still has them. Processes that it forks and executes have its hints, but only its own pages are examined.
 
 mod resident;
 mod statistics;
@@ -154,7 +154,7 @@ impl ByKernel {
         let began = sys::monotonic_ns();
         let counters = page_hints::counters(self.pid);
         let looked = || match &self.of {
-            // Whose pages of the page cache they are when the program ends, nobody knows.
+            // When the program ends, it is not known whose pages those of the page cache are.
             Governed::Files => Ok(Resident::default()),
             Governed::Own(kinds) => resident::look(self.pid, &self.strategy, kinds, began + LOOK_NS),
         };

@@ -1,8 +1,8 @@
 //! The program's own userfaultfd on governed memory.
 //!
-//! A mapping belongs to one userfaultfd. So where the program registers a range with its own, ours lets go of it first: the
-//! range is the program's until its memory is unmapped, and its pages are the kernel's. Seen are requests through libc
-//! (`ioctl`, and `syscall`).
+//! A mapping belongs to one userfaultfd. So if the program registers a range with its own, the library unregisters it
+//! first. The range is then the program's until its memory is unmapped, and the kernel chooses its pages. Only requests
+//! through libc are noticed (`ioctl`, and `syscall`).
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use crate::frames::place::SHADOW;
 use crate::frames::pool::{Pools, chunks};
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::{self, Kind};
-use crate::state::memory_lock;
+use crate::state::lock;
 
 use super::areas;
 
@@ -32,7 +32,7 @@ pub fn registering(span: Span) {
     }
     if areas::touches(span) {
         GIVEN.store(true, Relaxed);
-        let _guest = memory_lock::hold();
+        let _guest = lock::hold_memory();
         areas::each(span, &mut |part, number| {
             // It was us who locked it.
             if number.is_some_and(is_pinned) {
