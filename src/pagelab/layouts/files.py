@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from pagelab import whole_file
 from pagelab.errors import BadInputError, PagelabError
 from pagelab.layouts.footprint import Footprint
 from pagelab.layouts.layout import Layout
@@ -48,9 +49,7 @@ def write(
                 path.write_text(layout.policy().toml, encoding="utf-8")
                 paths.append(path)
                 rows.writerow([path.name, role, layout.huge_bytes, _share(footprint, layout, profile)])
-        part = index.with_suffix(".part")
-        part.write_text(table.getvalue(), encoding="utf-8")
-        part.replace(index)
+        whole_file.put(index, table.getvalue())
     except OSError as error:
         raise PagelabError(f"cannot write layouts into {directory}: {error.strerror} (errno {error.errno})") from error
     return paths

@@ -109,7 +109,7 @@ def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool
 
 
 def _capture(asked: Asked, path: Path, *, marker: bool, full: bool) -> None:
-    part = path.with_name(f".{path.name}.part").resolve()
+    part = path.with_name(f".{path.name}-{os.urandom(8).hex()}").resolve()
     with _silent(asked.cwd):
         found = capture(list(asked.argv), part, marker=marker, pools=True, full=full, force=True)
     if found.status != 0 or found.references == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -156,7 +157,8 @@ def write(
         header |= {"content": "runs", "page_bits": page_bits(page_bytes)}
     if sampled is not None:
         header["sampling"] = {"what": sampled}
-    part = target.with_name(f"{target.name}.part")
+    # In a directory that others may write to, a name that can be guessed could be a link of theirs.
+    part = target.with_name(f".{target.name}-{os.urandom(8).hex()}")
     with native(target):
         file = TraceFile(part, json.dumps(header), level)
         try:

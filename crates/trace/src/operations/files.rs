@@ -10,6 +10,7 @@ use crate::{Run, Selection};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -76,9 +77,10 @@ impl NewFile {
     pub fn create(output: &Output) -> Result<(NewFile, BufWriter<File>)> {
         refuse_existing(output)?;
         let mut part: OsString = output.path.clone().into();
-        part.push(format!(".part-{}", std::process::id()));
+        // In a directory that others may write to, a name that can be guessed could be a link of theirs.
+        part.push(format!(".part-{:016x}", RandomState::new().build_hasher().finish()));
         let part = PathBuf::from(part);
-        let file = named(&part, File::create(&part))?;
+        let file = named(&part, File::create_new(&part))?;
         Ok((NewFile { path: output.path.clone(), part }, BufWriter::with_capacity(BUFFER, file)))
     }
 
