@@ -137,8 +137,8 @@ class AddressMap(_Model):
     policy: str | None = None
     """Name of the policy it ran under, where pagelab started it under one."""
     taken_at: str
-    moment: Literal["now", "exit"]
-    """``exit``: just before the process gave its memory back."""
+    moment: Literal["now", "peak", "exit"]
+    """``exit``: just before the process gave its memory back; ``peak``: while it ran, when it had most."""
     base_page_bytes: int
     method: Literal["scan", "pagemap"]
     """``scan``: page sizes by the ioctl PAGEMAP_SCAN; ``pagemap``: an older kernel, where only root sees page sizes."""
@@ -146,8 +146,16 @@ class AddressMap(_Model):
     """Sizes between the base page and 2M were distinguished (kpageflags, root); else they count as base pages."""
     by_size: list[SizeBytes]
     peak_bytes: int | None = None
-    """The most that was resident at any time so far; ``None`` where the kernel does not tell."""
+    """The most that was resident at any time so far, without pages of hugetlbfs; ``None`` where the kernel does not
+    tell."""
+    left_bytes: int | None = None
+    """Of a map at its peak: what was resident when the process ended."""
     colouring: Colouring | None = None
     """``None`` where frames are not known."""
     regions: list[Region]
     warnings: list[RunWarning] = Field(default_factory=list)
+
+    @property
+    def resident_bytes(self) -> int:
+        """All that is resident."""
+        return sum(entry.bytes for entry in self.by_size)
