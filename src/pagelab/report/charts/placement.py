@@ -58,7 +58,7 @@ def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]
     text = totals.mark_text(align="left", dx=5, color="var(--soft)").encode(
         x=alt.X("whole:Q", scale=scale), y=y, text="shown:N"
     )
-    return theme.finish(theme.layered(outline, stack, text), width, ROW_HEIGHT * len(rows))
+    return theme.finish(theme.layered(outline, stack, text), width, ROW_HEIGHT * len(rows), rows.labels)
 
 
 def _most(placement: PlacementSummary) -> float:
