@@ -212,6 +212,11 @@ def test_dumbbells_are_of_studies_of_non_determinism_alone(typical_analysis: Ana
     assert "programs" not in {figure.id for figure in figures_of(typical_analysis)}
 
 
+def test_bars_that_are_all_full_of_one_page_size_are_not_drawn(analysis: Analysis) -> None:
+    assert {share.page_bytes for one in analysis.placements for share in one.by_size} == {4096}
+    assert "memory" not in {figure.id for figure in figures_of(analysis)}
+
+
 def test_of_many_programs_the_steadiest_are_left_out_and_told(tmp_path: Path) -> None:
     names = tuple(f"p{number}" for number in range(45))
     found = analyse(data_of(nondeterministic.repeated(tmp_path / "s", names, measurements=5, executions=6)))

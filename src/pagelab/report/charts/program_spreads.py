@@ -55,11 +55,26 @@ def dumbbells(analysis: Analysis, width: theme.Width = "container") -> dict[str,
     ]
     names = [name for name, _ in rows]
     height = (ROW_HEIGHT if len(rows) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(rows)
-    return theme.finish(_layers(ends, marks, names, policies, list(analysis.design.policies)), width, height, names)
+    legend = alt.Legend(title=None, columns=_columns(policies, width))
+    layers = _layers(ends, marks, names, policies, list(analysis.design.policies), legend)
+    return theme.finish(layers, width, height, names)
+
+
+def _columns(policies: list[str], width: theme.Width) -> Any:
+    """Of the legend: as many as a line above the marks has room for, also on a phone."""
+    entry = 34 + 7 * max(map(len, policies))
+    if width != "container":
+        return max(1, width // entry)
+    return alt.ExprRef(f"max(1, floor(0.6 * containerSize()[0] / {entry}))")
 
 
 def _layers(
-    ends: list[dict[str, Any]], marks: list[dict[str, Any]], names: list[str], shown: list[str], policies: list[str]
+    ends: list[dict[str, Any]],
+    marks: list[dict[str, Any]],
+    names: list[str],
+    shown: list[str],
+    policies: list[str],
+    legend: alt.Legend,
 ) -> alt.LayerChart:
     low, high = min(one["spread"] for one in marks), max(one["spread"] for one in marks)
     scale = alt.Scale(type="log", domain=[low / 1.15, high * 1.15], nice=False)
@@ -76,7 +91,6 @@ def _layers(
         axis=alt.Axis(grid=True, minExtent=0),
     )
     colours, shapes = theme.condition_colours(policies), theme.condition_shapes(policies)
-    legend = alt.Legend(title=None)
     colour = alt.Color("policy:N", sort=None, legend=legend).scale(domain=shown, range=[colours[one] for one in shown])
     shape = alt.Shape("policy:N", sort=None, legend=legend).scale(domain=shown, range=[shapes[one] for one in shown])
     line = (
