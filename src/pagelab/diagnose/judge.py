@@ -23,6 +23,7 @@ from pagelab.diagnose.model import (
     Typical,
     Value,
     Verdict,
+    lowering,
 )
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import (
@@ -308,7 +309,7 @@ def default_spread(rows: NDArray[np.float64], level: float) -> Range:
 
 
 def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default: float) -> tuple[Finding, Pin] | None:
-    """The pin to confirm: of the sources that lower the spread, the one with the least rest; the simplest of near ties.
+    """The pin to confirm: of :func:`lowering` sources, the one with the least rest; the simplest of near ties.
 
     ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
     source can lower the spread of its control and still have more of it than the default. All of them together are
@@ -317,8 +318,7 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default:
     equals the fastest is taken.
     """
     known = {source.key: source for source in sources}
-    able = [one for one in found if one.verdict in ("cause", "part")]
-    choices = [(one, *_choice(one, known[one.key].drawn, sd_default)) for one in able]
+    choices = [(one, *_choice(one, known[one.key].drawn, sd_default)) for one in lowering(found)]
     choices = [each for each in choices if each[2] > 0]
     if not choices:
         return None
@@ -389,8 +389,8 @@ def interactions(
     Variances of independent causes add, and so does what their pins remove. A difference between that sum and what all
     of them together remove is an interaction, or an overlap, only where its interval excludes 0.
     """
-    lowering = [one for one in found if one.verdict in ("cause", "part")]
-    alone = [one for one in lowering if one.key != COMBINED]
+    able = lowering(found)
+    alone = [one for one in able if one.key != COMBINED]
     combined = next((one for one in found if one.key == COMBINED), None)
     sentences = []
     if len(alone) > 1 and (beyond := _sum_beyond_all(alone, times, copies, sources, level)):
@@ -398,7 +398,7 @@ def interactions(
             f"{', '.join(one.label for one in alone)}: what they remove, each alone, adds up to more than all of the "
             f"variance ({beyond}): they overlap, and act on the same thing"
         )
-    if combined in lowering and combined is not None and combined.removed is not None:
+    if combined in able and combined is not None and combined.removed is not None:
         gone = combined.removed
         judged_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
         surplus = _surplus(times, copies, sources, level)
