@@ -11,6 +11,7 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import on_off
+from pagelab.cli.run_once import check_output
 from pagelab.errors import BadInputError, MachineError, PagelabError
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def map_command(
     if pid is not None and (governed or aslr is not None):
         what = "a policy" if governed else "--aslr"
         raise BadInputError(f"{what} is for a command: process {pid} runs already")
+    check_output(output)
     drawing = _drawing(draw, picture, colours_asked=bool(colors or cache or masks or frames))
     if save is not None:
         from pagelab.placement import framemap
@@ -232,8 +234,7 @@ def _check_suffix(picture: Path) -> None:
 
     if picture.suffix.lower().removeprefix(".") not in PICTURE_FORMATS:
         raise BadInputError(f"--picture {picture}: unknown kind of picture; allowed: a name in .svg, .png or .html")
-    if not picture.absolute().parent.is_dir():
-        raise BadInputError(f"--picture {picture}: there is no directory {picture.absolute().parent}")
+    check_output(picture, "--picture")
 
 
 def _mapper(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
@@ -324,7 +325,7 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
         try:
             output.write_text(text + "\n")
         except OSError as error:
-            raise PagelabError(f"cannot write {output}: {error.strerror} (errno {error.errno})") from error
+            raise BadInputError(f"cannot write {output}: {error.strerror} (errno {error.errno})") from error
     if as_json:
         terminal.echo(text)
         return
