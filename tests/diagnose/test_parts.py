@@ -201,6 +201,19 @@ def test_a_drawn_layout_is_no_fix_where_aslr_decides(tmp_path: Path) -> None:
     assert [one.key for one in lowering(found)] == ["aslr"]
 
 
+@pytest.mark.parametrize(("highest", "name"), [(0.59, "aslr-off"), (0.4, "everything")])
+def test_one_cause_is_not_mixed_with_others_that_may_add_nothing(tmp_path: Path, highest: float, name: str) -> None:
+    """Regression: of ASLR, which removed 56% (11 to 79%), and all together with 72%, all together were proposed."""
+    known = sources(settings(tmp_path), MACHINE, 2, 3)
+    alone = finding("aslr", "cause", 0.66, [value("aslr-off", 100, 0.14)])
+    together = finding("everything", "cause", 0.38, [value("everything", 100, 0.08)])
+    ratios = [interval(0.66, 0.46, 0.94), interval(0.38, 0.35, highest)]
+    found = [one.model_copy(update={"sd_ratio": ratio}) for one, ratio in zip((alone, together), ratios, strict=True)]
+    best = judge.recommended(found, known, 0.2)
+    assert best is not None
+    assert best[1].name == name
+
+
 def test_a_size_of_pages_is_judged_by_its_own_spread(tmp_path: Path) -> None:
     known = sources(settings(tmp_path), MACHINE, 2, 3)
     values = [value("pages-4K", 100, 0.01), value("pages-2M", 90, 0.2)]

@@ -313,13 +313,14 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default:
 
     ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
     source can lower the spread of its control and still have more of it than the default. All of them together are
-    proposed only where they are clearly better than any alone. Of drawn values, the one whose mean is the middle one:
+    proposed only where no source alone is the main cause, or where they lower the spread further than each that is, by
+    their intervals. Of drawn values, the one whose mean is the middle one:
     not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread, and of about
     equals the fastest is taken.
     """
     known = {source.key: source for source in sources}
     choices = [(one, *_choice(one, known[one.key].drawn, sd_default)) for one in lowering(found)]
-    choices = [each for each in choices if each[2] > 0]
+    choices = [each for each in choices if each[2] > 0 and not _is_no_better(each[0], found)]
     if not choices:
         return None
     most = max(removed for _, _, removed in choices)
@@ -327,6 +328,13 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default:
     alone = [each for each in near if each[0].key != COMBINED]
     best, name = alone[0] if alone else near[0]  # sources stand in the order of how little they ask for
     return best, next(pin for pin in known[best.key].pins if pin.name == name)
+
+
+def _is_no_better(one: Finding, found: Sequence[Finding]) -> bool:
+    """Whether this is all sources together, and one of them alone may lower the spread as far."""
+    mains = [each.sd_ratio for each in lowering(found) if each.key != COMBINED and each.verdict == "cause"]
+    lows = [ratio.low for ratio in mains if ratio is not None]
+    return one.key == COMBINED and bool(lows) and (one.sd_ratio is None or one.sd_ratio.high >= min(lows))
 
 
 CLEARED = 0.1
