@@ -193,6 +193,17 @@ def test_what_an_answer_would_take_is_said_with_the_command() -> None:
     assert (answer(-0.12, 0.12, 0.7, family=20).seen or 0) > (found.seen or 0)
 
 
+def test_what_is_narrow_and_undecided_takes_more_than_there_are() -> None:
+    """Regression: 60 pairs (-0.5 to +3.1%) were told that 22 executions would do."""
+    found = answer_of(0.013, Interval(-0.005, 0.031, 0.95), 0.15, 60, level=0.95)
+    assert found.said == "cannot-tell"
+    assert found.needed is not None
+    assert 60 < found.needed < 120
+    told = more(found, 0.1, lambda n: f"run {n}")
+    assert told is not None
+    assert told.startswith(f"an answer needs {found.needed} executions of each (")
+
+
 def test_words_of_other_metrics_are_not_those_of_time() -> None:
     faults = metric_named("minor_faults")
     assert words(answer(-0.20, -0.12, 0.001), faults) == "16.1% lower"

@@ -9,7 +9,7 @@ from math import ceil
 from pathlib import Path
 
 from pagelab.analysis import set_words
-from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.answer import needs
 from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
@@ -70,7 +70,7 @@ def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Fol
     a_block = float(data.runs["duration_s"].sum()) / max(1, data.runs["block"].n_unique())
     return Following(
         f"pagelab study resume {where} --executions {executions}",
-        f"±{100 * NEGLIGIBLE:g}% for {c.workload} under {c.policy} needs about {executions:,} executions of each: "
+        f"{needs(one.answer)} for {c.workload} under {c.policy} needs about {executions:,} executions of each: "
         f"{shown_duration(a_block * (executions - had))} more, and a further look, which is judged more strictly",
     )
 
@@ -112,9 +112,9 @@ def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Followi
     words = again(kept(data.plan))
     for one in judged:
         if one.answer.said == "cannot-tell" and words is not None:
-            executions = max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
+            executions = one.answer.needed or 2 * max(one.answer.fewest, one.answer.pairs)
             more = [*words, *measured(data.plan), "--executions", str(executions)]
-            return Following(shlex.join(more), f"±{100 * NEGLIGIBLE:g}% needs about {executions:,} executions of each")
+            return Following(shlex.join(more), f"{needs(one.answer)} needs about {executions:,} executions of each")
     return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
 
 
@@ -143,7 +143,7 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     words += ["--co-run"] if data.plan.co_run else []
     words += ["--metric", one.metric.name] if one.metric.name != "wall_s" else []
     words += ["--minutes", str(minutes), "--"]
-    aim = f"±{100 * NEGLIGIBLE:g}%" if executions == one.answer.needed else "an answer"
+    aim = needs(one.answer) if executions == one.answer.needed else "an answer"
     who = f"{c.workload} under {c.policy}"
     return Following(f"{shlex.join(words)} {command}", f"{aim} for {who} needs about {executions:,} executions of each")
 

@@ -194,6 +194,11 @@ def _notes(found: Comparison) -> list[str]:
     for side, names in (("A", found.only_base), ("B", found.only_new)):
         if names:
             lines.append(f"only in {side}: {', '.join(names)}")
+    if found.earlier_looks:
+        lines.append(
+            f"executions were added after {wording.count(found.earlier_looks, 'look')}, each of which had twice the "
+            f"error of the next: judged at {wording.level(found.level)}"
+        )
     if not found.same_plan:
         lines.append("the two studies were planned differently")
     if found.machine is None:
