@@ -218,6 +218,31 @@ def test_help_of_traces_lists_its_commands() -> None:
     assert "interleave" in short
 
 
+def test_a_record_that_does_not_fit_is_told_by_its_name_and_leaves_no_part_of_it(tmp_path: Path) -> None:
+    """Regression: the name of a temporary file was told, which stayed there."""
+    script = (
+        "import resource, signal, sys\n"
+        "from pagelab.cli import run_once\n"
+        "from pagelab.errors import MachineError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
+        "one = run_once.Asked(['true'], output=run_once.Path('r.json'))\n"
+        "try:\n    run_once._write('x' * 100, one)\n"
+        "except MachineError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == f"cannot write r.json: File too large (errno 27); run: df -h {tmp_path}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_place_of_standard_output_is_named() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [sys.executable, "-m", "pagelab", "doctor", "--no-noise", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert "cannot read or write standard output: No space left on device (errno 28)" in done.stderr
+
+
 @pytest.mark.parametrize("words", [[], ["try"], ["demo"], ["study", "run"]])
 def test_help_shows_no_value_after_a_flag(words: list[str]) -> None:
     done = pagelab(*words, "-h")

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pagelab import launcher, machine, terminal
 from pagelab.cli.typed import NOTHING, Typed, asked
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 
 
 class Asked(NamedTuple):
@@ -158,9 +158,16 @@ def _write(text: str, one: Asked) -> None:
     elif one.output is not None:
         # A name that nobody can have put a link in the place of.
         temporary = one.output.with_name(f".{os.urandom(8).hex()}.tmp")
-        with temporary.open("x") as file:
-            file.write(text + "\n")
-        temporary.replace(one.output)
+        try:
+            with temporary.open("x") as file:
+                file.write(text + "\n")
+            temporary.replace(one.output)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            reason = f"{error.strerror} (errno {error.errno})"
+            raise MachineError(
+                f"cannot write {one.output}: {reason}; run: df -h {one.output.absolute().parent}"
+            ) from None
     if one.json_:
         terminal.echo(text)
 
