@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pagelab.diagnose.spread import Range
+from pagelab.terminal import Shown
 
 SCHEMA = "pagelab.diagnosis/2"
 Verdict = Literal["cause", "part", "adds", "ruled-out", "undecided", "left-out"]
@@ -201,8 +202,8 @@ class Caveat(_Model):
     text: str
 
 
-class Diagnosis(_Model):
-    """The whole answer."""
+class Diagnosis(Shown, _Model):
+    """The whole answer; printed as its sentence and a line a source."""
 
     schema_: Literal["pagelab.diagnosis/2"] = Field(default="pagelab.diagnosis/2", alias="schema")
     settings: Settings
@@ -227,6 +228,17 @@ class Diagnosis(_Model):
     spent_minutes: float
     wanted_minutes: float | None = None
     """A budget that would find a source that halves the spread in four diagnoses of five; None: this one did."""
+
+    def __str__(self) -> str:
+        return Shown.__str__(self)
+
+    def _title(self) -> str:
+        return self.headline
+
+    def _rows(self) -> list[tuple[str, str]]:
+        from pagelab.diagnose import words
+
+        return [(one.label, words.verdict(one)) for one in self.findings]
 
 
 def lowering(found: Sequence[Finding]) -> list[Finding]:

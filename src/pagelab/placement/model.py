@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ..record import RunWarning, SizeBytes
+from ..terminal import Shown
 
 SCHEMA = "pagelab.map/1"
 
@@ -128,8 +129,12 @@ class Region(_Model):
     mappings: list[Mapping]
 
 
-class AddressMap(_Model):
-    """A process at one moment."""
+_PRINTED = 8
+"""Regions of a printed map."""
+
+
+class AddressMap(Shown, _Model):
+    """A process at one moment; printed as a short table of its largest regions."""
 
     schema_: Literal["pagelab.map/1"] = Field(default="pagelab.map/1", alias="schema")
     pid: int
@@ -159,3 +164,17 @@ class AddressMap(_Model):
     def resident_bytes(self) -> int:
         """All that is resident."""
         return sum(entry.bytes for entry in self.by_size)
+
+    def __str__(self) -> str:
+        return Shown.__str__(self)
+
+    def _title(self) -> str:
+        from .table import summary
+
+        return summary(self).splitlines()[0]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        from .table import sizes
+
+        largest = sorted(self.regions, key=lambda region: -region.resident_bytes)[:_PRINTED]
+        return [(region.name, sizes(region.by_size).plain) for region in largest if region.resident_bytes]
