@@ -8,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from bench.coverage.machines import MACHINES, SHAPES, study
 
 from pagelab.analysis.answer import Answer, answer_of, more, sentence, words
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.stats import paired_ratio, pairs_of, signed_rank
 from pagelab.study.primary import metric_of
 from pagelab.study.setting import Setting
 from pagelab.study.store import Store
@@ -202,6 +205,27 @@ def test_what_is_narrow_and_undecided_takes_more_than_there_are() -> None:
     told = more(found, 0.1, lambda n: f"run {n}")
     assert told is not None
     assert told.startswith(f"an answer needs {found.needed} executions of each (")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("change", [0.0, 0.06])
+def test_words_are_seldom_wrong_on_any_machine(machine: str, change: float) -> None:
+    """400 studies of 20 pairs: nothing, or 6%, which is neither the same nor lower; three standard errors beyond."""
+    random = np.random.default_rng([13, round(100 * change), *map(ord, machine)])
+    said = []
+    for _ in range(400):
+        shapes = (SHAPES["steady"], SHAPES["steady"])
+        one = study(random, MACHINES[machine], shapes, (0.0, np.log1p(change)), 20)
+        baseline, treatment = one.times.T
+        pairs = pairs_of(treatment, baseline, treatment_blocks=one.blocks, baseline_blocks=one.blocks)
+        found = paired_ratio(pairs)
+        ends = Interval(found.interval.low / 100, found.interval.high / 100, 0.95)  # type: ignore[union-attr]
+        said.append(answer_of(found.percent / 100, ends, signed_rank(pairs.apart()).p, 20, level=0.95).said)
+    if change == 0:
+        assert said.count("lower") + said.count("higher") <= 0.083 * 400
+    else:
+        assert said.count("same") + said.count("lower") <= 0.05 * 400
+        assert machine != "quiet" or said.count("higher") >= 0.8 * 400
 
 
 def test_words_of_other_metrics_are_not_those_of_time() -> None:
