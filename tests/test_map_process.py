@@ -336,7 +336,7 @@ def test_a_failing_command_is_mapped_and_its_failure_passed_on() -> None:
     assert "exit code 3" in result.stderr
 
 
-GIVES_BACK = "import time; x = bytearray(b'x') * (64 << 20); time.sleep(0.05); del x"
+GIVES_BACK = "import time; x = bytearray(b'x') * (64 << 20); time.sleep(0.3); del x"
 
 
 def test_a_command_that_gave_memory_back_is_shown_at_its_peak() -> None:
@@ -350,6 +350,25 @@ def test_a_command_that_gave_memory_back_is_shown_at_its_peak() -> None:
     assert sum(one["bytes"] for one in found["by_size"]) > 64 << 20 > 2 * found["left_bytes"]
     assert found["peak_bytes"] > 64 << 20
     assert max(region["resident_bytes"] for region in found["regions"]) >= 64 << 20
+
+
+def test_looks_take_a_bounded_share_of_the_time() -> None:
+    """Regression: 51 looks at a program of a gigabyte took 14 times as long as the program."""
+    looks: list[str] = []
+
+    def slow(_pid: int, moment: str) -> str:
+        looks.append(moment)
+        until = time.process_time() + (0.8 if moment == "peak" else 0)
+        while time.process_time() < until:
+            pass
+        return moment
+
+    grows = (
+        "import time\nkept = []\nfor _ in range(60):\n    kept.append(bytearray(b'x') * (4 << 20)); time.sleep(0.02)"
+    )
+    ptrace_hold.run([sys.executable, "-c", grows], slow, peaks=True)
+    # Two seconds are used up by three; each tenth more would be up to 30.
+    assert 3 <= looks.count("peak") <= 5
 
 
 def test_at_its_end_it_shows_what_is_left_and_says_so() -> None:

@@ -170,8 +170,8 @@ def follow(
         if event == _EVENT_EXEC:
             growth, fullest = (_Growth(pid) if peaks else None), None
         if event == _EVENT_STOP and number == signal.SIGTRAP and growth is not None and growth.is_due:
-            growth.seen()
-            fullest = look(pid, "peak")
+            with growth.looking():
+                fullest = look(pid, "peak")
             _ptrace(_CONT, pid, 0)
             continue
         if event == _EVENT_STOP and number == signal.SIGTRAP and after_s is not None:
@@ -188,31 +188,44 @@ def follow(
 class _Growth:
     """Tells when a process has so much more memory than at the last look that it is to be looked at again.
 
-    Each look is at a tenth more than the one before, so that all of them together cost some times as much as the last.
+    Once looks took two seconds of processor time, they take at most half of the time that the process had for itself.
     """
 
-    _MORE, _MUCH_MORE = 1.1, 1.5
+    _MORE, _MUCH_MORE = 1.1, 2.0
     _SMALLEST = 4 << 20
     """Below, nothing is looked at: the end is."""
+    _STILL_S = 0.01
+    """It has stopped growing when it did not grow for so long."""
     _SHORTEST_S, _LONGEST_S = 0.001, 0.01
+    _FREE_S, _SHARE = 2.0, 0.5
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._since = time.monotonic()
+        self._since = self._grew = time.monotonic()
         self._seen = self._before = 0
+        self._looking_s = self._held_s = 0.0
         self.is_due = False
 
     def check(self) -> bool:
         """Whether it is time: it has much more, or somewhat more and has stopped growing."""
-        now = procfs.resident_bytes(self._pid) or 0
-        more = now > max(self._MORE * self._seen, self._SMALLEST)
-        self.is_due = more and (now <= self._before or now > self._MUCH_MORE * self._seen)
+        now, at = procfs.resident_bytes(self._pid) or 0, time.monotonic()
+        if now > self._before:
+            self._grew = at
         self._before = now
+        more = now > max(self._MORE * self._seen, self._SMALLEST)
+        timely = now > self._MUCH_MORE * self._seen or at - self._grew >= self._STILL_S
+        allowed_s = max(self._FREE_S, self._SHARE * (at - self._since - self._held_s))
+        self.is_due = more and timely and self._looking_s <= allowed_s
         return self.is_due
 
-    def seen(self) -> None:
-        """It is held, and looked at now."""
-        self._seen, self.is_due = max(self._before, procfs.resident_bytes(self._pid) or 0), False
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """It is held, and looked at."""
+        began, cpu_began, self.is_due = time.monotonic(), time.process_time(), False
+        self._seen = max(self._before, procfs.resident_bytes(self._pid) or 0)
+        yield
+        self._looking_s += time.process_time() - cpu_began
+        self._held_s += time.monotonic() - began
 
     @property
     def pause_s(self) -> float:
