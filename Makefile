@@ -6,11 +6,12 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.pagelab-installed
 PEERS  := $(VENV)/.pagelab-bench-installed
 OUT    ?= demo-out
+FLAVOUR ?= amd64
 NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.h' \)) Cargo.toml Cargo.lock
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow kernel-test kernel-effect lint contract house bench power man wheel dev setup system clean
+.PHONY: demo test test-slow kernel-test kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -26,6 +27,10 @@ test-slow: $(STAMP)       ## The long campaigns
 kernel-test:              ## Linux 6.12 with the series of kernel/, built and booted under QEMU, and its tests (20 minutes the first time)
 	@$(PYTHON) tests/harness/packages.py kernel
 	kernel/test
+
+kernel-deb:               ## Debian's Linux 6.12 with the series of kernel/, as packages to install (hours; FLAVOUR=cloud-amd64: about one)
+	@$(PYTHON) tests/harness/packages.py kernel-deb
+	kernel/deb --flavour $(FLAVOUR)
 
 kernel-effect: $(STAMP)   ## Misses in simulated caches by the kernel's placement: the study studies/kernel-effect.toml and its report
 	@$(PYTHON) tests/harness/packages.py kernel

@@ -18,6 +18,8 @@ from tests.harness.emulated import parts
 OPTIONAL = ("musl", "go")
 """Their compilers may be missing."""
 COLORING = "frames = { page-coloring = { colors = 16 } }"
+HEAP_SEQUENCE = '[[rule]]\nmemory = "heap"\nframes = { bin-hopping = { cache = "1M,8" } }'
+NOT_STACK = '["heap", "anon", "arenas", "data"]'
 SIGNAL = "trap 'echo heard' USR1; kill -USR1 $$; exit 7"
 STOP = "(sleep 1; kill -CONT $$) & kill -STOP $$; exit 5"
 
@@ -37,6 +39,8 @@ class Case:
     """The pages are those that the program brings into the page cache."""
     by_address: bool = True
     """What a page gets follows from its address, so that the launcher can tell whether it has it."""
+    most: int | None = None
+    """The greatest number of pages that it asks for, where it touches others that nothing is asked for."""
 
     def document(self) -> dict[str, Any]:
         policy = f'backend = "{self.backend}"\n{self.frames}\n'
@@ -61,6 +65,9 @@ CASES = (
     Case("pattern", ("static_program",), "frames = { modulo = { colors = 16, pattern = [1, 3] } }", 10),
     Case("all-memory", ("governed",), COLORING, 1000),
     Case("child", ("governed", "child"), COLORING, 1000),
+    Case("heap", ("governed", "heap"), f'[[rule]]\nmemory = "heap"\n{COLORING}', 199, most=260),
+    Case("heap-sequence", ("governed", "heap"), HEAP_SEQUENCE, 199, exit_code=1, by_address=False, most=260),
+    Case("not-stack", ("governed", "heap"), f"[[rule]]\nmemory = {NOT_STACK}\n{COLORING}", 599, most=700),
     Case("files", ("cp", "/mnt/file", "/tmp/copy"), f'[[rule]]\nmemory = "file"\n{COLORING}', 256, files=True),
     Case("auto", ("governed",), COLORING, 1000, backend="auto"),
     # The program does find pages of other colours, where nobody places them.
@@ -97,6 +104,8 @@ def wrong(case: Case, record: dict[str, Any]) -> Iterator[str]:
     )
     if one["requested_pages"] < case.pages:
         yield f"only {one['requested_pages']} pages were asked for"
+    if case.most is not None and one["requested_pages"] > case.most:
+        yield f"{one['requested_pages']} pages were asked for, more than those of the memory that the rule names"
     if one["placed_pages"] != one["requested_pages"]:
         yield f"{one['fallback_pages']} pages fell back"
     if case.files:

@@ -137,6 +137,57 @@ static void test_default_and_ranges(void)
     }
 }
 
+enum { KIND_PAGES = 64 };
+
+static char kind_data[KIND_PAGES * PAGE] __attribute__((aligned(4096))) = {1};
+static char kind_bss[KIND_PAGES * PAGE] __attribute__((aligned(4096)));
+
+/* Touches pages of one kind, which lie as asked if the hint is for it; else none of them was asked for. */
+static void touch_kind(volatile char *memory, size_t pages, int is_hinted)
+{
+    struct page_hint_counters before = counters();
+    touch(memory, pages);
+    if (is_hinted) {
+        CHECK(counters().placed - before.placed >= pages);
+        check_colors(memory, pages, 16);
+    } else {
+        CHECK(counters().placed == before.placed, "%llu placed", counters().placed - before.placed);
+    }
+    CHECK(fallen(counters()) == 0);
+}
+
+static __attribute__((noinline)) void touch_stack(int is_hinted)
+{
+    volatile char deep[(KIND_PAGES + 2) * PAGE];
+    touch_kind((volatile char *)(((uintptr_t)deep + PAGE - 1) & ~(PAGE - 1)), KIND_PAGES, is_hinted);
+}
+
+static void touch_kinds(unsigned kinds)
+{
+    struct page_hint of = hint("page-coloring", 16), asked = {.size = sizeof asked};
+    int file = hints_of(0, O_RDWR | O_CLOEXEC);
+    volatile char *heap;
+    of.kinds = kinds;
+    set(PAGE_HINTS_SET_DEFAULT, of);
+    CHECK(!command(file, PAGE_HINTS_GET, &asked) && asked.kinds == kinds);
+    close(file);
+    heap = sbrk((KIND_PAGES + 1) * PAGE);
+    touch_kind((volatile char *)(((uintptr_t)heap + PAGE - 1) & ~(PAGE - 1)), KIND_PAGES, kinds & PAGE_HINT_HEAP);
+    touch_kind(map(KIND_PAGES), KIND_PAGES, kinds & PAGE_HINT_ANON);
+    touch_kind(kind_data, KIND_PAGES, kinds & PAGE_HINT_DATA);
+    touch_kind(kind_bss, KIND_PAGES, kinds & PAGE_HINT_DATA);
+    touch_stack(kinds & PAGE_HINT_STACK);
+    /* A child has the hint, with its kinds. */
+    CHILD(touch_kind(map(KIND_PAGES), KIND_PAGES, kinds & PAGE_HINT_ANON));
+}
+
+static void test_kinds(void)
+{
+    const unsigned every[] = {PAGE_HINT_HEAP, PAGE_HINT_ANON, PAGE_HINT_DATA, PAGE_HINT_STACK,
+                              PAGE_HINT_HEAP | PAGE_HINT_STACK, PAGE_HINT_ANON | PAGE_HINT_DATA};
+    for (size_t at = 0; at < sizeof every / sizeof *every; at++) CHILD(touch_kinds(every[at]));
+}
+
 static void test_per_process(void)
 {
     int pipes[2];
@@ -703,7 +754,13 @@ static void test_bad_input(void)
     BAD(EINVAL, bad.flags = PAGE_HINT_FIRST);
     BAD(EINVAL, bad.first = 1);
     BAD(EINVAL, bad.seed = 1);
-    BAD(EINVAL, bad.reserved = 1);
+    BAD(EINVAL, bad.kinds = 0x10);
+    BAD(EINVAL, bad.kinds = PAGE_HINT_HEAP; bad.flags = PAGE_HINT_DEMAND);
+    bad = good;
+    bad.kinds = PAGE_HINT_HEAP;
+    EXPECT(PAGE_HINTS_SET_FILE, &bad, EINVAL);
+    bad = ranged(bad, memory, 4);
+    EXPECT(PAGE_HINTS_SET_RANGE, &bad, EINVAL);
     BAD(EINVAL, bad.start = PAGE);
     BAD(EINVAL, bad.length = PAGE);
     BAD(EINVAL, bad.colors = 0);
@@ -1361,6 +1418,7 @@ static const struct {
     {"vectors-fragmented", test_vectors_fragmented},
     {"hash", test_hash},
     {"default-and-ranges", test_default_and_ranges},
+    {"kinds", test_kinds},
     {"per-process", test_per_process},
     {"other-process", test_other_process},
     {"fork", test_fork},

@@ -21,6 +21,7 @@ from .model_run.ranging import RangeDocument
 from .model_run.wrong_simulator import SimulatorSensitivity
 from .models.answer import ModelReport
 from .models.document import ModelFile
+from .models.over_workloads import SetReport
 from .models.prediction import Prediction
 from .models.sensitivity import Sensitivity
 from .simulate.sweeping.spec import RawSweep
@@ -40,6 +41,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "sweep-toml-1.json": RawSweep,
     "model-1.json": ModelFile,
     "model-report-1.json": ModelReport,
+    "model-set-1.json": SetReport,
     "campaign-1.json": Campaign,
     "model-range-1.json": RangeDocument,
     "model-sensitivity-1.json": Sensitivity,
@@ -47,8 +49,8 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, an advice, a sweep's file as written, a model's file, what it reports and how it minds wrong counts,
-a campaign's file, layouts of equal walk cycles, a prediction."""
+a try, an advice, a sweep's file as written, a model's file, what it reports, alone and beside others, and how it minds
+wrong counts, a campaign's file, layouts of equal walk cycles, a prediction."""
 
 _STORE_HEAD = """\
 # The store

@@ -1,8 +1,8 @@
 """The system packages of ``tests/packages.txt``: missing ones, and their installation. Needs only Python itself.
 
 ``python3 packages.py setup`` looks for what building pagelab needs, ``python3 packages.py tests`` for what the tests
-need too, ``python3 packages.py kernel`` for what ``kernel/packages.txt`` lists; `make` calls it before it builds
-anything.
+need too, ``python3 packages.py kernel`` and ``kernel-deb`` for what ``kernel/packages.txt`` lists; `make` calls it
+before it builds anything.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _found(word: str) -> bool:
 
 
 def _missing(purposes: list[str]) -> list[Package]:
-    path = KERNEL_LIST if purposes == ["kernel"] else LIST
+    path = KERNEL_LIST if purposes[0].startswith("kernel") else LIST
     return [package for package in packages(path) if package.purpose in purposes and not package.is_here()]
 
 
@@ -129,11 +129,16 @@ def _install(missing: list[Package]) -> str | None:
 
 def main(purpose: str) -> int:
     # Neither the kernel nor its tests are written in Rust.
-    trouble = None if purpose == "kernel" else _rust()
+    trouble = None if purpose.startswith("kernel") else _rust()
     if trouble:
         print(f"pagelab: {trouble}", file=sys.stderr)
         return 1
-    purposes = {"setup": ["setup"], "tests": ["setup", "tests"], "kernel": ["kernel"]}[purpose]
+    purposes = {
+        "setup": ["setup"],
+        "tests": ["setup", "tests"],
+        "kernel": ["kernel-build", "kernel"],
+        "kernel-deb": ["kernel-build", "kernel-deb"],
+    }[purpose]
     missing = _missing(purposes)
     if missing and os.geteuid() == 0 and shutil.which("apt-get"):
         trouble = _install(missing)

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 from playing import COMMAND, Machine, linear
 
 from pagelab.errors import BadInputError, MachineError
-from pagelab.model_run import document
+from pagelab.model_run import document, executions
 from pagelab.model_run.answer import verdict
 from pagelab.model_run.document import Asked, Campaign
+from pagelab.model_run.executions import Execution
 from pagelab.model_run.run import run
 from pagelab.models.document import ModelFile, read
 from pagelab.study.errors import StudyInterruptedError
@@ -129,6 +131,30 @@ def test_an_adaptive_campaign_ends_at_its_aim(trace: Path, tmp_path: Path) -> No
     assert "the aim is ±5.0%" in found.stopped
     run_ = {row.name for one in found.rounds for row in one.layouts if row.role == "train"}
     assert len(run_) < 40
+    assert sum(row.role == "test" for one in found.rounds for row in one.layouts) == 12
+
+
+def test_a_campaign_that_others_slow_down_ends_with_its_minutes(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: rounds were judged by the pilot's pace, so that 7 minutes became 22 when other programs came."""
+    machine = Machine(trace, processor="broadwell", noise=0.0005)
+    before = 22  # executions of trial and pilot, 10 ms each; later ones take 250 ms
+    really = executions.read
+
+    def read_slowly(directory: Path, window: str | None) -> list[Execution]:
+        pace = 0.25 if directory.name.startswith("round") else 0.01
+        return [replace(one, duration_s=pace) for one in really(directory, window)]
+
+    monkeypatch.setattr(executions, "read", read_slowly)
+    monkeypatch.setattr(
+        "pagelab.model_run.run.monotonic", lambda: 0.01 * machine.runs + 0.24 * max(0, machine.runs - before)
+    )
+    found, _ = campaign(tmp_path, machine, asked(trace, minutes=0.25))
+    assert found.plan is not None
+    assert found.plan.run_s == pytest.approx(0.01)
+    assert found.stopped == "the minutes are over"
+    assert before < machine.runs < before + found.plan.executions
     assert sum(row.role == "test" for one in found.rounds for row in one.layouts) == 12
 
 

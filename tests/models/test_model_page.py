@@ -8,7 +8,8 @@ from pathlib import Path
 from models.planted import DIGITISED, points
 from pagelab.models import chosen, judge, models
 from pagelab.models.document import file_of, fits_of
-from pagelab.models.page import write
+from pagelab.models.over_workloads import Fitted
+from pagelab.models.page import write, write_over
 from pagelab.models.picture import along_walks
 from report.browser import Browser
 
@@ -44,3 +45,23 @@ def test_curves_along_the_walk_cycles_are_the_fitted_models() -> None:
     fitted = models()["poly3"].fit(data)
     for row in (row for row in drawn if row.get("model") == "poly3"):
         assert row["r"] == float(fitted.predict(None, None, row["walks"]))
+
+
+def test_the_page_over_workloads_draws_both_figures_and_asks_nothing(tmp_path: Path) -> None:
+    found = []
+    for rule in ("line", "kink"):
+        data = replace(points(16, noise=0.01, rule=rule), workload=f"{rule} {HOSTILE}")
+        judgement = judge(data, chosen(["basu", "poly1", "poly3"]), folds=4)
+        found.append(Fitted(data.workload, file_of(data, DIGITISED), fits_of(data, judgement, 1)))
+    page = write_over(found, tmp_path / "page")
+    assert (tmp_path / "page/maximal-errors.svg").exists()
+    assert (tmp_path / "page/typical-errors.svg").exists()
+    with Browser(tmp_path / "profile") as browser:
+        for width in (1280, 375):
+            browser.screen(width)
+            browser.open(page)
+            assert browser.value("document.querySelectorAll('.plot svg').length") == 2
+            assert browser.value("document.querySelectorAll('.plot svg path[aria-roledescription=point]').length") == 12
+        assert browser.value("document.documentElement.scrollWidth") == 375
+        assert browser.complaints() == []
+        assert set(browser.requests()) == {page.resolve().as_uri()}

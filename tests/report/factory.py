@@ -209,6 +209,7 @@ def store(
     active = study.active()
     slots = schedule(len(active), study.executions, study.warmups, study.seed)
     slots = [Slot(s.position, s.block, active[s.condition].index, s.execution) for s in slots]
+    slots = [s for s in slots if s.execution < study.executions_of(study.conditions[s.condition])]
     with Store.create(directory, study, slots, "", extra or {}) as db:
         for item in study_warnings:
             db.put_event("warning", item.model_dump(mode="json"))

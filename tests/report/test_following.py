@@ -92,3 +92,25 @@ def test_what_try_cannot_ask_is_asked_by_more_executions(tmp_path: Path) -> None
     following = following_of(found, data)
     assert following.command == f"pagelab study resume {tmp_path / 'study'} --executions {told.answer.needed}"
     assert "more, and a further look, which is judged more strictly" in following.why
+
+
+def test_more_of_a_study_of_different_numbers_is_told_with_the_time_of_all(tmp_path: Path) -> None:
+    """Regression: with 8 executions of one program and 40 of another, 41 were said to take a block's time."""
+    plan = factory.plan(["w", "v"], ["kernel", "2M"], 40).model_copy(update={"blocks": {"w": 8, "v": 40}})
+    toml = 'name = "2M"\npages = { mosaic = [["0", "64M", "2M"]], otherwise = "4K" }\n'
+    changed = [c.asking(policy_toml=toml) if c.policy == "2M" else c for c in plan.conditions]
+    made = factory.store(
+        tmp_path / "study",
+        plan.model_copy(update={"conditions": changed}),
+        lambda c, s: Run(wall_s=1 + (0.02 if c.workload == "w" else 1e-4) * ((s.execution * 5 + c.index * 3) % 8)),
+    )
+    data = data_of(made)
+    found = analyse(data)
+    told = next(one for one in judged_of(found.planned(), found.design, found.metrics) if one.contrast.workload == "w")
+    assert told.answer.said == "cannot-tell"
+    assert (told.answer.needed or 0) < 41
+    following = following_of(found, data)
+    assert following.command.endswith("--executions 41")
+    assert f"needs about {told.answer.needed} executions of each, the study goes on to 41 of every" in following.why
+    # 66 executions of 1.07 s on average, and 2 of v.
+    assert ": 1 min 13 s more" in following.why

@@ -27,7 +27,7 @@ macro_rules! warning_kinds {
 }
 
 warning_kinds! {
-    /// Memory did not get pages of the size that the policy names, or may not.
+    /// Memory did not get pages of the size that the policy names, or perhaps did not.
     PlacementShortfall => "placement-shortfall",
     /// Placement could not be measured.
     PlacementUnknown => "placement-unknown",

@@ -1,8 +1,8 @@
 //! From a validated [`Policy`] to the hint that a kernel with page placement takes (`kernel/`).
 //!
-//! The launcher sets the hint before the program's exec. What outlives an exec is one strategy for all of a process's
-//! anonymous memory, and for that of what it executes, or one for the pages that it brings into the page cache: a policy
-//! that says more than this is refused.
+//! The launcher sets the hint before the program's exec. What outlives an exec is one strategy for a process's own memory
+//! or for some kinds of it, and for that of what it executes, or one for the pages that it brings into the page cache: a
+//! policy that says more than this is refused.
 
 use crate::compile::compile_all;
 use crate::error::{Place, PolicyError};
@@ -11,9 +11,9 @@ use crate::machine::Machine;
 use crate::plan::{self, PlanSpec, SectionSpec, StrategyKind, StrategySpec};
 use crate::types::{Backend, Memory, Policy, Rule, Scope};
 
-/// Memory whose pages the hint of a process's own memory places.
-const PLACED: [plan::Memory; 5] =
-    [plan::Memory::Heap, plan::Memory::Anon, plan::Memory::Arenas, plan::Memory::Data, plan::Memory::Stack];
+/// Kinds of a process's own memory that the kernel tells apart. An arena is a mapping like others to it.
+pub const KINDS: [plan::Memory; 4] =
+    [plan::Memory::Heap, plan::Memory::Anon, plan::Memory::Data, plan::Memory::Stack];
 
 /// Most masks that a hint takes.
 const MOST_MASKS: usize = 16;
@@ -25,16 +25,25 @@ const MOST_VALUES: usize = 1 << 20;
 pub struct Hint {
     /// The strategy.
     pub strategy: StrategySpec,
-    /// It is for the pages that the program brings into the page cache; else for all of its own memory.
-    pub files: bool,
+    /// What it is for.
+    pub of: Governed,
+}
+
+/// The memory that a hint is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Governed {
+    /// The pages that the program brings into the page cache.
+    Files,
+    /// The program's own, of these of [`KINDS`].
+    Own(Vec<plan::Memory>),
 }
 
 /// The hint that the kernel is to be given; `None`: the policy places no frames.
 ///
 /// # Errors
-/// What a hint cannot say: memory of different strategies, addresses, strategies in shared objects, pinned pages, several
-/// pages for a fault, children that are not governed. Files beside the program's own memory, whose pages the kernel counts
-/// together.
+/// What a hint cannot say: several strategies, arenas apart from other mappings, addresses, strategies in shared objects,
+/// pinned pages, several pages for a fault, children that are not governed. Files beside the program's own memory, whose
+/// pages the kernel counts together.
 pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<Hint>, PolicyError> {
     if !policy.governs_frames() {
         return Ok(None);
@@ -44,16 +53,15 @@ pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<Hint>, PolicyE
         return refused(why);
     }
     let plan = compile_all(policy, machine)?;
-    let number = match one_strategy(&plan) {
-        Ok(number) => number,
+    let own = match one_strategy(&plan) {
+        Ok(own) => own,
         Err(why) => return refused(why),
     };
-    let own = plan.strategies.get(usize::from(number).wrapping_sub(1));
     let of_files = of_files(policy, machine)?;
-    let (strategy, files) = match (own, &of_files) {
+    let (strategy, of) = match (own, &of_files) {
         (None, None) => return Ok(None),
-        (Some(own), None) => (own, false),
-        (None, Some(of_files)) => (of_files, true),
+        (Some((own, kinds)), None) => (own, Governed::Own(kinds)),
+        (None, Some(of_files)) => (of_files, Governed::Files),
         (Some(_), Some(_)) => return refused(BOTH.to_owned()),
     };
     if let Some(why) = obstacle(strategy) {
@@ -64,7 +72,7 @@ pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<Hint>, PolicyE
             "its hints pass to what the program forks and executes, and `inherit` forbids that".to_owned(),
         );
     }
-    Ok(Some(Hint { strategy: strategy.clone(), files }))
+    Ok(Some(Hint { strategy: strategy.clone(), of }))
 }
 
 const BOTH: &str = "a process's pages and those that it brings into the page cache are counted together, and what was placed \
@@ -99,34 +107,38 @@ fn unsayable(rule: &Rule) -> Option<String> {
 const EXACT: &str =
     "frames = \"exact\" is for addresses, and a hint for addresses is cleared by the program's exec";
 
-/// The number of the one strategy of all memory that can be placed, one more than its index; 0: all is left to the kernel.
-fn one_strategy(plan: &PlanSpec) -> Result<u16, String> {
+/// The one strategy of the program's own memory, and the kinds that it is for; `None`: all is left to the kernel.
+fn one_strategy(plan: &PlanSpec) -> Result<Option<(&StrategySpec, Vec<plan::Memory>)>, String> {
     let of = |memory| {
         let section = |section: &&SectionSpec| section.memory == memory && section.at_least == 0;
         plan.sections.iter().find(section).map_or(0, |section| section.frames)
     };
-    let first = of(PLACED[0]);
-    if PLACED.iter().all(|memory| of(*memory) == first) {
-        return Ok(first);
+    if of(plan::Memory::Anon) != of(plan::Memory::Arenas) {
+        return Err(ARENAS.to_owned());
     }
-    let with = |wanted: u16| {
-        let names: Vec<&str> =
-            PLACED.into_iter().filter(|memory| of(*memory) == wanted).map(plan::Memory::name).collect();
-        names.join(", ")
-    };
-    let mut numbers: Vec<u16> = PLACED.into_iter().map(of).collect();
+    let mut numbers: Vec<u16> = KINDS.into_iter().map(of).filter(|&number| number != 0).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let who = |number: u16| {
-        let strategy = plan.strategies.get(usize::from(number).wrapping_sub(1));
-        format!("{} ({})", strategy.map_or("kernel", |strategy| strategy.kind.name()), with(number))
-    };
-    let each: Vec<String> = numbers.into_iter().map(who).collect();
-    Err(format!(
-        "the hint that a program keeps over its exec is for all of its memory, and the rules tell kinds apart: {}",
-        each.join(", ")
-    ))
+    let with = |wanted: u16| KINDS.into_iter().filter(move |&memory| of(memory) == wanted);
+    let spec = |number: u16| plan.strategies.get(usize::from(number).wrapping_sub(1));
+    match numbers[..] {
+        [] => Ok(None),
+        [number] => Ok(spec(number).map(|strategy| (strategy, with(number).collect()))),
+        _ => {
+            let who = |&number: &u16| {
+                let names: Vec<&str> = with(number).map(plan::Memory::name).collect();
+                format!("{} ({})", spec(number).map_or("kernel", |spec| spec.kind.name()), names.join(", "))
+            };
+            let each: Vec<String> = numbers.iter().map(who).collect();
+            Err(format!(
+                "the hint that a program keeps over its exec has one strategy, and the rules name several: {}",
+                each.join(", ")
+            ))
+        }
+    }
 }
+
+const ARENAS: &str = "to it malloc's arenas are mappings like others; name both: memory = [\"anon\", \"arenas\"]";
 
 fn obstacle(strategy: &StrategySpec) -> Option<&'static str> {
     if strategy.kind == StrategyKind::Exact {
@@ -156,5 +168,5 @@ fn refusal(policy: &Policy, why: &str) -> PolicyError {
     let place = Place::whole(&format!("policy {:?}", policy.name));
     let message = format!("backend = \"{}\" cannot place frames as asked: {why}", Backend::Kernel.name());
     PolicyError::new(&place, message)
-        .next("give all memory one strategy (--frames WHERE), or use the library: --backend library")
+        .next("give the memory to be placed one strategy (--frames WHERE), or use the library: --backend library")
 }

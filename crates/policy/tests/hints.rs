@@ -5,8 +5,8 @@ mod common;
 use common::{policy, refused};
 use pagelab_policy::Machine;
 use pagelab_policy::compile::compile;
-use pagelab_policy::hints::{Hint, hints};
-use pagelab_policy::plan::{FIRST_FROM_SEED, StrategyKind, StrategySpec};
+use pagelab_policy::hints::{Governed, Hint, KINDS, hints};
+use pagelab_policy::plan::{FIRST_FROM_SEED, Memory, StrategyKind, StrategySpec};
 use pagelab_policy::types::Backend;
 use pagelab_policy::write::to_toml;
 
@@ -15,10 +15,10 @@ fn told(text: &str) -> Option<Hint> {
     hints(&policy, &Machine::generic_x86_64()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The strategy of a program's own memory.
+/// The strategy of all of a program's own memory.
 fn hint(text: &str) -> Option<StrategySpec> {
     let told = told(text)?;
-    assert!(!told.files, "{text}");
+    assert_eq!(told.of, Governed::Own(KINDS.to_vec()), "{text}");
     Some(told.strategy)
 }
 
@@ -55,10 +55,28 @@ fn rules_that_come_to_the_same_for_all_memory_are_one_too() {
 }
 
 #[test]
+fn a_rule_for_kinds_of_memory_is_a_hint_for_these() {
+    for (memory, kinds) in [
+        (r#""heap""#, vec![Memory::Heap]),
+        (r#"["stack", "heap"]"#, vec![Memory::Heap, Memory::Stack]),
+        (r#"["anon", "arenas"]"#, vec![Memory::Anon]),
+        (r#"["data", "anon", "arenas", "stack"]"#, vec![Memory::Anon, Memory::Data, Memory::Stack]),
+    ] {
+        let told = told(&format!("[[rule]]\nmemory = {memory}\nframes = {{ random = {{ colors = 8 }} }}"))
+            .expect("a hint");
+        assert_eq!((told.strategy.kind, told.of), (StrategyKind::Random, Governed::Own(kinds)), "{memory}");
+    }
+    // All but one kind: a rule that leaves it to the kernel comes first.
+    let but = told("frames = { random = { colors = 8 } }\n[[rule]]\nmemory = \"stack\"\nframes = \"kernel\"")
+        .expect("a hint");
+    assert_eq!(but.of, Governed::Own(vec![Memory::Heap, Memory::Anon, Memory::Data]));
+}
+
+#[test]
 fn a_rule_for_files_is_a_hint_of_the_page_cache() {
     let file = "[[rule]]\nmemory = \"file\"\nframes = { bin-hopping = { colors = 8, first = 3 } }";
     let told = told(file).expect("a hint");
-    assert!(told.files);
+    assert_eq!(told.of, Governed::Files);
     assert_eq!((told.strategy.kind, told.strategy.colours, told.strategy.first), (StrategyKind::BinHopping, 8, 3));
     assert_eq!(hint(&file.replace("{ bin-hopping = { colors = 8, first = 3 } }", "\"kernel\"")), None);
     let both = obstacle(&format!("frames = {{ random = {{ colors = 8 }} }}\n{file}"));
@@ -75,8 +93,9 @@ fn what_no_hint_says_is_refused_by_name() {
     let whole = |rest: &str| format!("frames = {{ random = {{ colors = 8{rest} }} }}");
     let with = |rest: &str| format!("{}\n{rest}", whole(""));
     for (text, why) in [
-        (rule("memory = \"heap\""), "kernel (anon, arenas, data, stack), page-coloring (heap)"),
-        (with(&rule("memory = \"stack\"")), "page-coloring (stack), random (heap, anon, arenas, data)"),
+        (with(&rule("memory = \"stack\"")), "page-coloring (stack), random (heap, anon, data)"),
+        (rule("memory = \"anon\""), "memory = [\"anon\", \"arenas\"]"),
+        (rule(r#"memory = ["heap", "arenas"]"#), "malloc's arenas are mappings like others"),
         (rule("memory = \"anon\"\nat_least = \"1M\""), "how large a mapping is"),
         (rule(r#"range = ["0x10000000", "0x20000000"]"#), "cleared by the program's exec"),
         (

@@ -105,6 +105,7 @@ def _left_out(design: Design) -> list[str]:
 
 
 def _short(design: Design) -> list[str]:
+    """Executions with a warning ``placement-shortfall``, as one sentence for all of them."""
     short = [c for c in design.conditions if c.short_placed]
     if not short:
         return []

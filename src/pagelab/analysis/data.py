@@ -15,8 +15,6 @@ from pagelab.study.plan import Plan
 if TYPE_CHECKING:
     from pagelab.study.store import Store
 
-BASE_METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "minor_faults", "major_faults")
-
 
 @dataclass(frozen=True)
 class RecordLines:

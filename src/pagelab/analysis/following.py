@@ -8,6 +8,8 @@ from importlib.resources import files
 from math import ceil
 from pathlib import Path
 
+import polars as pl
+
 from pagelab.analysis import set_words
 from pagelab.analysis.answer import needs
 from pagelab.analysis.commands import are_two_commands
@@ -65,14 +67,31 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
 def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Following:
     """More executions of the whole study, as a further look at it."""
     c = one.contrast
-    had = analysis.design.executions or one.answer.pairs
-    executions = max(one.answer.needed or 2 * one.answer.fewest, had + 1)
-    a_block = float(data.runs["duration_s"].sum()) / max(1, data.runs["block"].n_unique())
+    needed = _needed(one)
+    executions = max(needed, (analysis.design.executions or one.answer.pairs) + 1)
+    # A study of programs with different numbers is extended to the same number for all.
+    of_all = "" if executions == needed else f", the study goes on to {executions:,} of every condition"
     return Following(
         f"pagelab study resume {where} --executions {executions}",
-        f"{needs(one.answer)} for {c.workload} under {c.policy} needs about {executions:,} executions of each: "
-        f"{shown_duration(a_block * (executions - had))} more, and a further look, which is judged more strictly",
+        f"{_aim(one)} for {c.workload} under {c.policy} needs about {needed:,} executions of each{of_all}: "
+        f"{shown_duration(_longer_s(data, executions))} more, and a further look, which is judged more strictly",
     )
+
+
+def _needed(one: Judged) -> int:
+    """Executions. More of the same alone settle an interval that is narrow enough and has the zone's edge inside."""
+    return max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
+
+
+def _aim(one: Judged) -> str:
+    """What so many executions are likely to give."""
+    return needs(one.answer) if _needed(one) == one.answer.needed else "an answer"
+
+
+def _longer_s(data: StudyData, executions: int) -> float:
+    """Seconds until every condition has so many executions, each as long as its own so far."""
+    of_each = data.runs.filter(~pl.col("warmup")).group_by("condition").agg(pl.len(), pl.col("duration_s").mean())
+    return float(sum(max(0, executions - had) * (mean or 0.0) for _, had, mean in of_each.iter_rows()))
 
 
 def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
@@ -93,11 +112,10 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
     answers = [set_words.answer_to(c, analysis.over_set, analysis.design) for c in analysis.over_set.contrasts]
     if any(one.said == "cannot-tell" for one in answers) and _extensible(analysis) and analysis.design.executions:
         executions = 2 * analysis.design.executions
-        more_s = executions / 2 * float(data.runs["duration_s"].sum()) / max(1, data.runs["block"].n_unique())
         return Following(
             f"pagelab study resume {where} --executions {executions}",
-            f"twice the executions, {shown_duration(more_s)} more: intervals 0.71 times as wide, where executions "
-            "differ more than programs do; a further look, which is judged more strictly",
+            f"twice the executions, {shown_duration(_longer_s(data, executions))} more: intervals 0.71 times as wide, "
+            "where executions differ more than programs do; a further look, which is judged more strictly",
         )
     return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
 
@@ -112,9 +130,8 @@ def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Followi
     words = again(kept(data.plan))
     for one in judged:
         if one.answer.said == "cannot-tell" and words is not None:
-            executions = one.answer.needed or 2 * max(one.answer.fewest, one.answer.pairs)
-            more = [*words, *measured(data.plan), "--executions", str(executions)]
-            return Following(shlex.join(more), f"{needs(one.answer)} needs about {executions:,} executions of each")
+            more = [*words, *measured(data.plan), "--executions", str(_needed(one))]
+            return Following(shlex.join(more), f"{_aim(one)} needs about {_needed(one):,} executions of each")
     return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
 
 
@@ -130,8 +147,7 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     axes = [axis for axis in AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
     if len(axes) != 1:
         return None
-    # An interval that is narrow enough and still leaves the zone's edge inside is settled by more of the same alone.
-    executions = max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
+    executions = _needed(one)
     block_s = (max if data.plan.co_run else sum)(s or 0.0 for s in seconds)
     minutes = max(1, ceil(executions * _BESIDE * block_s / 60))
     if minutes > _MOST_MINUTES:
@@ -143,9 +159,9 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     words += ["--co-run"] if data.plan.co_run else []
     words += ["--metric", one.metric.name] if one.metric.name != "wall_s" else []
     words += ["--minutes", str(minutes), "--"]
-    aim = needs(one.answer) if executions == one.answer.needed else "an answer"
     who = f"{c.workload} under {c.policy}"
-    return Following(f"{shlex.join(words)} {command}", f"{aim} for {who} needs about {executions:,} executions of each")
+    why = f"{_aim(one)} for {who} needs about {executions:,} executions of each"
+    return Following(f"{shlex.join(words)} {command}", why)
 
 
 def _known_to_try(one: Judged, data: StudyData) -> bool:

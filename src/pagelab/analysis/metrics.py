@@ -9,10 +9,11 @@ from typing import Any
 import polars as pl
 
 from pagelab.analysis import wording
-from pagelab.analysis.data import BASE_METRICS, StudyData
+from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Execution, Metric
 from pagelab.stats import execution_means
 from pagelab.stats.nondeterminism import Executions
+from pagelab.study.plan import METRICS
 
 ANALYSED = ("ok",)
 """Statuses of executions that have a time to analyse."""
@@ -49,7 +50,7 @@ _OF_WINDOW = {".cpu": "CPU time", ".user": "user time", ".system": "system time"
 def metrics_of(data: StudyData) -> tuple[Metric, ...]:
     """Every metric that at least one execution has a value of, in a fixed order."""
     columns = data.runs.columns
-    found = [_BASE[name] for name in BASE_METRICS if name in columns and data.runs[name].count() > 0]
+    found = [_BASE[name] for name in METRICS if name in columns and data.runs[name].count() > 0]
     for column in columns:
         if column.startswith("counter.") and data.runs[column].count() > 0:
             found.append(_counter(column))

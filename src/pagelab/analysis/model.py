@@ -59,7 +59,7 @@ class Condition:
     analysed: int
     """Of these, those with a time: status ``ok``."""
     short_placed: int
-    """Analysed, but with fewer tiles of the asked size than the policy named."""
+    """Analysed, but with a warning ``placement-shortfall``."""
     failures: dict[str, int] = field(default_factory=dict)
     """Count by status, of executions that have no time to analyse."""
     warmups: int = 0

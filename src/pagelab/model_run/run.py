@@ -64,6 +64,8 @@ class Session:
     campaign: Campaign
     began: float
     before_s: float
+    ending: str = ""
+    """Why nothing more is chosen, while the test layouts that are left have their round."""
 
     @property
     def asked(self) -> Asked:
@@ -404,7 +406,8 @@ def _next(session: Session, allowed: list[Layout], simulator: Simulator | None) 
         rows = [LayoutRow.of(one, "train") for one in _first(asked, allowed, simulator, shape.first)]
         tests = [campaign.tests[at] for at in shape.tests_of(0)]
         return Round(directory="round-1", repeats=plan.repeats, layouts=[*rows, *tests]), ""
-    chosen, why = _chosen(session, allowed, simulator, shape, len(left))
+    chosen, why = _chosen(session, allowed, simulator, shape, len(left)) if not session.ending else ([], session.ending)
+    session.ending = "" if chosen else why
     tests = (
         left if not chosen else [row for row in left if row in [campaign.tests[at] for at in shape.tests_of(number)]]
     )
@@ -423,7 +426,7 @@ def _chosen(
     if number >= shape.rounds:
         return [], "the plan is done"
     count = shape.later[number - 1]
-    if session.left_s < (count + planning.ANCHORS + tests_left) * plan.repeats * plan.run_s:
+    if session.left_s < (count + planning.ANCHORS + tests_left) * plan.repeats * _pace_s(session):
         return [], "the minutes are over"
     chosen, widest = _later(session, allowed, simulator, count)
     if widest is not None:
@@ -431,6 +434,12 @@ def _chosen(
         if widest <= asked.aim:
             return [], f"intervals of layouts that did not run are within ±{widest:.1%}; the aim is ±{asked.aim:.1%}"
     return chosen, "no further layout differs from those that were run"
+
+
+def _pace_s(session: Session) -> float:
+    """How long an execution takes, as the last round had it: other programs may have come or gone since the pilot."""
+    last = session.directory / session.campaign.rounds[-1].directory
+    return float(np.mean([one.duration_s for one in executions.read(last, None)]))
 
 
 def _first(asked: Asked, allowed: list[Layout], simulator: Simulator | None, count: int) -> list[Layout]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from pagelab.report import shell
 from pagelab.report.figure import Figure
 from pagelab.report.tables import without_empty_columns
 
-from . import answer, picture
+from . import answer, over_workloads, picture
 from .document import Fits, ModelFile
+from .over_workloads import Fitted
 
 PAGE = "index.html"
 _MARK = ".pagelab-report"
@@ -114,23 +116,77 @@ def layouts_csv(file: ModelFile, fits: Fits) -> str:
     return out.getvalue()
 
 
+def figures_over(found: Sequence[Fitted]) -> tuple[Figure, ...]:
+    """Both figures of a report over several workloads."""
+    judged = over_workloads.judged_on(found)
+    names = ", ".join(one.name for one in found)
+    return (
+        Figure(
+            id="maximal-errors",
+            number=1,
+            section="first",
+            title="Maximal errors of the models by workload",
+            caption=f"A mark is a model’s largest error {judged}. The axis is logarithmic. Click a name to see a model "
+            "alone.",
+            alternative=f"Maximal errors of models for {names}; the table below has the numbers.",
+            draw=lambda width: picture.by_workload(found, "maximum", width),
+        ),
+        Figure(
+            id="typical-errors",
+            number=2,
+            section="first",
+            title="Geometric means of the models’ errors by workload",
+            caption="The same layouts, and the geometric mean of their errors.",
+            alternative=f"Geometric mean errors of models for {names}; the table below has the numbers.",
+            draw=lambda width: picture.by_workload(found, "geometric_mean", width),
+        ),
+    )
+
+
+def render_over(found: Sequence[Fitted]) -> str:
+    """The whole page over several workloads."""
+    report = over_workloads.report_over(found)
+    text = report.model_dump_json(by_alias=True, indent=1).encode()
+    return shell.render(
+        "models.html.j2",
+        figures_over(found),
+        created_by=found[0].fits.fitted_by,
+        downloads=[
+            shell.download("report.json", text, "application/json", "everything this page says (pagelab.model-set/1)")
+        ],
+        report=report,
+        tables=[without_empty_columns(table) for table in over_workloads.tables(found)],
+    )
+
+
 def write(file: ModelFile, fits: Fits, out: Path) -> Path:
     """Writes page, figures (SVG) and tables into ``out``; returns the page's path.
 
     Raises `BadInputError` where ``out`` holds something else than a report.
     """
+    text = answer.report_of(file, fits).model_dump_json(by_alias=True, indent=1)
+    tables = {"layouts.csv": layouts_csv(file, fits), "report.json": f"{text}\n"}
+    return _written(out, fits.fitted_by, figures_of(file, fits), tables, render(file, fits))
+
+
+def write_over(found: Sequence[Fitted], out: Path) -> Path:
+    """As `write`, over several workloads."""
+    text = over_workloads.report_over(found).model_dump_json(by_alias=True, indent=1)
+    return _written(out, found[0].fits.fitted_by, figures_over(found), {"report.json": f"{text}\n"}, render_over(found))
+
+
+def _written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, str], page: str) -> Path:
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).exists())):
         raise BadInputError(f"cannot write a report to {out}: it holds something else; name a new directory with --out")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / _MARK).write_text(f"{fits.fitted_by}\n", encoding="utf-8")
-        for figure in figures_of(file, fits):
+        (out / _MARK).write_text(f"{by}\n", encoding="utf-8")
+        for figure in figures:
             (out / f"{figure.id}.svg").write_text(_svg(figure), encoding="utf-8")
-        (out / "layouts.csv").write_text(layouts_csv(file, fits), encoding="utf-8")
-        text = answer.report_of(file, fits).model_dump_json(by_alias=True, indent=1)
-        (out / "report.json").write_text(text + "\n", encoding="utf-8")
+        for name, text in others.items():
+            (out / name).write_text(text, encoding="utf-8")
         temporary = out / f".{PAGE}.tmp"
-        temporary.write_text(render(file, fits), encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8")
         temporary.replace(out / PAGE)
     except OSError as error:
         raise MachineError(f"cannot write a report to {out}: {error.strerror} (errno {error.errno})") from error

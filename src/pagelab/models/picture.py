@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
@@ -13,6 +14,7 @@ from pagelab.errors import BadInputError
 from .answer import relative_errors, shown
 from .catalogue import PUBLISHED, models
 from .document import Fits, ModelFile
+from .over_workloads import Fitted, errors_of, models_of
 
 _WAYS = ("in-sample", "one left out", "test layouts", "the paper’s largest")
 _COLOURS = ("var(--zero)", "var(--c1)", "var(--c3)", "var(--c2)")
@@ -57,6 +59,39 @@ def errors(fits: Fits, width: theme.Width) -> dict[str, Any]:
         )
     )  # fmt: skip
     return theme.finish(chart, width, 30 * max(len(names), 2))
+
+
+def by_workload(
+    found: Sequence[Fitted], of: Literal["maximum", "geometric_mean"], width: theme.Width
+) -> dict[str, Any]:
+    """Errors of every model by workload on a logarithmic axis, a mark for each model (MOSAIC, Figures 5 and 6)."""
+    names = models_of(found)
+    rows = [
+        {"workload": one.name, "model": name, "error": max(100 * float(getattr(errors, of)), _LEAST)}
+        for one in found
+        for name in names
+        if (errors := errors_of(one, name)) is not None
+    ]
+    colours, shapes = theme.condition_colours(["", *names]), theme.condition_shapes(["", *names])
+    colour, shape = _marked(names, colours, shapes)
+    picked = alt.selection_point(fields=["model"], bind="legend")
+    what = "maximal" if of == "maximum" else "geometric mean of the"
+    chart = (
+        alt.Chart(theme.rows(rows))
+        .mark_point(filled=True, size=50)
+        .encode(
+            x=alt.X("error:Q", scale=alt.Scale(type="log"),
+                    axis=alt.Axis(title=f"{what} relative error (%)", values=[0.01, 0.1, 1, 10, 100])),
+            y=alt.Y("workload:N", sort=[one.name for one in found], title=None, axis=alt.Axis(grid=True)),
+            color=colour,
+            shape=shape,
+            opacity=alt.condition(picked, alt.value(0.9), alt.value(0.06)),
+            tooltip=[alt.Tooltip("workload:N"), alt.Tooltip("model:N"),
+                     alt.Tooltip("error:Q", title="%", format=".3g")],
+        )
+        .add_params(picked)
+    )  # fmt: skip
+    return theme.finish(chart, width, 40 * max(len(found), 2))
 
 
 def _rows(file: ModelFile, fits: Fits) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:

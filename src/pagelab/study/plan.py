@@ -11,6 +11,8 @@ from ..contract.request import Request
 
 Scalar = str | int | float | bool
 
+METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "minor_faults", "major_faults")
+"""What every run has. Beside these: ``counter.<role>`` and ``measure.<name>``."""
 
 CO_RUN = (
     "both ran at once on one processor, each in caches that the other uses as well: this is another question than how "

@@ -20,13 +20,10 @@ from ..spelling import meant, meant_of
 from . import co_run
 from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
-from .plan import Condition, Plan, Precision, Scalar, Step, digest_of
+from .plan import METRICS, Condition, Plan, Precision, Scalar, Step, digest_of
 from .spec import ONE, RawFlush, RawPolicy, RawStep, RawStudy, RawWorkload, parse, read
 from .substitute import BUILT_IN, HERE, OUT, PYTHON, names_in, shown, substitute
 from .toml_text import LineIndex, Location, dotted, dumps
-
-METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "minor_faults", "major_faults")
-"""What every run has. Beside these: ``counter.<role>`` and ``measure.<name>``."""
 
 
 def plan_file(path: Path, out: Path) -> Plan:

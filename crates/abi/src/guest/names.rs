@@ -157,13 +157,13 @@ coded! {
 }
 
 coded! {
-    /// Counters of the guest. Names are stable: they are columns in records.
+    /// Counters of the guest. Names are stable: they are keys of `guest.values` in records.
     Counter {
         /// mmap calls that mapped memory in a pool.
         MmapGoverned = "mmap.governed",
         /// mmap calls that the kernel placed outside of the pools; those that failed there, too.
         MmapPassed = "mmap.passed",
-        /// munmap calls that touched a pool.
+        /// munmap calls that touched a pool; a call over several pools counts in each, here and below.
         MunmapGoverned = "munmap.governed",
         /// mremap calls that touched a pool.
         MremapGoverned = "mremap.governed",

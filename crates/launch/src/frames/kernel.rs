@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::settings::Held;
 use crate::sys::{self, page_hints, trace};
 use crate::warnings::{Kind, Severity, Warnings};
-use page_hints::{Counters, FIRST, HASH_PID};
+use page_hints::{Counters, FIRST, HASH_PID, Of};
 use pagelab_contract::record::{Frames, FramesStrategy};
-use pagelab_policy::hints::Hint;
-use pagelab_policy::plan::{FIRST_FROM_SEED, StrategySpec};
+use pagelab_policy::hints::{Governed, Hint, KINDS};
+use pagelab_policy::plan::{FIRST_FROM_SEED, Memory, StrategySpec};
 use resident::Resident;
 use serde_json::json;
 use statistics::Statistics;
@@ -94,8 +94,7 @@ pub fn set_up(held: &mut Held) -> Result<()> {
 #[derive(Debug)]
 pub struct ByKernel {
     strategy: StrategySpec,
-    /// Of the page cache: whose pages they are when the program ends, nobody knows.
-    files: bool,
+    of: Governed,
     pid: i32,
     before: Statistics,
     seen: Option<Seen>,
@@ -134,8 +133,8 @@ impl ByKernel {
             values: &strategy.values,
         };
         let before = Statistics::read();
-        page_hints::set(pid, &said, hint.files).map_err(|error| refused(&error, strategy))?;
-        Ok(ByKernel { strategy: strategy.clone(), files: hint.files, pid, before, seen: None, unseen: None })
+        page_hints::set(pid, &said, said_of(&hint.of)).map_err(|error| refused(&error, strategy))?;
+        Ok(ByKernel { strategy: strategy.clone(), of: hint.of.clone(), pid, before, seen: None, unseen: None })
     }
 
     /// Traces the program for its end. Without it (somebody else traces it) its pages are not looked at.
@@ -152,7 +151,11 @@ impl ByKernel {
         }
         let began = sys::monotonic_ns();
         let counters = page_hints::counters(self.pid);
-        let looked = || if self.files { Ok(Resident::default()) } else { resident::look(self.pid, &self.strategy) };
+        let looked = || match &self.of {
+            // Whose pages of the page cache they are when the program ends, nobody knows.
+            Governed::Files => Ok(Resident::default()),
+            Governed::Own(kinds) => resident::look(self.pid, &self.strategy, kinds),
+        };
         match counters.and_then(|counters| Ok((counters, looked()?))) {
             Ok((counters, resident)) => {
                 self.seen = Some(Seen { counters, resident, took_ns: sys::monotonic_ns() - began });
@@ -199,7 +202,7 @@ impl ByKernel {
             moved_pages,
             unplaced_pages: resident.otherwise - moved_pages,
             out_of_reach_bytes: resident.out_of_reach(),
-            by_colour: (!self.files).then(|| resident.by_colour()),
+            by_colour: (self.of != Governed::Files).then(|| resident.by_colour()),
         };
         Frames {
             rights: Some("kernel"),
@@ -242,7 +245,7 @@ impl ByKernel {
             warnings.add(Kind::FramesFallback, super::report::share_severity(missed, asked), message, data);
         }
         if asked == 0 {
-            let message = if self.files {
+            let message = if self.of == Governed::Files {
                 "the kernel placed nothing: all pages of the program's files were in the page cache before; drop them first \
                  (flush in a study)"
             } else {
@@ -270,6 +273,25 @@ impl ByKernel {
     }
 }
 
+/// The memory of a hint as the kernel is told.
+fn said_of(of: &Governed) -> Of {
+    match of {
+        Governed::Files => Of::Files,
+        Governed::Own(kinds) if *kinds == KINDS => Of::Own(0),
+        Governed::Own(kinds) => Of::Own(kinds.iter().map(|&kind| number(kind)).sum()),
+    }
+}
+
+fn number(kind: Memory) -> u32 {
+    match kind {
+        Memory::Heap => page_hints::HEAP,
+        Memory::Anon => page_hints::ANON,
+        Memory::Data => page_hints::DATA,
+        Memory::Stack => page_hints::STACK,
+        Memory::Arenas | Memory::File | Memory::Range => 0,
+    }
+}
+
 fn refused(error: &io::Error, strategy: &StrategySpec) -> Error {
     let name = strategy.kind.name();
     let why = sys::errno_text(error);
@@ -283,7 +305,9 @@ fn refused(error: &io::Error, strategy: &StrategySpec) -> Error {
         Some(libc::EPERM | libc::EACCES) => "hints need CAP_SYS_ADMIN; run: sudo pagelab run …".to_owned(),
         Some(libc::ERANGE) => "there are more colours than pages of memory; give fewer: colors=N".to_owned(),
         Some(libc::EINVAL) => {
-            "the kernel's strategy does not take these parameters; run: --backend library".to_owned()
+            "the kernel's strategy does not take these parameters, or its series is older than hints for kinds of memory; \
+             run: --backend library"
+                .to_owned()
         }
         _ => "run: cat /proc/page_color".to_owned(),
     };

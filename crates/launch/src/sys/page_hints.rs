@@ -11,6 +11,15 @@ pub const HASH_PID: u32 = 0x1;
 /// Begin with the colour in `first`; without it the seed draws one.
 pub const FIRST: u32 = 0x2;
 
+/// Kinds of memory: what brk gives, anonymous mappings, data and bss, the main thread's stack.
+pub const HEAP: u32 = 0x1;
+/// See [`HEAP`].
+pub const ANON: u32 = 0x2;
+/// See [`HEAP`].
+pub const DATA: u32 = 0x4;
+/// See [`HEAP`].
+pub const STACK: u32 = 0x8;
+
 /// `_IOW(0xDC, 0, struct page_hint)`.
 const SET_DEFAULT: libc::c_ulong = 1 << 30 | (size_of::<Raw>() as libc::c_ulong) << 16 | 0xDC << 8;
 /// `_IOW(0xDC, 5, struct page_hint)`.
@@ -33,7 +42,7 @@ struct Raw {
     masks: u64,
     values: u64,
     mask_count: u32,
-    reserved: u32,
+    kinds: u32,
     value_count: u64,
 }
 
@@ -77,12 +86,21 @@ pub fn there() -> io::Result<()> {
     std::fs::metadata("/proc/self/page_hints").map(drop)
 }
 
-/// Sets the hint of all of a process's own memory, or of what it brings into the page cache.
+/// What a hint is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// What the process brings into the page cache.
+    Files,
+    /// Its own memory of these kinds ([`HEAP`] and the like); 0: all of it.
+    Own(u32),
+}
+
+/// Sets a hint of a process.
 ///
 /// # Errors
 /// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does not
-/// take.
-pub fn set(pid: i32, hint: &Hint<'_>, files: bool) -> io::Result<()> {
+/// take, or kinds of memory on a kernel whose series does not have them yet.
+pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(format!("/proc/{pid}/page_hints"))?;
     let mut strategy = [0; NAME];
     let name = hint.strategy.as_bytes();
@@ -103,10 +121,10 @@ pub fn set(pid: i32, hint: &Hint<'_>, files: bool) -> io::Result<()> {
         masks: hint.masks.as_ptr() as u64,
         values: hint.values.as_ptr() as u64,
         mask_count: hint.masks.len() as u32,
-        reserved: 0,
+        kinds: if let Of::Own(kinds) = of { kinds } else { 0 },
         value_count: hint.values.len() as u64,
     };
-    let request = if files { SET_FILE } else { SET_DEFAULT };
+    let request = if of == Of::Files { SET_FILE } else { SET_DEFAULT };
     // SAFETY: the structure has the kernel's layout; it and the two lists that it points to are alive, and only read.
     check(unsafe { libc::ioctl(file.as_raw_fd(), request, &raw const raw) }).map(drop)
 }

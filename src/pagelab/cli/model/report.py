@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pagelab import terminal
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pydantic import BaseModel
+
+    from pagelab.models.over_workloads import Fitted
+
+    Ways = tuple[Callable[[], BaseModel], Callable[[], str], Callable[[Path], Path]]
+    """Of a report: as data, as text, as a page in a directory."""
+
 
 def report_command(
-    file: Annotated[Path, typer.Argument(metavar="NAME.model", help="A file of pagelab model fit.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="NAME.model...", help="Files of pagelab model fit; several: over all of them."),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write the page, its figures (SVG) and tables there.")
     ] = None,
@@ -19,7 +32,7 @@ def report_command(
 ) -> None:
     """Report the models: a verdict, the errors of each beside the paper's, formulas; with --out a page and its figures.
 
-    It runs nothing and fits nothing anew.
+    Of several workloads it shows each model's errors side by side. It runs nothing and fits nothing anew.
 
     **Examples**
 
@@ -27,23 +40,37 @@ def report_command(
 
         pagelab model report gups.model --out gups-models
 
+        pagelab model report gups.model btree.model bfs.model --out models
+
         pagelab model report gups.model --json
     """
-    from pagelab.cli.model.text import text
-    from pagelab.errors import BadInputError
-    from pagelab.models.answer import report_of
     from pagelab.models.document import read
+    from pagelab.models.over_workloads import named
 
-    found = read(file)
-    if found.fits is None:
-        raise BadInputError(f"cannot report {file}: nothing was fitted yet; run: pagelab model fit {file}")
-    if as_json:
-        terminal.echo(report_of(found, found.fits).model_dump_json(by_alias=True, indent=1))
-    else:
-        terminal.echo(text(found, found.fits))
+    found = named([(file, read(file)) for file in files])
+    report, text, write = _of_one(found[0]) if len(found) == 1 else _over(found)
+    terminal.echo(report().model_dump_json(by_alias=True, indent=1) if as_json else text())
     if out is not None:
-        from pagelab.models.page import write
-
-        page = write(found, found.fits, out)
+        page = write(out)
         if not as_json:
             terminal.echo(f"\nreport: {page.resolve()}")
+
+
+def _of_one(one: Fitted) -> Ways:
+    from pagelab.cli.model.text import text
+    from pagelab.models.answer import report_of
+    from pagelab.models.page import write
+
+    return (
+        lambda: report_of(one.file, one.fits),
+        lambda: text(one.file, one.fits),
+        lambda out: write(one.file, one.fits, out),
+    )
+
+
+def _over(found: Sequence[Fitted]) -> Ways:
+    from pagelab.cli.model.text import text_over
+    from pagelab.models.over_workloads import report_over
+    from pagelab.models.page import write_over
+
+    return lambda: report_over(found), lambda: text_over(found), lambda out: write_over(found, out)

@@ -6,7 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pagelab.models.document import FitDocument, Fits, ModelFile
+    from pagelab.models.over_workloads import Fitted
     from pagelab.report.tables import Table
 
 _WIDTH = 31
@@ -32,16 +35,35 @@ def text(file: ModelFile, fits: Fits) -> str:
     return "\n".join(lines)
 
 
-def _table(table: Table, fits: Fits) -> list[str]:
+def text_over(found: Sequence[Fitted]) -> str:
+    """Of several workloads: the verdict, each model's errors by workload, the workloads' warnings."""
+    from pagelab.models import answer, over_workloads
+
+    lines = [over_workloads.verdict(found)]
+    for table in over_workloads.tables(found):
+        lines += ["", f"{table.caption}:", *_columns(table), table.note]
+    refused = [f"{one.name}: not fitted: {fit.refusal}" for one in found for fit in one.fits.models if fit.refusal]
+    warnings = [
+        f"warning: {one.name}: {warning.message}" for one in found for warning in answer.cautions(one.file.points())
+    ]
+    return "\n".join([*lines, *([""] if refused or warnings else []), *refused, *warnings])
+
+
+def _columns(table: Table) -> list[str]:
+    """Header and rows, the first column to the left, the others to the right."""
     rows = [table.columns, *table.rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
-    lines = []
-    for row in rows:
-        cells = [f"{row[0]:<{widths[0]}}"]
-        cells += [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
-        picture = _axis() if row is table.columns else _marks(fits.named(row[0]))
-        lines.append(f"{'  '.join(cells)}  {picture}".rstrip())
-    return lines
+    return [
+        "  ".join(
+            [f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+
+
+def _table(table: Table, fits: Fits) -> list[str]:
+    pictures = [_axis(), *(_marks(fits.named(row[0])) for row in table.rows)]
+    return [f"{line}  {picture}".rstrip() for line, picture in zip(_columns(table), pictures, strict=True)]
 
 
 def _place(error: float) -> int:

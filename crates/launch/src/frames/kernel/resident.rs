@@ -4,7 +4,7 @@ use pagelab_contract::record::ColourTable;
 use pagelab_frames::strategy::{Modulo, Numbered, Numbers};
 use pagelab_frames::{AnyStrategy, Colours, Strategy, Want, Words};
 use pagelab_policy::guest::COLOUR_SLOTS;
-use pagelab_policy::plan::{FIRST_FROM_SEED, StrategyKind, StrategySpec};
+use pagelab_policy::plan::{FIRST_FROM_SEED, Memory, StrategyKind, StrategySpec};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -57,22 +57,18 @@ impl Resident {
     }
 }
 
-/// Looks at all private memory of a process.
+/// Looks at a process's private memory of these kinds.
 ///
 /// # Errors
 /// Its maps or its pages cannot be read, or frame numbers are kept back.
-pub fn look(pid: i32, strategy: &StrategySpec) -> io::Result<Resident> {
+pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory]) -> io::Result<Resident> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let image = Image::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?);
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let flags = File::open(FLAGS).ok();
     let mut judge = Judge::new(strategy, pid).ok_or(io::ErrorKind::InvalidInput)?;
     for region in maps.lines().filter_map(Region::parse).filter(|region| region.is_private) {
-        let early_from = if region.is_stack {
-            arguments_start(&stat).map_or(region.end, |at| at & !(PAGE - 1))
-        } else {
-            region.end
-        };
+        let early_from = if region.name == "[stack]" { image.arguments(region.end) } else { region.end };
         let mut bytes = vec![0; BATCH * 8];
         let mut page = region.start / PAGE;
         while page < region.end / PAGE {
@@ -84,7 +80,8 @@ pub fn look(pid: i32, strategy: &StrategySpec) -> io::Result<Resident> {
                 let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
                 let vpn = page + number as u64;
                 let own = entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
-                if entry & PRESENT != 0 && entry & FILE == 0 && own {
+                let is_meant = || kinds.contains(&region.kind(vpn * PAGE, &image));
+                if entry & PRESENT != 0 && entry & FILE == 0 && own && is_meant() {
                     judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from)?;
                 }
             }
@@ -105,30 +102,64 @@ fn is_zero_page(flags: Option<&File>, frame: u64) -> bool {
     flags.read_exact_at(&mut word, frame * 8).is_ok() && u64::from_ne_bytes(word) & ZERO_PAGE != 0
 }
 
-/// Where the program's arguments begin: `arg_start`, field 48 of its stat line (proc_pid_stat(5)).
-fn arguments_start(stat: &str) -> Option<u64> {
-    let rest = stat.get(stat.rfind(')')? + 1..)?;
-    rest.split_ascii_whitespace().nth(48 - 3)?.parse().ok().filter(|&at| at != 0)
+/// Addresses of a process's image, from its stat line (proc_pid_stat(5)); 0 where it shows none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Image {
+    /// End of the data that is in the file; the bss begins with the next page.
+    data_end: u64,
+    heap_start: u64,
+    arguments_start: u64,
+}
+
+impl Image {
+    fn parse(stat: &str) -> Image {
+        // Behind the name in parentheses, which may contain anything, the third field follows.
+        let rest = stat.rfind(')').and_then(|at| stat.get(at + 1..)).unwrap_or_default();
+        let field = |number: usize| {
+            let word = rest.split_ascii_whitespace().nth(number - 3);
+            word.and_then(|word| word.parse().ok()).unwrap_or(0)
+        };
+        Image { data_end: field(46), heap_start: field(47), arguments_start: field(48) }
+    }
+
+    /// The page in which the program's arguments begin; `otherwise` where that is not shown.
+    fn arguments(&self, otherwise: u64) -> u64 {
+        if self.arguments_start == 0 { otherwise } else { self.arguments_start & !(PAGE - 1) }
+    }
 }
 
 /// A mapping of /proc/PID/maps, the part needed here.
-struct Region {
+struct Region<'m> {
     start: u64,
     end: u64,
     is_private: bool,
-    is_stack: bool,
+    /// Empty for a mapping without one.
+    name: &'m str,
 }
 
-impl Region {
-    fn parse(line: &str) -> Option<Region> {
+impl Region<'_> {
+    fn parse(line: &str) -> Option<Region<'_>> {
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
         let address = |text| u64::from_str_radix(text, 16).ok();
         let (start, end) = (address(start)?, address(end)?);
         let is_private = fields.next()?.ends_with('p');
-        let name = fields.nth(3);
-        let kernels_own = matches!(name, Some("[vsyscall]" | "[vvar]" | "[vdso]" | "[vvar_vclock]"));
-        Some(Region { start, end, is_private: is_private && !kernels_own, is_stack: name == Some("[stack]") })
+        let name = fields.nth(3).unwrap_or_default();
+        let kernels_own = matches!(name, "[vsyscall]" | "[vvar]" | "[vdso]" | "[vvar_vclock]");
+        Some(Region { start, end, is_private: is_private && !kernels_own, name })
+    }
+
+    /// The kind of the memory at an address of it, as the kernel's hints tell kinds apart (`page_hint_kind` of the series).
+    fn kind(&self, address: u64, image: &Image) -> Memory {
+        let bss = image.data_end.next_multiple_of(PAGE);
+        let is_bss = self.start <= bss && (bss..image.heap_start).contains(&address);
+        match self.name {
+            "[heap]" if address >= image.heap_start => Memory::Heap,
+            "[stack]" => Memory::Stack,
+            name if !name.is_empty() && !name.starts_with('[') => Memory::Data,
+            _ if is_bss => Memory::Data,
+            _ => Memory::Anon,
+        }
     }
 }
 
@@ -214,6 +245,7 @@ fn little_endian(values: &[u64]) -> Words<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagelab_policy::hints::KINDS;
 
     fn judged(spec: &StrategySpec, pages: &[(u64, u64)]) -> Resident {
         let mut judge = Judge::new(spec, 1).expect("a strategy");
@@ -253,11 +285,30 @@ mod tests {
     }
 
     #[test]
+    fn kinds_are_those_of_the_kernel() {
+        let image = Image { data_end: 0x40_4010, heap_start: 0x60_0000, arguments_start: 0 };
+        let kind = |line: &str, address| Region::parse(line).expect("a mapping").kind(address, &image);
+        for (line, address, wanted) in [
+            ("403000-405000 rw-p 00003000 08:01 7 /bin/x", 0x40_3000, Memory::Data),
+            ("405000-40a000 rw-p 00000000 00:00 0", 0x40_6000, Memory::Data),
+            // Without randomisation the bss and the heap share a mapping.
+            ("405000-621000 rw-p 00000000 00:00 0 [heap]", 0x40_6000, Memory::Data),
+            ("405000-621000 rw-p 00000000 00:00 0 [heap]", 0x60_0000, Memory::Heap),
+            ("7f0000000000-7f0000004000 rw-p 00000000 00:00 0", 0x7f00_0000_0000, Memory::Anon),
+            ("7f0000000000-7f0000004000 rw-p 00000000 00:00 0 [anon:pool]", 0x7f00_0000_0000, Memory::Anon),
+            ("7f0000000000-7f0000004000 rw-p 00002000 08:01 9 /lib/libc.so.6", 0x7f00_0000_0000, Memory::Data),
+            ("7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]", 0x7ffd_0002_0000, Memory::Stack),
+        ] {
+            assert_eq!(kind(line, address), wanted, "{line} at {address:x}");
+        }
+    }
+
+    #[test]
     fn this_process_can_be_looked_at() {
         let pid = std::process::id() as i32;
         let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc");
-        assert!(arguments_start(&stat).is_some_and(|at| at > PAGE), "{stat}");
-        match look(pid, &StrategySpec::new(StrategyKind::PageColoring, 1)) {
+        assert!(Image::parse(&stat).arguments(0) > PAGE, "{stat}");
+        match look(pid, &StrategySpec::new(StrategyKind::PageColoring, 1), &KINDS) {
             // Any frame has the only colour there is.
             Ok(found) => {
                 assert!(found.as_asked > 10 && found.otherwise == 0 && found.early > 0, "{found:?}");
