@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pagelab.cli import quick
 from pagelab.cli.run import run_command
 from pagelab.cli.run_once import Asked
-from pagelab.cli.typed import FLAGS
+from pagelab.cli.settings import FLAGS
 from pagelab.machine import describe
 from pagelab.machine.colours.model import Verdict, VerdictFile
 from pagelab.machine.colours.store import machine_hash

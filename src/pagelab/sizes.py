@@ -1,4 +1,4 @@
-"""Sizes as people write them: ``4096``, ``64K``, ``1.5M``, ``1 GiB``; every unit is binary."""
+"""Sizes and lists of numbers as people write them: ``64K``, ``1.5M``, ``1 GiB``, all units binary; ``1..64``."""
 
 from __future__ import annotations
 
@@ -27,3 +27,18 @@ def size_bytes(value: object, where: str) -> int:
     if rest:
         raise BadInputError(f"{where} {value}: not a whole number of bytes; allowed: such as 1536K or 1.5M")
     return bytes_
+
+
+def numbers(text: str, where: str) -> list[int]:
+    """``1,2,4`` or ``1..256`` (doubling from the first to the last), or both. Raises :class:`BadInputError`."""
+    found = []
+    for part in text.split(","):
+        first, dots, last = part.strip().partition("..")
+        if not first.isdecimal() or (dots and not last.isdecimal()):
+            raise BadInputError(
+                f"{where} {text}: {part.strip()!r} is not a number; allowed: 1,2,4 or 1..256 (doubling)"
+            )
+        found.append(int(first))
+        while dots and 0 < found[-1] * 2 <= int(last):
+            found.append(found[-1] * 2)
+    return found

@@ -34,7 +34,7 @@ def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, mon
     found, _ = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
     told = {one.kind: one.message for one in found.told}
     assert "a cycle took 1.000 to 1.100 ns" in told["clock-changed"]
-    assert any(line.startswith("caution: the clock changed during the campaign") for line in facts(found))
+    assert any(line.startswith("warning: the clock changed during the campaign") for line in facts(found))
 
 
 def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:

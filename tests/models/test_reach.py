@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.planted import points
-from pagelab.models.answer import cautions
+from pagelab.models.answer import warnings_of
 from pagelab.models.gaussian_process import GaussianProcess
 from pagelab.models.reach import beyond, excess, judged_beyond
 
@@ -77,7 +77,7 @@ def test_a_report_tells_of_test_layouts_outside_the_fitted_ones() -> None:
     worst = max(shares, key=lambda name: max(shares[name]))
     assert test.layouts[int(np.argmax(shares[worst]))] + " farthest" in told.message
     assert f"{100 * max(shares[worst]):.2g}% of their range" in told.message
-    assert told in cautions(outside)
+    assert told in warnings_of(outside)
     within = np.all(
         [(values > np.sort(values)[0]) & (values < np.sort(values)[-1]) for values in planted.inputs.values()], axis=0
     )

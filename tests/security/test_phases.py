@@ -44,8 +44,11 @@ def status(pid: int) -> dict[str, str]:
 
 
 def rights(pid: int) -> tuple[int, int, list[str]]:
-    """Effective and permitted capabilities, and users."""
+    """Effective and permitted capabilities, and users: of the only thread, since each has its own."""
+    assert [task.name for task in Path(f"/proc/{pid}/task").iterdir()] == [str(pid)]
     found = status(pid)
+    own = status(os.getpid())
+    assert [found[name] for name in ("CapInh", "CapAmb", "Gid")] == [own[name] for name in ("CapInh", "CapAmb", "Gid")]
     return int(found["CapEff"], 16), int(found["CapPrm"], 16), found["Uid"].split()
 
 
@@ -77,6 +80,7 @@ def test_each_phase_has_exactly_the_documented_rights(tmp_path: Path, policy: st
     source.write_text(json.dumps(request))
     own = int(status(os.getpid())["CapPrm"], 16)
     expected, seen = table(), []
+    assert set(expected) == {"guard", "prepare", "run", "run-frames", "collect"}, "no row that nobody looks at"
     guard = subprocess.Popen(
         [str(paths.launcher()), str(source)], pass_fds=[theirs.fileno()], stdout=subprocess.PIPE, text=True
     )

@@ -15,7 +15,6 @@
 extern crate std;
 
 mod colour;
-mod mix;
 pub mod stock;
 pub mod strategy;
 

@@ -1,8 +1,8 @@
-//! Telling the caller of the program's process before it executes, and waiting until the caller is ready for it.
+//! Announces the program's process to the caller before it executes, and waits until the caller is ready for it.
 //!
-//! Whoever wants to trace or map the program from its first instruction on gives the launcher one end of a stream socket
-//! (`announce_fd`): the launcher writes the process id as decimal digits and a newline when the process waits for its
-//! exec, and lets it go at the first byte that comes back, or when the other end is closed.
+//! A caller that wants to trace or map the program from its first instruction gives the launcher one end of a stream
+//! socket (`announce_fd`). When the process waits for its exec, the launcher writes its id there, as decimal digits and
+//! a newline. It lets the process go at the first byte that comes back, or when the other end is closed.
 
 use crate::error::{Error, Result};
 use crate::sys;
@@ -30,7 +30,8 @@ impl Caller {
         Caller(None)
     }
 
-    /// Tells of the process, and waits for the answer. A caller that is gone wants to know nothing, and holds nothing up.
+    /// Announces the process, and waits for the answer. A caller that has ended needs no announcement, and delays
+    /// nothing.
     pub fn announce(mut self, pid: i32) {
         self.tell(&pid.to_string());
     }

@@ -6,7 +6,7 @@ use crate::sys::process;
 
 const NO_RANDOMIZE: u32 = libc::ADDR_NO_RANDOMIZE as u32;
 
-/// The personality to set before exec for what was asked; None: leave it.
+/// The personality to set before exec, by the request; None: it is left as it is.
 pub fn personality(asked: Option<bool>) -> Result<Option<u32>> {
     let Some(on) = asked else { return Ok(None) };
     let now = process::personality().map_err(|error| {
@@ -19,7 +19,8 @@ pub fn personality(asked: Option<bool>) -> Result<Option<u32>> {
     Ok(Some(if on { now & !NO_RANDOMIZE } else { now | NO_RANDOMIZE }))
 }
 
-/// Whether the program's addresses were randomised: the system's switch and the personality, after what was asked.
+/// Whether the program's addresses were randomised: by the system's switch, and by the request, or else the inherited
+/// personality.
 pub fn in_force(asked: Option<bool>) -> Option<bool> {
     let level = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").ok()?;
     let system = level.trim() != "0";

@@ -31,7 +31,8 @@ const NO_LIMIT: u64 = 1 << 62;
 pub struct Limits {
     /// By file name, as read; where a parent's limit is tighter, the parent's.
     pub files: BTreeMap<String, String>,
-    /// Smallest memory limit along the path to the root; one that slows down (`memory.high`) is as good as one that ends.
+    /// Smallest memory limit along the path to the root; a limit that slows processes down (`memory.high`) counts like
+    /// one that ends them.
     pub memory_bytes: Option<u64>,
     /// CPUs' worth of time, when limited.
     pub cpu_quota: Option<f64>,
@@ -52,12 +53,12 @@ pub fn processes() -> Option<(u64, u64)> {
         .min_by_key(|(limit, used)| limit.saturating_sub(*used))
 }
 
-/// The group that leaves least memory.
+/// The group that leaves the least memory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What its processes may have together, in bytes.
+    /// Memory that its processes may have together, in bytes.
     pub limit: u64,
-    /// What they have, without the files in memory: these can be dropped.
+    /// Memory that they have, without the page cache, which can be dropped.
     pub used: u64,
     /// Where the limit is set.
     pub file: PathBuf,

@@ -1,4 +1,4 @@
-//! Which CPUs a run uses, within what its cgroup and affinity allow.
+//! The CPUs of a run, within those that its cgroup and affinity allow, and the memory node of its program.
 
 use crate::error::{Error, Result};
 use crate::sys::{self, process};
@@ -56,6 +56,32 @@ pub fn list(cpus: &[usize]) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
+const WITH_MEMORY: &str = "/sys/devices/system/node/has_memory";
+
+/// Checks the memory node asked for. A machine without node files has one node, number 0.
+pub fn check_node(asked: Option<u32>) -> Result<()> {
+    let Some(node) = asked else { return Ok(()) };
+    let text = std::fs::read_to_string(WITH_MEMORY).unwrap_or_else(|_| "0".to_owned());
+    let nodes = parse_list(text.trim());
+    if nodes.contains(&node) {
+        return Ok(());
+    }
+    Err(Error::Cannot(format!(
+        "cannot bind memory to node {node}: nodes with memory here: {}; run: pagelab run --node {} …",
+        text.trim(),
+        nodes.first().copied().unwrap_or(0)
+    )))
+}
+
+/// The kernel's list format: `0-3,8`.
+fn parse_list(text: &str) -> Vec<u32> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.parse::<u32>().ok()?..=to.parse::<u32>().ok()?)
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +98,18 @@ mod tests {
     fn a_cpu_outside_the_cpuset_is_refused_with_the_allowed_ones() {
         let message = choose_among(&[5], vec![0, 1, 2, 7]).expect_err("outside").to_string();
         assert!(message.contains("CPU 5") && message.contains("0-2,7"), "{message}");
+    }
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_list("0-2,7"), [0, 1, 2, 7]);
+        assert_eq!(parse_list(""), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused_with_those_that_are() {
+        let message = check_node(Some(1000)).expect_err("no such node").to_string();
+        assert!(message.contains("node 1000") && message.contains("here: 0"), "{message}");
+        assert!(check_node(Some(0)).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! What an ELF file says about itself: enough to know whether the library can be loaded into it.
+//! Facts from an ELF file: enough to know whether the library can be loaded into it.
 
 use object::elf::{DT_NEEDED, DT_STRSZ, DT_STRTAB, FileHeader32, FileHeader64, ProgramHeader64, SHT_DYNSYM};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
@@ -32,7 +32,7 @@ pub const AARCH64: u16 = 183;
 /// No real file has a table or strings of more than this.
 const TABLE_LIMIT: u64 = 16 << 20;
 
-/// A file of which only as much is read as a table may have.
+/// A file of which no more is read than a table may have.
 #[derive(Clone, Copy)]
 struct Tables<'a>(&'a ReadCache<&'a File>);
 

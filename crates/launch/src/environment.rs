@@ -52,7 +52,7 @@ impl Environment {
         }
         self.set("LD_PRELOAD", value);
         self.set("PAGELAB_PLAN", plan.as_os_str());
-        // The library stands aside where there are more than these: somebody in between has locked the program in.
+        // If there are more filters than these, a process in between has installed one, and the library does nothing.
         let filters = seccomp_filters();
         if filters > 0 {
             self.set("PAGELAB_FILTERS", filters.to_string());

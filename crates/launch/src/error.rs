@@ -34,7 +34,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// No descriptor with a high number, where the program's own are not in the way, can be had.
+/// No descriptor with a high number, away from the program's own descriptors, is available.
 pub fn no_descriptor(error: std::io::Error) -> Error {
     Error::Cannot(format!(
         "cannot make a file descriptor with a number above 255: {}; run: ulimit -n 1024",

@@ -79,11 +79,10 @@ fn clean_up(launcher: i32, signal: i32) -> Error {
     let mut ended = 0;
     // New processes can appear while others are being killed; a fork bomb loses, as SIGKILL is faster than fork.
     for _ in 0..1000 {
-        let left = procfs::descendants(own);
-        if left.is_empty() {
+        if procfs::descendants(own).is_empty() {
             break;
         }
-        ended += left.iter().filter(|&&pid| process::kill(pid, libc::SIGKILL).is_ok()).count();
+        ended += procfs::signal_descendants(own, &[Signal::KILL]);
         while let Ok(Some(_)) = process::reap() {}
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

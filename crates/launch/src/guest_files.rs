@@ -1,8 +1,8 @@
-//! Taking in guest files, from a directory that the program's user may write to: whatever lies there is looked at before
-//! it is opened, and only regular files of the right owner and size are read, bounded in number and bytes.
+//! Reads guest files from a directory that the program's user may write to. Each file is examined before it is opened;
+//! only regular files of the right owner and size are read, and their number and bytes are bounded.
 //!
-//! Files of process images that have ended are taken in and removed while the run goes on: a run of tens of thousands of
-//! processes needs no more space than those that live at a time.
+//! Files of process images that have ended are read and removed during the run, so a run of tens of thousands of
+//! processes needs no more space than the processes that live at a time.
 
 use crate::guests::Guests;
 use crate::rundir::RunDir;
@@ -36,7 +36,7 @@ const MOST_ENTRIES_AT_END: usize = 1_000_000;
 const MOST_BYTES: usize = 1 << 30;
 /// Unusable files that are named one by one.
 const MOST_NAMED: usize = 16;
-/// Images without a file that are told apart.
+/// Most images without a file whose process is remembered.
 const MOST_LOST: usize = 100_000;
 
 /// What was taken in so far.
@@ -47,7 +47,7 @@ pub struct Intake {
     /// Where windows files are read to.
     windows_space: Vec<u8>,
     bytes: usize,
-    /// Where files are read to: all zero between two of them.
+    /// Buffer for reading files; all zeros between two of them.
     buffer: Vec<u8>,
     look_at_ns: u64,
     files: usize,
@@ -58,6 +58,20 @@ struct Name {
     pid: i32,
     number: u32,
     kind: Suffix,
+}
+
+impl Name {
+    /// Whether a guest file's image has ended, by its state and the newest image of each process.
+    fn ended(&self, state: State, newest: &HashMap<i32, u32>) -> bool {
+        match state {
+            State::Exited => true,
+            // Until the exec has succeeded the image may go on.
+            State::Execed => {
+                newest.get(&self.pid).is_some_and(|&newest| newest > self.number) || !process::exists(self.pid)
+            }
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,7 +116,7 @@ impl Intake {
         let (directory, owner) = run_dir.guests();
         let mut names: Vec<CString> = Vec::new();
         let mut newest: HashMap<i32, u32> = HashMap::new();
-        // A directory that cannot be read now is read at the end, and told then.
+        // A directory that cannot be read now is tried again at the end, and reported then.
         let _ = directory.each(|name, _| {
             if let Some(Name { pid, number, kind: Suffix::Guest }) = parse(name) {
                 let known = newest.entry(pid).or_default();
@@ -115,42 +129,32 @@ impl Intake {
         for name in &names {
             let Some(parsed) = parse(name) else { continue };
             match parsed.kind {
-                Suffix::Guest => {}
-                Suffix::Lost => {
-                    self.lost(directory, name, &parsed);
-                    continue;
-                }
+                Suffix::Guest => self.take_in_ended(directory, name, owner, |state| parsed.ended(state, &newest)),
+                Suffix::Lost => self.lost(directory, name, &parsed),
                 // Taken in with its guest file.
-                Suffix::Windows => continue,
-            }
-            let ended = |state: State| match state {
-                State::Exited => true,
-                // Until the exec has succeeded the image may go on.
-                State::Execed => {
-                    newest.get(&parsed.pid).is_some_and(|&newest| newest > parsed.number)
-                        || !process::exists(parsed.pid)
-                }
-                _ => false,
-            };
-            // What cannot be read stays for the end, where it is told once.
-            if let Ok(Some(report)) = self.read(directory, name, owner, ended) {
-                self.keep(report);
-                if let Some(name) = beside(name) {
-                    // What cannot be read stays for the end, as above.
-                    if self.read_windows(directory, &name, owner).is_ok() {
-                        let _ = directory.unlink(&name);
-                    }
-                }
-                if directory.unlink(name).is_ok() {
-                    self.files -= 1;
-                }
+                Suffix::Windows => {}
             }
         }
         let took = sys::monotonic_ns().saturating_sub(begin);
         self.look_at_ns = begin + (OFTEN_NS / 2).max(took * SHARE);
     }
 
-    /// Takes in all that is left, and gives everything.
+    /// Takes in and removes the guest file of an image that has `ended`, and its windows file. What cannot be read
+    /// stays until the end, where it is reported once.
+    fn take_in_ended(&mut self, directory: &Directory, name: &CStr, owner: u32, ended: impl Fn(State) -> bool) {
+        let Ok(Some(report)) = self.read(directory, name, owner, ended) else { return };
+        self.keep(report);
+        if let Some(name) = beside(name)
+            && self.read_windows(directory, &name, owner).is_ok()
+        {
+            let _ = directory.unlink(&name);
+        }
+        if directory.unlink(name).is_ok() {
+            self.files -= 1;
+        }
+    }
+
+    /// Takes in all that is left, and returns everything.
     pub fn finish(mut self, run_dir: &RunDir) -> (Guests, windows::Collection) {
         let (directory, owner) = run_dir.guests();
         let mut names: Vec<CString> = Vec::new();
@@ -165,22 +169,18 @@ impl Intake {
         });
         for name in &names {
             let Some(parsed) = parse(name) else { continue };
-            match parsed.kind {
-                Suffix::Guest => {}
+            let taken_in = match parsed.kind {
+                Suffix::Guest => self
+                    .read(directory, name, owner, |_| true)
+                    .map(|report| report.into_iter().for_each(|report| self.keep(report))),
                 Suffix::Lost => {
                     self.lost(directory, name, &parsed);
-                    continue;
+                    Ok(())
                 }
-                Suffix::Windows => {
-                    if let Err(why) = self.read_windows(directory, name, owner) {
-                        self.unusable(name, why);
-                    }
-                    continue;
-                }
-            }
-            match self.read(directory, name, owner, |_| true) {
-                Ok(report) => report.into_iter().for_each(|report| self.keep(report)),
-                Err(why) => self.unusable(name, why),
+                Suffix::Windows => self.read_windows(directory, name, owner),
+            };
+            if let Err(why) = taken_in {
+                self.unusable(name, why);
             }
         }
         if let Err(error) = read {

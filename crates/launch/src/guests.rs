@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
-/// Everything the guests of one run said, in the order in which the images began.
+/// Everything that the guests of one run reported, in the order in which the images began.
 #[derive(Debug, Default)]
 pub struct Guests {
     /// One report an image.
@@ -26,7 +26,7 @@ pub struct Guests {
     pub lost_by_errno: BTreeMap<i32, u64>,
     /// Reports beyond what the launcher keeps.
     pub left_out: u64,
-    /// Entries of the guest files' directory that are none.
+    /// Entries of the directory that are no guest files.
     pub foreign: u64,
 }
 
@@ -136,7 +136,7 @@ impl Guests {
         if placement.tiles_as_asked < placement.whole_touched_tiles {
             let (got, asked) = (placement.tiles_as_asked, placement.whole_touched_tiles);
             let fraction = placement.placed_fraction.unwrap_or(0.0);
-            // The target is 99%: what falls short of all by less is worth knowing, no more.
+            // The target is 99%: a shortfall of less than 1% is information only.
             let severity = if fraction >= 0.99 { Severity::Info } else { Severity::Serious };
             let message = format!(
                 "{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%); run: pagelab doctor",
@@ -147,7 +147,7 @@ impl Guests {
         }
     }
 
-    /// What was left in the place of guest files: a program that does such things on purpose is told from its report.
+    /// Warns of unusable guest files. (A program may write such files on purpose.)
     fn warn_unusable(&self, warnings: &mut Warnings) {
         for (name, why) in &self.unreadable {
             let message =
@@ -334,7 +334,7 @@ fn run_warning(kind: GuestWarning, total: &WarningReport) -> Warning {
     });
     let data = if let serde_json::Value::Object(map) = data { map } else { serde_json::Map::new() };
     let known = Kind::ALL.iter().copied().find(|known| known.name() == kind.warning_kind());
-    // Splits are the program's own doing and common; what they cost in placement is judged by the tiles.
+    // Splits are common and caused by the program itself; their effect on placement is judged by the tiles.
     let severity = if kind == GuestWarning::TileSplit { Severity::Info } else { Severity::Warning };
     Warning { kind: known.unwrap_or(Kind::FallbackToKernel), severity, message, data }
 }

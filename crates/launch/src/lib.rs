@@ -18,7 +18,6 @@ pub mod guard;
 pub mod guest_files;
 pub mod guests;
 pub mod measurements;
-pub mod node;
 pub mod phase;
 pub mod policy;
 pub mod prepare;

@@ -14,51 +14,19 @@ const USAGE: &str = "usage: pagelab-launch [[--complaint FILE] REQUEST.json]   (
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let code = match arguments.as_slice() {
-        [flag] if flag == "--version" => {
-            println!("pagelab-launch {}", env!("CARGO_PKG_VERSION"));
-            0
-        }
-        [flag] if flag == "--help" || flag == "-h" => {
-            println!("{USAGE}");
-            0
-        }
-        [flag] if flag == "--counters" => {
-            println!("{:#}", pagelab_launch::counters::report());
-            0
-        }
-        [flag] if flag == "--surcharges" => {
-            println!("{:#}", pagelab_launch::room::document());
-            0
-        }
-        [flag, request] if flag == "--limits" => report(limits(request)),
-        [flag] if flag == "--frames" => report(frames::try_here().map(|()| 0)),
-        [flag] if flag == "--kernel-frames" => report(frames::kernel::try_here().map(|()| 0)),
-        [flag] if flag == "--fifo" => {
-            report(scheduler::take(Some(Scheduler::Fifo), &mut Warnings::default()).map(|_| 0))
-        }
-        [flag] if flag == "--chase" => match pagelab_launch::counters::chase() {
-            Ok(table) => {
-                println!("{table:#}");
-                0
-            }
-            Err(error) => {
-                let why = pagelab_launch::sys::errno_text(&error);
-                say::say(&format!("cannot count on this machine: {why}; run: pagelab-launch --counters"));
-                3
-            }
-        },
+        ["--version"] => print(&format!("pagelab-launch {}", env!("CARGO_PKG_VERSION"))),
+        ["--help" | "-h"] => print(USAGE),
+        ["--counters"] => print(&format!("{:#}", pagelab_launch::counters::report())),
+        ["--surcharges"] => print(&format!("{:#}", pagelab_launch::room::document())),
+        ["--limits", request] => report(limits(request)),
+        ["--frames"] => report(frames::try_here().map(|()| 0)),
+        ["--kernel-frames"] => report(frames::kernel::try_here().map(|()| 0)),
+        ["--fifo"] => report(scheduler::take(Some(Scheduler::Fifo), &mut Warnings::default()).map(|_| 0)),
+        ["--chase"] => chase(),
         [] => report(launch("-")),
-        [flag, complaints, request] if flag == "--complaint" => match say::to_file(complaints.as_ref()) {
-            Ok(()) => {
-                guard::end_with_caller();
-                report(launch(request))
-            }
-            Err(error) => {
-                eprintln!("pagelab-launch: cannot open {complaints} for messages: {error}");
-                2
-            }
-        },
+        ["--complaint", complaints, request] => launch_for(complaints, request),
         [request] => report(launch(request)),
         _ => {
             eprintln!("{USAGE}");
@@ -66,6 +34,37 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(u8::try_from(code).unwrap_or(4))
+}
+
+fn print(text: &str) -> i32 {
+    println!("{text}");
+    0
+}
+
+/// The counters' table of a pointer chase.
+fn chase() -> i32 {
+    match pagelab_launch::counters::chase() {
+        Ok(table) => print(&format!("{table:#}")),
+        Err(error) => {
+            let why = pagelab_launch::sys::errno_text(&error);
+            say::say(&format!("cannot count on this machine: {why}; run: pagelab-launch --counters"));
+            3
+        }
+    }
+}
+
+/// A run for a caller that reads the launcher's messages in a file; it ends with its caller.
+fn launch_for(complaints: &str, request: &str) -> i32 {
+    match say::to_file(complaints.as_ref()) {
+        Ok(()) => {
+            guard::end_with_caller();
+            report(launch(request))
+        }
+        Err(error) => {
+            eprintln!("pagelab-launch: cannot open {complaints} for messages: {error}");
+            2
+        }
+    }
 }
 
 fn report(done: Result<i32>) -> i32 {

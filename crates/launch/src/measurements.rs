@@ -24,7 +24,7 @@ const SHOWN: usize = 200;
 const MOST: usize = 2_000_000;
 const MOST_TEXTS: usize = 100_000;
 const MOST_CHARACTERS: usize = 200;
-/// So much of what a program writes is read.
+/// Bytes of a program's output that are read.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// Measurements read so far, and what could not be read.

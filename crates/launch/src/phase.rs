@@ -1,7 +1,8 @@
-//! Which capabilities the launcher's processes keep, phase by phase (docs/security.md has the table, and a test reads it
-//! from /proc). What a phase gives up is gone for good, but for the first: the program comes from it, and the kernel takes a
-//! process whose exec brings it capabilities for a set-user-ID one (no core dumps, `/proc/PID` is root's). So until the program
-//! is there, the permitted set is what the launcher was given, and only the effective one is small.
+//! Which capabilities the launcher's processes keep, phase by phase (docs/security.md has the table, and a test reads
+//! it from /proc). A capability that a phase gives up is lost for the rest of the run, except in the first phase. There
+//! the program is forked, and the kernel treats a process that gains capabilities by its exec as a set-user-ID one (no
+//! core dumps, `/proc/PID` belongs to root). So until the program has started, the permitted set stays what the
+//! launcher was given, and only the effective set is small.
 
 use crate::announce::Caller;
 use crate::sys::user::keep_capabilities;
@@ -58,7 +59,7 @@ impl Phase {
         }
     }
 
-    /// Begins it, and tells who watches (`phase_fd` of the request).
+    /// Begins it, and reports it to the watcher (`phase_fd` of the request).
     pub fn begin(self, watcher: &mut Caller) {
         // Giving up needs no right; a kernel that refuses it leaves the launcher as it was.
         let _ = keep_capabilities(self.capabilities(), self != Phase::Prepare);

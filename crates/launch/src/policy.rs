@@ -28,7 +28,7 @@ pub struct Prepared {
     policy: Policy,
 }
 
-/// What a request without a policy means.
+/// The policy of a request that names none.
 const KERNEL_DEFAULT: &str = "name = \"kernel\"\n";
 
 fn refused(error: PolicyError) -> Error {
@@ -58,7 +58,8 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     Ok(Prepared { asked, plan, hint, policy })
 }
 
-/// What the kernel is to be told; under `auto` nothing, where it cannot be told all or lacks the strategy.
+/// The hint for the kernel. Under `auto` there is none if a hint cannot express the policy, or the kernel lacks the
+/// strategy.
 fn hint(policy: &Policy, machine: &Machine) -> Result<Option<Hint>> {
     match policy.backend {
         Backend::Library => Ok(None),
@@ -89,7 +90,7 @@ impl Files for Beside<'_> {
     }
 }
 
-/// Without a description, only what every Linux machine has can be asked for.
+/// Without a description, a policy may use only what every Linux machine has.
 fn machine(description: &serde_json::Value) -> Result<Machine> {
     let text = match description {
         serde_json::Value::Null => r#"{"base_page_bytes": 4096}"#.to_owned(),

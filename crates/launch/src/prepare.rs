@@ -1,4 +1,4 @@
-//! What a request comes to on this machine, decided before anything is changed.
+//! Decides everything about a run on this machine, before anything is changed.
 
 use crate::counters;
 use crate::cpus::{self, Cpus};
@@ -9,10 +9,10 @@ use crate::measurements;
 use crate::policy::{self, Prepared};
 use crate::request::{Preload, Request};
 use crate::rundir::{RunDir, Token};
+use crate::scheduler;
 use crate::target::{self, Target};
 use crate::user::{self, Runner};
 use crate::warnings::{Kind, Warnings};
-use crate::{node, scheduler};
 use regex::Regex;
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
@@ -38,19 +38,19 @@ pub struct Ready<'r> {
     pub preloaded: bool,
     /// Its environment.
     pub environment: Environment,
-    /// What was worth saying so far.
+    /// The warnings so far.
     pub warnings: Warnings,
     /// Where its files are.
     pub run_dir: RunDir,
     /// The library's path.
     pub library: PathBuf,
-    /// What finds measurements in its output.
+    /// The expression that finds measurements in its output.
     pub regex: Option<Regex>,
     /// What is counted.
     pub events: Vec<counters::Role>,
 }
 
-/// Decides it all from a request; nothing is changed but that the run directory is made.
+/// Decides everything from a request. Nothing is changed, except that the run directory is made.
 ///
 /// # Errors
 /// The first thing that the request asks for and cannot be.
@@ -59,7 +59,7 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
     let sudo = |name: &str| std::env::var(name).ok();
     let runner = user::decide(request.user.as_deref(), sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
     let cpus = cpus::choose(&request.cpus)?;
-    node::check(request.node)?;
+    cpus::check_node(request.node)?;
     let fifo = scheduler::take(request.scheduler, &mut warnings)?;
     let regex = request.measurements.regex.as_deref().map(measurements::compile).transpose()?;
     let events = counters::parse(&request.events)?;
@@ -130,7 +130,8 @@ fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warning
 fn library(request: &Request, preloaded: bool) -> Result<PathBuf> {
     let library = request.library.clone().unwrap_or_default();
     if !preloaded {
-        return Ok(library);
+        // As with the library, or links in it would make environments of different sizes.
+        return Ok(std::fs::canonicalize(&library).unwrap_or(library));
     }
     let library = std::fs::canonicalize(&library).map_err(|error| {
         Error::BadInput(format!("cannot find the library {}: {error}; run: pip install .", library.display()))

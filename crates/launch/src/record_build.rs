@@ -1,4 +1,4 @@
-//! From what was decided and what happened to the record.
+//! Builds the record from the decisions before the run and the observations during it.
 
 use crate::counters::Counted;
 use crate::frames::kernel::ByKernel;
@@ -119,7 +119,8 @@ fn times(seen: &Observed) -> Times {
     let finished = &seen.finished;
     let usage = finished.story.usage();
     let end_ns = finished.story.program.map_or(finished.started_ns, |program| program.at_ns);
-    // Measuring takes longer the smaller the pages are: left in, it would pass for an effect of the page size.
+    // Measuring takes longer with smaller pages. So it is left out; otherwise it would appear as an effect of the page
+    // size.
     let held_ns = seen.by_kernel.as_ref().map(|by_kernel| by_kernel.held_ns());
     let own_measuring_ns = seen.guests.measuring_ns(Some(seen.pid)).unwrap_or(0) + held_ns.unwrap_or(0);
     let measuring = seen.guests.measuring(None);

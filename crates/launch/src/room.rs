@@ -1,4 +1,4 @@
-//! Limits that leave a program little room for what a policy takes besides: told before the program starts.
+//! Warnings of limits that leave little room for what a policy takes besides the program, before the program starts.
 //!
 //! What is taken is stated once, in [`surcharge::TABLE`]; docs/preload.md shows that table, and tests measure it.
 
@@ -16,11 +16,12 @@ use surcharge::GROUP_MEMORY;
 
 pub use surcharge::{Column, Surcharge, TABLE, Unit, document};
 
-/// A limit of less than so many times what a policy takes is told: a program that natively needs more than the rest of it fails.
+/// A limit below this multiple of what a policy takes causes a warning: a program that natively needs more than the
+/// rest fails.
 const TIMES: u64 = 8;
 
 impl Column {
-    /// What the plan has the library do.
+    /// The work of the library under the plan.
     pub fn of(plan: &PlanSpec) -> Column {
         let has_tiles = plan.sections.iter().any(|section| {
             section.otherwise != 0 || !section.intervals.is_empty() || section.fetch == Fetch::Prefault
@@ -38,7 +39,7 @@ impl Column {
 struct Found {
     /// In the unit of its row.
     limit: u64,
-    /// How far the user may raise it without asking anybody.
+    /// How far the user may raise it without further rights.
     most: u64,
     /// Taken already, by others who share the limit.
     used: u64,
@@ -116,7 +117,7 @@ fn judge(row: &Surcharge, adds: u64, found: Found, warnings: &mut Warnings) {
     warnings.add(Kind::RoomScarce, severity, message, data);
 }
 
-/// Without room for its file a process runs on, and nothing is known of it.
+/// A process without room for its guest file continues, but reports nothing.
 fn record_room(file_bytes: u64, free_bytes: Option<u64>, run_dir: &Path, warnings: &mut Warnings) {
     let needed = size_of::<GuestFile>() as u64;
     let told = "each process has a record of its own there, and those that find no room are not recorded";

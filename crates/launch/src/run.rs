@@ -3,6 +3,7 @@
 use crate::announce::Caller;
 use crate::counters::{Counting, Handed};
 use crate::error::{Error, Result};
+use crate::frames::broker::Address;
 use crate::frames::kernel::{self, ByKernel};
 use crate::frames::{self, Placing};
 use crate::guest_files::Intake;
@@ -17,7 +18,7 @@ use crate::room::{self, Column};
 use crate::rundir::{self, RunDir, Token};
 use crate::say;
 use crate::settings::{self, Held};
-use crate::spawn;
+use crate::spawn::{self, Finished, Waiting};
 use crate::streams::{self, Capture, Copy, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
@@ -43,8 +44,9 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     let caller = Caller::take(request.announce_fd)?;
     let mut watcher = Caller::take(request.phase_fd)?;
     Phase::Prepare.begin(&mut watcher);
+    let address = Address::take(token);
     let mut ready = prepare(request, token)?;
-    let placing = write_plan(&mut ready)?;
+    let placing = write_plan(&mut ready, address)?;
     let streams = streams::prepare(request, &ready.run_dir)?;
     let measure = match request.measurements.fd {
         Some(_) => Some(Capture::create(&ready.run_dir, c"measure")?),
@@ -64,7 +66,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
 }
 
 /// Writes the plan where the library finds it, and loads the library; what placing frames needs is checked first.
-fn write_plan(ready: &mut Ready<'_>) -> Result<Option<Placing>> {
+fn write_plan(ready: &mut Ready<'_>, address: Address) -> Result<Option<Placing>> {
     let plan_path = ready.run_dir.path().join("plan");
     if ready.target.elf.needed.iter().any(|library| library.starts_with("libasan.so")) {
         ready.environment.allow_before_asan();
@@ -76,7 +78,7 @@ fn write_plan(ready: &mut Ready<'_>) -> Result<Option<Placing>> {
     tell_room(ready);
     let plan = &ready.policy.plan;
     let modules = frames::module::prepare(plan)?;
-    let placing = Placing::prepare(plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
+    let placing = Placing::prepare(plan, &ready.runner, (&ready.run_dir, address), &mut ready.warnings)?;
     let added = RunSpec {
         run_dir: ready.run_dir.path().as_os_str().as_bytes().to_vec(),
         flags: Flags::MEASURE | Flags::RESIDENCY,
@@ -156,6 +158,7 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
         fifo: ready.fifo,
         personality: aslr::personality(ready.request.aslr)?,
         memory: ready.request.node.map(|node| MemoryPolicy { node }),
+        session: ready.runner.no_terminal,
         identity: ready.runner.change.then(|| ready.runner.identity.clone()),
         parent: process::own_pid(),
         go: -1,
@@ -163,6 +166,7 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
     })
 }
 
+/// Starts the program, waits for the end of its tree, and makes the record of what was seen.
 fn start(
     mut ready: Ready<'_>,
     mut streams: Streams,
@@ -176,62 +180,107 @@ fn start(
     let mut prepared = setup(&ready, streams, measure.as_ref())?;
     let measure_number = prepared.measure.map(|(_, number)| number);
     let started_at = sys::utc_now();
-    let waiting = spawn::prepare(|go, report| {
+    let waiting = spawn::prepare(ready.request.timeout_s, |go, report| {
         (prepared.go, prepared.report) = (go, report);
         prepared
     })?;
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
     let handed = hand_over(&ready, &counting, pid, measure_number)?;
-    let by_kernel = match ready.policy.hint.as_ref().map(|hint| ByKernel::begin(hint, pid)).transpose() {
-        Ok(by_kernel) => by_kernel,
-        Err(error) => {
-            waiting.abandon();
-            return Err(error);
-        }
-    };
+    let (waiting, by_kernel) = give_hint(&ready, waiting)?;
     if ready.cpus.pinned {
         // Failing would only mean that the launcher shares a CPU with the program.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
     Phase::Run { hands_on: machine.placing.is_some() || by_kernel.is_some() }.begin(&mut watcher);
     caller.announce(pid);
-    let intake = Intake::default();
-    let run_dir = &ready.run_dir;
-    let mut tending = Tending { copy, counting, placing: machine.placing, by_kernel, intake, run_dir };
+    let (intake, run_dir) = (Intake::default(), &ready.run_dir);
+    let mut tending =
+        Tending { copy, has_more: false, counting, placing: machine.placing, by_kernel, intake, run_dir };
+    let (finished, steal_ns) = watch(waiting, &ready, handed.as_ref(), &mut tending)?;
+    Phase::Collect.begin(&mut watcher);
+    machine.held.restore(&mut ready.warnings);
+    // Who reads the copy may have gone.
+    let _ = tending.copy.take().map_or(Ok(()), Copy::finish);
+    let Tending { counting, placing, by_kernel, intake, .. } = tending;
+    let ended = Ended { started_at, pid, finished, steal_ns, counting, handed, intake, placing, by_kernel };
+    Ok(conclude(ready, ended, machine.fetch, measure, captured))
+}
+
+/// Gives the waiting child the hint of a policy that the kernel places; a child that cannot have it is ended.
+fn give_hint(ready: &Ready<'_>, waiting: Waiting) -> Result<(Waiting, Option<ByKernel>)> {
+    match ready.policy.hint.as_ref().map(|hint| ByKernel::begin(hint, waiting.pid)).transpose() {
+        Ok(by_kernel) => Ok((waiting, by_kernel)),
+        Err(error) => {
+            waiting.abandon();
+            Err(error)
+        }
+    }
+}
+
+/// Lets the program execute, and looks after the run until its tree has ended. Also returns the time that a hypervisor took
+/// from the program's processors meanwhile.
+fn watch(
+    waiting: Waiting,
+    ready: &Ready<'_>,
+    handed: Option<&Handed>,
+    tending: &mut Tending<'_>,
+) -> Result<(Finished, Option<u64>)> {
     if let Some(by_kernel) = &mut tending.by_kernel {
         by_kernel.watch();
     }
     let stolen_before = process::steal_ns(&ready.cpus.program);
-    let (first, descriptors) =
-        handed.as_ref().map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
+    let (first, descriptors) = handed.map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
     let given = (first, descriptors.as_slice());
-    let finished = waiting.go(given, ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
+    let finished = waiting.go(given, ready.request.timeout_s, ready.request.stdin == "inherit", tending)?;
     let stolen = process::steal_ns(&ready.cpus.program).zip(stolen_before);
     tending.visit();
-    Phase::Collect.begin(&mut watcher);
-    machine.held.restore(&mut ready.warnings);
-    let counted = tending.counting.finish(&mut ready.warnings);
-    let (guests, windows) = tending.intake.finish(&ready.run_dir);
-    guests.warn(pid, &mut ready.warnings);
-    let in_windows = handed.as_ref().map(|handed| handed.in_windows(&ready.events, &counted.counters));
-    windows.warn(handed.as_ref().map_or(0, Handed::left_out), &mut ready.warnings);
+    Ok((finished, stolen.map(|(now, before)| now.saturating_sub(before))))
+}
+
+/// A run whose program has ended, with all that is still to be read.
+struct Ended {
+    started_at: String,
+    pid: i32,
+    finished: Finished,
+    steal_ns: Option<u64>,
+    counting: Counting,
+    handed: Option<Handed>,
+    intake: Intake,
+    placing: Option<Placing>,
+    by_kernel: Option<ByKernel>,
+}
+
+/// Reads counters, guest files and measurements, warns of what is wrong with them, and makes the record.
+fn conclude(
+    mut ready: Ready<'_>,
+    ended: Ended,
+    fetch: Fetch,
+    measure: Option<Capture>,
+    captured: Option<Capture>,
+) -> Record {
+    let handed = ended.handed.as_ref();
+    let counted = ended.counting.finish(&mut ready.warnings);
+    let (guests, windows) = ended.intake.finish(&ready.run_dir);
+    guests.warn(ended.pid, &mut ready.warnings);
+    let in_windows = handed.map(|handed| handed.in_windows(&ready.events, &counted.counters));
+    windows.warn(handed.map_or(0, Handed::left_out), &mut ready.warnings);
     let mut measurements = collect(&ready, measure, captured);
     windows.measure(&in_windows.unwrap_or_default(), &mut measurements);
     measurements.warn(&mut ready.warnings);
     let seen = Observed {
-        started_at,
-        pid,
-        finished,
-        steal_ns: stolen.map(|(now, before)| now.saturating_sub(before)),
+        started_at: ended.started_at,
+        pid: ended.pid,
+        finished: ended.finished,
+        steal_ns: ended.steal_ns,
         guests,
         counted,
-        fetch: machine.fetch,
-        placing: tending.placing,
-        by_kernel: tending.by_kernel,
+        fetch,
+        placing: ended.placing,
+        by_kernel: ended.by_kernel,
         measurements: measurements.measurements,
     };
-    Ok(record_build::record(ready, seen))
+    record_build::record(ready, seen)
 }
 
 /// Chooses counters that the library in the program can read, and leaves it word of them. A program of another user gets
@@ -286,6 +335,8 @@ fn written_by_program(ready: &Ready<'_>) -> std::io::Result<File> {
 /// Looks after captured output, ring buffers and guest files while the program runs.
 struct Tending<'r> {
     copy: Option<Copy>,
+    /// Of the output.
+    has_more: bool,
     counting: Counting,
     placing: Option<Placing>,
     by_kernel: Option<ByKernel>,
@@ -304,8 +355,9 @@ impl Companion for Tending<'_> {
         if let Some(placing) = &mut self.placing {
             placing.visit();
         }
-        if self.copy.as_mut().is_some_and(|copy| copy.forward().is_err()) {
-            self.copy = None;
+        match self.copy.as_mut().map(Copy::forward) {
+            Some(Err(_)) => self.copy = None,
+            more => self.has_more = matches!(more, Some(Ok(true))),
         }
         self.counting.drain();
         self.intake.visit(self.run_dir);
@@ -320,6 +372,9 @@ impl Companion for Tending<'_> {
     }
 
     fn interval_ns(&self) -> Option<u64> {
+        if self.has_more {
+            return Some(0);
+        }
         Some(self.copy.as_ref().map_or(u64::MAX, |_| 100_000_000).min(self.intake.interval_ns()))
     }
 }

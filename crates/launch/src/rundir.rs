@@ -37,7 +37,8 @@ impl Token {
         Ok(Token(u64::from_ne_bytes(bytes)))
     }
 
-    fn name(self) -> String {
+    /// The directory's name.
+    pub fn name(self) -> String {
         format!("pagelab-{:016x}", self.0)
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What surrounds this process.
+/// The sandboxes around this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     /// A seccomp filter is in force.

@@ -31,6 +31,6 @@ pub fn say(message: &str) {
         Some(mut file) => file.write_all(line.as_bytes()),
         None => io::stderr().write_all(line.as_bytes()),
     };
-    // Nowhere left to say that saying failed.
+    // No place is left to report that this failed.
     let _ = done;
 }

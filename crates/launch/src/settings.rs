@@ -22,7 +22,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Puts everything back, the latest first; what could not be is said.
+    /// Restores everything, the latest first; warns of what could not be restored.
     pub fn restore(mut self, warnings: &mut Warnings) {
         let undone = self.undo();
         for why in undone.failed {
@@ -30,8 +30,8 @@ impl Held {
         }
     }
 
-    /// Sets one setting for the run; why not, if not. One that has the value already, and that no other run holds,
-    /// is left alone.
+    /// Sets one setting for the run; returns the reason if it cannot. A setting that already has the value, and that no
+    /// other run holds, is left as it is.
     pub fn keep(&mut self, path: &str, value: &str, by: &str) -> Option<String> {
         let path = Path::new(path);
         if read_value(path).is_ok_and(|now| now == value) && !journal_has(path) {
@@ -80,7 +80,7 @@ impl Drop for Held {
     }
 }
 
-/// What undoing several changes came to.
+/// The outcome of undoing several changes.
 #[derive(Debug, Default)]
 pub struct UndoneAll {
     /// How many are as they were.
@@ -89,7 +89,7 @@ pub struct UndoneAll {
     pub failed: Vec<String>,
 }
 
-/// The kernel's word, where it is one.
+/// The kernel's error, if it is one.
 fn unusable(why: &Unusable) -> io::Error {
     match why {
         Unusable::Unopened(_, error) => {

@@ -10,6 +10,9 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
+const OPENING: &str =
+    "the program's streams were open: is one a FIFO that nobody has open at its other end? run: ls -l FILE";
+
 /// A child that has set itself up and waits for the go before exec.
 pub struct Waiting {
     /// Its process id.
@@ -40,12 +43,14 @@ fn high(fd: &impl AsFd) -> Result<OwnedFd> {
     files::high_duplicate(fd).map_err(no_descriptor)
 }
 
-/// Forks the child and waits until it is ready. `complete` gets the descriptors the child needs: (go, report).
-pub fn prepare(complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
+/// Forks the child and waits until it is ready, no longer than the program may take. `complete` gets the descriptors the
+/// child needs: (go, report).
+pub fn prepare(timeout_s: Option<f64>, complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
     let signals = signals::watch().map_err(internal("watch signals"))?;
     process::become_subreaper().map_err(internal("become a subreaper"))?;
     let (go_read, go_write) = UnixStream::pair().map_err(internal("make a pair of sockets"))?;
     let (report_read, report_write) = files::pipe().map_err(internal("make a pipe"))?;
+    files::never_wait(&report_read).map_err(internal("make a pipe"))?;
     // High numbers, and only one copy of each end in the child: the program's own descriptors (0, 1, 2, the
     // measurement descriptor) are put in place over whatever has their numbers.
     let (go_child, report_child, go) = (high(&go_read)?, high(&report_write)?, high(&go_write)?);
@@ -59,22 +64,51 @@ pub fn prepare(complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
     })?;
     drop((go_child, report_child));
     let mut waiting = Waiting { pid, go, report: report_read, signals };
-    match waiting.read_report()? {
-        Some(Report::Ready) => Ok(waiting),
-        Some(Report::Failed(step, errno)) => {
+    match waiting.wait_until_ready(timeout_s) {
+        Ok(Report::Ready) => Ok(waiting),
+        Ok(Report::Failed(step, errno)) => {
             let _ = process::wait_for(pid);
             Err(explain(step, &std::io::Error::from_raw_os_error(errno)))
         }
-        None => Err(Error::Internal("the child ended before it was ready".to_owned())),
+        Err(error) => {
+            waiting.abandon();
+            Err(error)
+        }
     }
 }
 
 impl Waiting {
+    /// Waits until the child is ready. Opening its streams can take for ever (a FIFO that nobody reads): then a signal to the
+    /// launcher ends it, or the time-out.
+    fn wait_until_ready(&mut self, timeout_s: Option<f64>) -> Result<Report> {
+        let deadline_ns = timeout_s.map(|seconds| sys::monotonic_ns().saturating_add((seconds * 1e9) as u64));
+        loop {
+            if let Some(report) = self.read_report()? {
+                return Ok(report);
+            }
+            let left = deadline_ns.map(|deadline| deadline.saturating_sub(sys::monotonic_ns()));
+            if left == Some(0) {
+                return Err(Error::Cannot(format!("the time-out came before {OPENING}")));
+            }
+            signals::wait_readable(&[self.report.as_raw_fd(), self.signals.as_raw_fd()], left)
+                .map_err(internal("wait for the child"))?;
+            while let Some(signal) = signals::next(&self.signals) {
+                if signal != libc::SIGCHLD {
+                    let name = signals::name(signal);
+                    return Err(Error::Cannot(format!("ended by {name} before {OPENING}")));
+                }
+            }
+        }
+    }
+
+    /// What the child has reported and was not read yet.
     fn read_report(&mut self) -> Result<Option<Report>> {
         let mut bytes = [0; Report::BYTES];
-        match self.report.read_exact(&mut bytes) {
-            Ok(()) => Ok(Report::decode(bytes)),
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
+        // The child writes it in one piece.
+        match self.report.read(&mut bytes) {
+            Ok(0) => Err(Error::Internal("the child ended before it was ready".to_owned())),
+            Ok(_) => Ok(Report::decode(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(internal("read the child's report")(error)),
         }
     }
@@ -98,17 +132,18 @@ impl Waiting {
         let started_ns = sys::monotonic_ns();
         let go: Go = given.0.to_le_bytes();
         socket::send(&self.go, &go, given.1).map_err(internal("let the child go"))?;
-        // The report's write end closes at exec; a report now is a failed exec.
-        let not_started = match self.read_report()? {
-            Some(Report::Failed(step, errno)) => Some((step, std::io::Error::from_raw_os_error(errno))),
-            _ => None,
-        };
         let deadline_ns = timeout_s.map(|seconds| started_ns + (seconds * 1e9) as u64);
         let watch = Watch { signals: &mut self.signals, program: self.pid, deadline_ns, companion };
         let story = watch.run().map_err(internal("wait for the program"));
         if foreground {
             let _ = signals::set_foreground(&terminal, signals::own_group());
         }
+        // The report's write end closes at exec; a report now is a failed exec. (Waited for, an exec could take for ever: of a file
+        // that another process serves, or holds by a lease.)
+        let not_started = match self.read_report() {
+            Ok(Some(Report::Failed(step, errno))) => Some((step, std::io::Error::from_raw_os_error(errno))),
+            _ => None,
+        };
         Ok(Finished { started_ns, waited_ns, story: story?, not_started })
     }
 

@@ -7,7 +7,7 @@ use crate::sys;
 use crate::sys::child::Stream;
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A file the program writes and the launcher reads. A file and not a pipe, so that the program never waits for the
@@ -48,17 +48,38 @@ pub struct Copy {
     to: File,
 }
 
+/// Most bytes that are copied in one go while the program runs: time-out and signals are not to wait for its output.
+const MOST_AT_ONCE: u64 = 4 << 20;
+
 impl Copy {
-    /// Copies what is new since the last call; errors end the copying, not the run.
-    pub fn forward(&mut self) -> io::Result<()> {
+    /// Copies a part of what is new; whether there may be more now. Errors end the copying, not the run.
+    pub fn forward(&mut self) -> io::Result<bool> {
+        self.forward_up_to(MOST_AT_ONCE)
+    }
+
+    /// Copies all that is there: the program has ended, and what it left behind adds no more.
+    pub fn finish(mut self) -> io::Result<()> {
+        let end = self.from.metadata()?.len();
+        while self.from.stream_position()? < end && self.forward_up_to(end)? {}
+        Ok(())
+    }
+
+    fn forward_up_to(&mut self, most: u64) -> io::Result<bool> {
         let mut buffer = [0; 64 * 1024];
-        loop {
+        let mut copied = 0;
+        while copied < most {
+            // A program can lengthen its output by a hole of any size: there is nothing in it to be copied.
+            if !sys::files::skip_hole(&self.from)? {
+                return Ok(false);
+            }
             let got = self.from.read(&mut buffer)?;
             if got == 0 {
-                return Ok(());
+                return Ok(false);
             }
             self.to.write_all(buffer.get(..got).unwrap_or(&[]))?;
+            copied += got as u64;
         }
+        Ok(true)
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Target {
     pub path: PathBuf,
     /// The binary that the kernel starts: `path`, or the interpreter at the end of its `#!` chain.
     pub binary: PathBuf,
-    /// What the binary says about itself.
+    /// Facts from the binary.
     pub elf: Elf,
     /// Why the library cannot be loaded into the binary; None when it can.
     pub obstacle: Option<Obstacle>,

@@ -11,6 +11,9 @@ pub struct Runner {
     pub identity: Identity,
     /// The launcher has other rights, so the child changes before exec.
     pub change: bool,
+    /// The terminal is somebody else's: the program gets no control of it. It could type commands into it otherwise (TIOCSTI), for
+    /// a shell of root's to read.
+    pub no_terminal: bool,
 }
 
 /// Decides: a user asked for by name; else the one who called sudo; else the real user.
@@ -34,7 +37,7 @@ pub fn decide(asked: Option<&str>, sudo_uid: Option<&str>, sudo_gid: Option<&str
         },
     };
     if wanted.uid == own.uid {
-        return Ok(Runner { identity: own, change: false });
+        return Ok(Runner { identity: own, change: false, no_terminal: false });
     }
     if effective != 0 {
         let name = asked.unwrap_or("another user");
@@ -42,10 +45,11 @@ pub fn decide(asked: Option<&str>, sudo_uid: Option<&str>, sudo_gid: Option<&str
             "cannot run the program as {name}: changing users needs root; run: sudo pagelab run --user {name} …"
         )));
     }
-    Ok(Runner { identity: wanted, change: true })
+    let caller = sudo_uid.and_then(|uid| uid.parse().ok());
+    Ok(Runner { no_terminal: caller != Some(wanted.uid), identity: wanted, change: true })
 }
 
-/// The variables that say whose home it is; sudo leaves root's, or the asker's, as it was configured.
+/// The variables that name the user; sudo leaves those of root or of the calling user, by its configuration.
 pub fn variables(identity: &Identity) -> Vec<(&'static str, String)> {
     let name = identity.name.clone();
     name.into_iter().flat_map(|name| [("USER", name.clone()), ("LOGNAME", name)]).collect()

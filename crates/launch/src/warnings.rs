@@ -4,9 +4,9 @@ pub use pagelab_contract::{RunWarning as Warning, Severity, WarningKind as Kind}
 
 use serde_json::{Map, Value};
 
-/// Key in a warning's data: what it is about, when that is not this run.
+/// Key in a warning's data: the subject of the warning, if it is not this run.
 pub const SCOPE: &str = "scope";
-/// Value of [`SCOPE`]: the machine; every run there has the same to say, and a study says it once.
+/// Value of [`SCOPE`]: the machine. Every run there has the same warning, and a study shows it once.
 pub const SCOPE_MACHINE: &str = "machine";
 
 /// The warnings of a run, in the order in which they came up.

@@ -5,7 +5,7 @@ use crate::counters::InWindows;
 use crate::measurements::{Collected, Passed};
 use crate::warnings::{Kind, Warnings};
 use crate::words;
-use pagelab_policy::windows::{HEAD_BYTES, Told, Windows};
+use pagelab_policy::windows::{HEAD_BYTES, Measured, Told, Windows};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -23,6 +23,15 @@ pub struct Collection {
     files: Vec<Windows>,
     kept: usize,
     left_out: u64,
+}
+
+/// Windows, or calls without one, that are not as they were meant.
+struct Irregular {
+    /// Its key in the warning's data.
+    key: &'static str,
+    count: u64,
+    /// What is wrong with them, for the message.
+    what: &'static str,
 }
 
 /// Reads a windows file; `None` where it is not a finished one. `space` is made as long as needed and used again.
@@ -49,8 +58,7 @@ impl Collection {
 
     /// Makes measurements of them, with the counters that are read in them.
     pub fn measure(&self, counters: &[InWindows], collected: &mut Collected) {
-        for (file, window) in self.files.iter().flat_map(|file| file.ended.iter().map(move |window| (file, window)))
-        {
+        for (file, window) in self.windows() {
             if let Some(name) = file.names.get(window.name) {
                 let placed = Passed {
                     resident_bytes: window.placed.map(|placed| placed.resident),
@@ -67,81 +75,90 @@ impl Collection {
         }
     }
 
-    /// Says which calls have no window, or a doubtful one. `not_handed` counters had no room among those read in windows.
+    /// Warns of calls without a window, and of doubtful windows. `not_handed` counters had no room among those read in
+    /// windows.
     pub fn warn(&self, not_handed: usize, warnings: &mut Warnings) {
-        let windows = || self.files.iter().flat_map(|file| file.ended.iter().map(move |window| (file, window)));
-        let uncounted =
-            windows().filter(|(file, window)| window.counts.iter().take(file.events).any(Option::is_none));
-        let open = self.files.iter().flat_map(|file| file.open.iter().filter_map(|&name| file.names.get(name)));
-        let open: Vec<&String> = open.collect();
-        let total =
-            |of: fn(&Told) -> u64| self.files.iter().map(|file| of(&file.told)).fold(0, u64::saturating_add);
-        let counts = [
-            ("never_ended", open.len() as u64, "begun and never ended"),
-            (
-                "not_begun",
-                total(|told| told.not_begun),
-                "ended where none was open (ended twice, in another thread, or after a fork)",
-            ),
-            (
-                "begun_twice",
-                total(|told| told.begun_twice),
-                "begun while one of the same name was open in the same thread",
-            ),
-            ("too_deep", total(|told| told.too_deep), "begun inside more than seven others"),
-            (
-                "names_left_out",
-                total(|told| told.names_left_out),
-                "begun with one name too many (a process has 128)",
-            ),
-            (
-                "threads_left_out",
-                total(|told| told.threads_left_out),
-                "begun in one thread too many (128 at a time)",
-            ),
-            (
-                "windows_left_out",
-                total(|told| told.windows_left_out).saturating_add(self.left_out),
-                "not kept: too many, or no space in the run directory",
-            ),
-            (
-                "not_counted",
-                uncounted.count() as u64,
-                "without some counters (the program closed their descriptors, or they were not on the processor within it)",
-            ),
-            (
-                "counters_left_out",
-                if windows().next().is_some() { not_handed as u64 } else { 0 },
-                "counters that no window has (16 events can be read in windows)",
-            ),
-        ];
-        let wrong: Vec<_> = counts.iter().filter(|(_, count, _)| *count > 0).collect();
+        let open: Vec<&String> = self.never_ended().collect();
+        let wrong: Vec<_> =
+            self.irregular(open.len(), not_handed).into_iter().filter(|one| one.count > 0).collect();
         if wrong.is_empty() {
             return;
         }
         let names: BTreeSet<_> = open.iter().map(|name| words::plain(name)).collect();
         let names: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
-        let parts: Vec<String> = wrong
-            .iter()
-            .map(|(key, count, what)| match *key {
-                "never_ended" => format!("{count} {what} ({})", names.join(", ")),
-                _ => format!("{count} {what}"),
-            })
-            .collect();
+        let text = |one: &Irregular| match one.key {
+            "never_ended" => format!("{} {} ({})", one.count, one.what, names.join(", ")),
+            _ => format!("{} {}", one.count, one.what),
+        };
         let message = format!(
             "windows that are not as they were meant: {}; a thread ends what it began with pagelab_begin by pagelab_end",
-            parts.join("; ")
+            wrong.iter().map(text).collect::<Vec<_>>().join("; ")
         );
-        let data: Map<String, Value> =
-            wrong.iter().map(|(key, count, _)| ((*key).to_owned(), (*count).into())).collect();
+        let data: Map<String, Value> = wrong.iter().map(|one| (one.key.to_owned(), one.count.into())).collect();
         warnings.warn(Kind::WindowMisused, message, Value::Object(data));
+    }
+
+    /// The windows with the file that they are of.
+    fn windows(&self) -> impl Iterator<Item = (&Windows, &Measured)> {
+        self.files.iter().flat_map(|file| file.ended.iter().map(move |window| (file, window)))
+    }
+
+    /// Names of the windows that were open when their image ended.
+    fn never_ended(&self) -> impl Iterator<Item = &String> {
+        self.files.iter().flat_map(|file| file.open.iter().filter_map(|&name| file.names.get(name)))
+    }
+
+    /// Everything that can be wrong with windows, and how often it is.
+    fn irregular(&self, never_ended: usize, not_handed: usize) -> [Irregular; 9] {
+        let total =
+            |of: fn(&Told) -> u64| self.files.iter().map(|file| of(&file.told)).fold(0, u64::saturating_add);
+        let one = |key, count, what| Irregular { key, count, what };
+        let uncounted =
+            self.windows().filter(|(file, window)| window.counts.iter().take(file.events).any(Option::is_none));
+        let counters_left_out = if self.windows().next().is_some() { not_handed as u64 } else { 0 };
+        let not_kept = total(|told| told.windows_left_out).saturating_add(self.left_out);
+        [
+            one("never_ended", never_ended as u64, "begun and never ended"),
+            one(
+                "not_begun",
+                total(|told| told.not_begun),
+                "ended where none was open (ended twice, in another thread, or after a fork)",
+            ),
+            one(
+                "begun_twice",
+                total(|told| told.begun_twice),
+                "begun while one of the same name was open in the same thread",
+            ),
+            one("too_deep", total(|told| told.too_deep), "begun inside more than seven others"),
+            one(
+                "names_left_out",
+                total(|told| told.names_left_out),
+                "begun with one name too many (a process has 128)",
+            ),
+            one(
+                "threads_left_out",
+                total(|told| told.threads_left_out),
+                "begun in one thread too many (128 at a time)",
+            ),
+            one("windows_left_out", not_kept, "not kept: too many, or no space in the run directory"),
+            one(
+                "not_counted",
+                uncounted.count() as u64,
+                "without some counters (the program closed their descriptors, or they were not on the processor within it)",
+            ),
+            one(
+                "counters_left_out",
+                counters_left_out,
+                "counters that no window has (16 events can be read in windows)",
+            ),
+        ]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagelab_policy::windows::{EVENTS, Measured, Placed, Usage};
+    use pagelab_policy::windows::{EVENTS, Placed, Usage};
 
     fn image() -> Windows {
         let used = Usage { wall_ns: 2_000_000_000, user_ns: 1_500_000_000, minor_faults: 3, ..Usage::default() };

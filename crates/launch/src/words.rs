@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character does something to a terminal, or to the order of the text around it, instead of standing for itself.
+/// Whether a character controls a terminal, or the order of the text around it, instead of being printed.
 fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(character,

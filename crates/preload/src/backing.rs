@@ -1,5 +1,5 @@
-//! How memory is backed: the one place that decides between transparent huge pages, reserved pages, base pages and placed
-//! frames, and the only caller of the engine that places frames: what that does for the storeys above they reach through here.
+//! How memory is backed: the one place that decides between transparent huge pages, reserved pages, base pages and
+//! placed frames, and the only caller of the engine that places frames. Higher storeys reach the engine through it.
 
 pub mod hugetlb;
 pub mod thp;

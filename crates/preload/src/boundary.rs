@@ -1,4 +1,4 @@
-//! The kernel, the processor, and what the dynamic linker has loaded: what the library asks of them, and nothing of its own.
+//! Access to the kernel, the processor, and the objects that the dynamic linker has loaded; no logic of the library.
 
 pub mod apart;
 pub mod arch;

@@ -1,15 +1,15 @@
 //! Frame placement: which physical frame a page of governed memory gets.
 //!
-//! Governed memory is registered with a userfaultfd. A thread of our own, the *handler*, answers faults on missing pages
-//! by moving pages in whose frames it knows, out of a pool that it and a second thread, the *refiller*, fill. Threads of
-//! the program do two things only: they register what they map, and ask the handler ([`threads::requests`]) for what needs the pool.
-//! None of them ever waits for a lock that the handler holds, and the handler waits for none of theirs: their stacks may
-//! be governed memory.
+//! Governed memory is registered with a userfaultfd. A thread of our own, the *handler*, answers faults on missing
+//! pages by moving pages in whose frames it knows, out of a pool that it and a second thread, the *refiller*, fill.
+//! Threads of the program do two things only: they register what they map, and ask the handler ([`threads::requests`])
+//! for what needs the pool. Threads of the program never wait for a lock that the handler holds, and the handler never
+//! waits for a lock of theirs: their stacks may be governed memory.
 //!
-//! A page that the program has had never comes back to the pool. The kernel may hold references to it that nobody can
-//! see (a pipe after vmsplice or tee, a socket's queue under MSG_ZEROCOPY, a transfer under way): what it reads or writes
-//! through them would be the next owner's memory. So such pages go to the kernel, which frees them when the last
-//! reference has gone, and the pool is filled with fresh ones.
+//! A page that the program has used never returns to the pool. The kernel may have invisible references to it (a pipe
+//! after vmsplice or tee, a socket's queue under MSG_ZEROCOPY, a transfer in progress), through which it would read or
+//! write the next owner's memory. So such pages go to the kernel, which frees them after the last reference, and the
+//! pool is filled with fresh pages.
 //!
 //! A process whose policy leaves frames to the kernel has none of this.
 
@@ -72,8 +72,8 @@ pub fn is_own(addr: usize) -> bool {
     (chunks::ROOM.start..chunks::ROOM.end).contains(&addr)
 }
 
-/// Memory has just been mapped at `span`, in base pages or as the kernel likes: its pages are placed from now on, where a
-/// strategy governs them. False: (some of) it is the kernel's.
+/// Memory has just been mapped at `span`, in base pages or in pages of the kernel's choice. From now on its pages are
+/// placed, as far as a strategy governs them. False: (some of) it is left to the kernel.
 pub fn enter(span: Span) -> bool {
     if !is_wanted() {
         return false;
@@ -95,8 +95,8 @@ pub fn unpin(addr: usize, len: usize) -> bool {
     registration::pins(addr) && task::munlock(addr, len).is_ok()
 }
 
-/// Advice of the program that the kernel refuses for locked memory, where it is us who locked it: what to ask for instead
-/// (`None`: nothing).
+/// The advice to give instead of advice that the kernel refuses for locked memory, if the library locked it (`None`:
+/// none).
 pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
     const MADV_PAGEOUT: i32 = 21;
     match advice {
@@ -116,7 +116,8 @@ pub fn unlocked(span: Span) {
     });
 }
 
-/// The program has locked all memory, or unlocked it: the pool's is as it was, and so is what strategies pin.
+/// The program has locked or unlocked all memory: restores the locks of the pool's memory, and of memory that
+/// strategies pin.
 pub fn all_locked_or_unlocked() {
     if is_running() {
         let _ = requests::ask(Kind::Relock, Span::new(0, 0));
@@ -154,7 +155,7 @@ pub fn give_back(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
 /// So many bytes given up at a time make a process smaller.
 const MUCH: usize = 8 << 20;
 
-/// Does `what`; if that ends for lack of memory, gives the pool's back and does it once more.
+/// Does `what`; if it fails for lack of memory, gives the pool's memory back and repeats it once.
 pub fn retry_when_short<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
     match what() {
         Err(Errno::ENOMEM) if is_running() && requests::ask(Kind::Shed, Span::new(0, 0)).is_ok() => what(),
@@ -230,7 +231,8 @@ pub fn has_threads() -> bool {
     is_running()
 }
 
-/// The program is about to lock itself in, or to do what needs a single thread: nothing is placed any more.
+/// The program is about to install a seccomp filter, or to make a call that needs a single thread: from now on nothing
+/// is placed.
 pub fn stop(why: EngineFailure) {
     match running::state() {
         running::RUNNING => running::set_state(running::GONE),

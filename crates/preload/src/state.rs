@@ -1,12 +1,10 @@
 //! Flags and data that several storeys read: the plan and its layout, the guest file, locks.
 
 pub mod child;
-pub mod fork_hold;
 pub mod guest_file;
 pub mod intervals;
 pub mod layout;
 pub mod lock;
-pub mod memory_lock;
 pub mod message;
 pub mod own_stack;
 pub mod plan;

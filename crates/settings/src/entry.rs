@@ -107,7 +107,9 @@ pub fn boot_id() -> String {
 
 /// Start of a process in clock ticks since boot (field 22 of its stat line); None for a zombie, or no such process.
 pub(crate) fn pid_start(pid: i32) -> Option<u64> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Whoever has the number by now may have a name that is no UTF-8.
+    let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let line = String::from_utf8_lossy(&line);
     let mut fields = line.get(line.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }

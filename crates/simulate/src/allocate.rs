@@ -7,9 +7,7 @@ mod layout;
 mod memory;
 mod past;
 mod processor;
-pub(crate) mod random;
 mod strategy;
-pub(crate) mod tables;
 
 /// Binary logarithm of the base page.
 pub const PAGE_BITS: u32 = 12;
@@ -20,6 +18,5 @@ pub use kernel::Kernel;
 pub use layout::{Extent, Layout, PAGE_SIZES};
 pub use memory::{Memory, PlaceCounts};
 pub use past::aged;
-pub(crate) use random::Random;
 
 pub use strategy::Strategy;

@@ -1,4 +1,4 @@
-//! Dense page numbers, so that all state of pages lies in arrays.
+//! Dense page numbers, so that all state of pages lies in arrays; and maps from pages to numbers.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -115,6 +115,30 @@ impl Pages {
     }
 }
 
+/// [`PageMap::get`] of a page without a number.
+pub(crate) const NONE: u64 = u64::MAX;
+
+/// A number for each page, its frame for instance; pages of all address spaces in one map.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageMap {
+    pages: Pages,
+    numbers: Table<u64>,
+}
+
+impl PageMap {
+    /// The number of `page`, or [`NONE`].
+    #[inline(always)]
+    pub(crate) fn get(&self, page: u64) -> u64 {
+        self.pages.find(page).map_or(NONE, |id| self.numbers[id as usize])
+    }
+
+    pub(crate) fn set(&mut self, page: u64, number: u64) {
+        let id = self.pages.id(page);
+        self.numbers.resize(self.pages.len(), NONE);
+        self.numbers[id as usize] = number;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +161,17 @@ mod tests {
                 prop_assert_eq!(table.page(id), page);
             }
         }
+    }
+
+    #[test]
+    fn what_is_set_is_found() {
+        let mut map = PageMap::default();
+        let pages: Vec<u64> = (0..5000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8).collect();
+        pages.iter().enumerate().for_each(|(i, page)| map.set(*page, i as u64));
+        let copy = map.clone();
+        for (i, page) in pages.iter().enumerate() {
+            assert_eq!((map.get(*page), copy.get(*page)), (i as u64, i as u64));
+        }
+        assert_eq!((map.get(77), map.get(pages[0] ^ 1)), (NONE, NONE));
     }
 }

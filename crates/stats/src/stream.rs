@@ -3,10 +3,14 @@
 //! A stream is named by four words: the user's seed, the experiment's key, the part of the method, and the number of the
 //! resample. Hence no draw depends on what another thread drew, nor on which other experiments are in the batch.
 
+/// The step of SplitMix64's state.
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014, figure 17).
+#[inline]
 #[must_use]
 pub const fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = value.wrapping_add(GAMMA);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
@@ -44,7 +48,6 @@ impl Stream {
     /// The stream whose state is the first four outputs of SplitMix64 at `address`.
     #[must_use]
     pub const fn at(address: u64) -> Self {
-        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
         let state = [
             mix(address),
             mix(address.wrapping_add(GAMMA)),
@@ -121,6 +124,32 @@ impl Stream {
     }
 }
 
+/// SplitMix64: one sequence of numbers, for simulations that draw in order.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// The sequence of this seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub const fn next(&mut self) -> u64 {
+        let result = mix(self.0);
+        self.0 = self.0.wrapping_add(GAMMA);
+        result
+    }
+
+    /// A number in `0..bound` (0 for bound 0); not corrected, so that probabilities differ by up to `bound` in 2⁶⁴.
+    #[inline]
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        ((self.next() as u128 * bound as u128) >> 64) as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,8 +157,9 @@ mod tests {
     #[test]
     fn mixing_is_splitmix64() {
         // The first outputs of the reference generator with seed 0.
-        assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);
+        let mut random = SplitMix64::new(0);
+        assert_eq!([random.next(), random.next()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
+        assert!((0..1000).all(|_| random.below(7) < 7));
     }
 
     #[test]

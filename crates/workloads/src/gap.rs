@@ -51,59 +51,85 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
     let vertices = (args.memory.bytes / (args.graph.bytes_a_vertex() + own)).clamp(4, NONE as usize);
     let mut rng = Rng::new(args.memory.seed);
     let graph = args.graph.make(vertices, &mut rng);
-    let entries = graph.entries() as u64;
-    let repetitions = args.memory.repetitions;
-    let (mut checksum, mut wrong) = (0, 0);
-    match args.kernel {
-        Kernel::Bfs => {
-            for repetition in 1..=repetitions {
-                let root = graph.root(&mut rng);
-                let found = measurements.time("gap.bfs", entries, || search(&graph, root))?;
-                if repetition == repetitions {
-                    measurements.end_window();
-                    wrong = wrong_levels(&graph, root, &found.levels);
-                    checksum = sum_of(found.levels.iter().map(|&level| u64::from(level)));
-                }
-            }
-        }
-        Kernel::Pr => {
-            let mut ranks = vec![RANK; graph.vertices()];
-            let mut given = vec![0; graph.vertices()];
-            for _ in 0..repetitions {
-                measurements.time("gap.pr", entries, || ranked(&graph, &mut ranks, &mut given))?;
-            }
-            measurements.end_window();
-            checksum = sum_of(ranks.iter().copied());
-            wrong = wrong_ranks(&graph, &given, &ranks);
-        }
-        Kernel::Sssp => {
-            let weights = weights_of(&graph);
-            for repetition in 1..=repetitions {
-                let root = graph.root(&mut rng);
-                let found = measurements.time("gap.sssp", entries, || shortest(&graph, &weights, root))?;
-                if repetition == repetitions {
-                    measurements.end_window();
-                    wrong = wrong_distances(&graph, &weights, root, &found);
-                    checksum = sum_of(found.iter().copied());
-                }
-            }
-        }
-        Kernel::Bc => {
-            let mut between = vec![0.0; graph.vertices()];
-            let mut expected = 0.0;
-            for _ in 0..repetitions {
-                let root = graph.root(&mut rng);
-                let found = measurements.time("gap.bc", entries, || dependencies(&graph, root, &mut between))?;
-                expected += ways_between(&found);
-            }
-            measurements.end_window();
-            // A way of d steps passes d - 1 vertices, whichever of the shortest it is.
-            let sum: f64 = between.iter().sum();
-            checksum = sum_of(between.iter().map(|one| one.to_bits()));
-            wrong = u64::from((sum - expected).abs() > 1e-6 * expected.max(1.0) || sum.is_nan());
-        }
-    }
+    let mut timed = Timed { graph: &graph, rng, repetitions: args.memory.repetitions, measurements };
+    let (checksum, wrong) = match args.kernel {
+        Kernel::Bfs => timed.searches()?,
+        Kernel::Pr => timed.ranks()?,
+        Kernel::Sssp => timed.distances()?,
+        Kernel::Bc => timed.betweenness()?,
+    };
     Ok(Proof { checksum, expected: checksum.wrapping_add(wrong) })
+}
+
+/// The timed repetitions on one graph. Each kernel returns the checksum of its last result, and the number of values in
+/// it that are wrong.
+struct Timed<'a> {
+    graph: &'a Graph,
+    rng: Rng,
+    repetitions: u64,
+    measurements: &'a mut Measurements,
+}
+
+impl Timed<'_> {
+    fn time<T>(&mut self, name: &str, work: impl FnOnce() -> T) -> Result<T, String> {
+        self.measurements.time(name, self.graph.entries() as u64, work)
+    }
+
+    /// Repeats a kernel from random roots; returns the last root with its result. One result exists at a time.
+    fn repeat_from_roots<T>(&mut self, name: &str, kernel: impl Fn(u32) -> T) -> Result<Option<(u32, T)>, String> {
+        let mut last = None;
+        for _ in 0..self.repetitions {
+            drop(last.take());
+            let root = self.graph.root(&mut self.rng);
+            last = Some((root, self.time(name, || kernel(root))?));
+        }
+        self.measurements.end_window();
+        Ok(last)
+    }
+
+    fn searches(&mut self) -> Result<(u64, u64), String> {
+        let graph = self.graph;
+        let Some((root, found)) = self.repeat_from_roots("gap.bfs", |root| search(graph, root))? else {
+            return Ok((0, 0));
+        };
+        let checksum = sum_of(found.levels.iter().map(|&level| u64::from(level)));
+        Ok((checksum, wrong_levels(graph, root, &found.levels)))
+    }
+
+    fn ranks(&mut self) -> Result<(u64, u64), String> {
+        let graph = self.graph;
+        let mut ranks = vec![RANK; graph.vertices()];
+        let mut given = vec![0; graph.vertices()];
+        for _ in 0..self.repetitions {
+            self.time("gap.pr", || ranked(graph, &mut ranks, &mut given))?;
+        }
+        self.measurements.end_window();
+        Ok((sum_of(ranks.iter().copied()), wrong_ranks(graph, &given, &ranks)))
+    }
+
+    fn distances(&mut self) -> Result<(u64, u64), String> {
+        let graph = self.graph;
+        let weights = weights_of(graph);
+        let last = self.repeat_from_roots("gap.sssp", |root| shortest(graph, &weights, root))?;
+        let Some((root, found)) = last else { return Ok((0, 0)) };
+        Ok((sum_of(found.iter().copied()), wrong_distances(graph, &weights, root, &found)))
+    }
+
+    fn betweenness(&mut self) -> Result<(u64, u64), String> {
+        let graph = self.graph;
+        let mut between = vec![0.0; graph.vertices()];
+        let mut expected = 0.0;
+        for _ in 0..self.repetitions {
+            let root = graph.root(&mut self.rng);
+            let found = self.time("gap.bc", || dependencies(graph, root, &mut between))?;
+            expected += ways_between(&found);
+        }
+        self.measurements.end_window();
+        // A way of d steps passes d - 1 vertices, whichever of the shortest it is.
+        let sum: f64 = between.iter().sum();
+        let wrong = (sum - expected).abs() > 1e-6 * expected.max(1.0) || sum.is_nan();
+        Ok((sum_of(between.iter().map(|one| one.to_bits())), u64::from(wrong)))
+    }
 }
 
 fn sum_of(values: impl Iterator<Item = u64>) -> u64 {

@@ -27,8 +27,7 @@ from pagelab.cli.options import (
     Variables,
 )
 from pagelab.cli.run_settings import compared
-from pagelab.cli.settings import given
-from pagelab.cli.typed import NOTHING, Typed
+from pagelab.cli.settings import NOTHING, Typed, given
 
 if TYPE_CHECKING:
     from pagelab.analysis.compare import Comparison

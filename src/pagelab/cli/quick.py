@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagelab.cli.typed import FLAGS
+from pagelab.cli.settings import FLAGS
 
 VALUES: dict[str, str] = {
     "--policy": "policy",

@@ -9,7 +9,7 @@ import typer
 
 from pagelab.cli.options import MEASURE, OUTPUT, WHAT, MeasureRegex
 from pagelab.cli.run_settings import once
-from pagelab.cli.typed import NOTHING, Typed
+from pagelab.cli.settings import NOTHING, Typed
 from pagelab.contract.strategies import STRATEGIES
 
 _POLICY = "The policy"

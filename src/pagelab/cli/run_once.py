@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pagelab import launcher, machine, terminal
-from pagelab.cli.typed import NOTHING, Typed, asked
+from pagelab.cli.settings import NOTHING, Typed, asked
 from pagelab.errors import BadInputError, MachineError
 
 

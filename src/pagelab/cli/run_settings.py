@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pagelab.cli.options import SETTINGS, WHAT
-from pagelab.cli.typed import FLAGS
+from pagelab.cli.settings import FLAGS
 from pagelab.contract.rows import RunSetting
 
 _PARAMETER = "settings"

@@ -1,14 +1,56 @@
-"""Settings as flags: what ``pagelab try`` tries, and what the two sides of ``pagelab compare`` run under."""
+"""Settings as flags: those of a run, of what ``pagelab try`` tries, and of the two sides of ``pagelab compare``.
+
+The command-line library takes long to start, and this module does without it.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pagelab.contract.rows import RunSetting
+from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
     from pagelab.study.setting import Setting
+
+Typed = dict[str, Any]
+"""Flag → what was typed, or None."""
+NOTHING: Typed = {}
+FLAGS = {one.flag: one for one in RUN_SETTINGS if one.flag}
+"""Flag, without its dashes → setting."""
+
+
+def read(one: RunSetting, typed: Any) -> Any:
+    """The value of what was ``typed``, as study.toml has it: words are checked, CPUs a list. Raises BadInputError."""
+    if one.kind == "cpus":
+        return cpus_of(typed)
+    if one.kind == "seconds" and typed is not None and not math.isfinite(typed):
+        raise BadInputError(f"--{one.flag} {typed}: not a number of seconds; without the flag there is no limit")
+    if one.words and typed is not None and typed not in one.words:
+        left = "without the flag it is left as it is"
+        raise BadInputError(f"--{one.flag} {typed}: allowed: {', '.join(one.words)} ({left})")
+    return typed
+
+
+def asked(settings: Typed) -> dict[str, Any]:
+    """The fields of a request, from what was typed for each flag."""
+    return {one.field: one.asked(read(one, settings.get(flag))) for flag, one in FLAGS.items()}
+
+
+def cpus_of(text: str | None) -> list[int]:
+    """``0-3,8`` → [0, 1, 2, 3, 8]."""
+    cpus: list[int] = []
+    for part in (text or "").split(",") if text is not None else []:
+        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise BadInputError(f"--cpu {text}: not a list of CPUs; write it as 1 or 0-3,8; they are listed by: lscpu")
+        cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return cpus
+
 
 POLICY_AXES = ("pages", "fetch", "frames", "backend", "policy")
 
@@ -31,7 +73,6 @@ def variables(texts: list[str]) -> dict[str, list[str]]:
 
 def setting(name: str, chosen: dict[str, str], env: dict[str, str]) -> Setting:
     """The setting with one value for each axis that is ``chosen``; checked against this machine."""
-    from pagelab.cli.typed import FLAGS, read
     from pagelab.study.setting import Setting
 
     run = {FLAGS[flag].key: read(FLAGS[flag], typed) for flag, typed in chosen.items() if flag in FLAGS}
@@ -42,8 +83,6 @@ def shown(axis: str, value: str) -> str:
     """A short name of the value: ``2M``, ``huge`` for huge.toml, ``CPU 1``, ``ASLR off``."""
     if axis == "policy":
         return Path(value).stem
-    from pagelab.cli.typed import FLAGS
-
     return f"{FLAGS[axis].short} {value}" if axis in FLAGS else value
 
 

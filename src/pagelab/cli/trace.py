@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -166,6 +167,11 @@ def capture_command(
     chosen = _kinds(kinds) or (("load", "store", "fetch") if fetches else ("load", "store"))
     if policy is not None and not pools:
         raise BadInputError("--policy says where pools are; run: pagelab trace --pools --policy FILE -- CMD")
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "0") != "0":
+        words = (
+            "the program runs as root, not as the user who called sudo; tracing needs no rights: run it without sudo"
+        )
+        terminal.echo(f"pagelab: {words}", err=True)
     if way == "qemu":
         found = trace.capture(
             argv,

@@ -29,8 +29,7 @@ from pagelab.cli.options import (
     free_directory,
 )
 from pagelab.cli.run_settings import compared
-from pagelab.cli.settings import POLICY_AXES, given, setting, shown, variables
-from pagelab.cli.typed import FLAGS, NOTHING, Typed
+from pagelab.cli.settings import FLAGS, NOTHING, POLICY_AXES, Typed, given, setting, shown, variables
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelab import whole_file
 from pagelab.diagnose import allocate, judge, specs
 from pagelab.diagnose.model import Pin, Settings, Source
 from pagelab.diagnose.sources import CONTROL_COPIES, sources
@@ -58,9 +59,7 @@ class State:
             "recommended": self.recommended,
             "confirmed_runs": self.confirmed_runs,
         }
-        temporary = directory / f".{STATE}.tmp"
-        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(directory / STATE)
+        whole_file.put(directory / STATE, json.dumps(data, indent=1) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> State:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelab import whole_file
 from pagelab.analysis import Analysis, StudyData, analyse, load, wording
 from pagelab.analysis.model import WarningGroup
 from pagelab.analysis.nondeterminism.interval_warnings import OF_STATISTICS
@@ -296,9 +297,7 @@ def write(directory: Path, found: Diagnosis) -> Path:
     sources = next(figure for figure in figures_of(found, phases) if figure.id == "sources")
     (directory / PICTURE).write_text(_svg(sources), encoding="utf-8")
     page = directory / PAGE
-    temporary = page.with_name(f".{PAGE}.tmp")
-    temporary.write_text(render(found, phases, directory), encoding="utf-8")
-    temporary.replace(page)
+    whole_file.put(page, render(found, phases, directory))
     return page
 
 

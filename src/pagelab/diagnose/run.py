@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelab import whole_file
 from pagelab.diagnose import allocate, answer, judge, specs, words
 from pagelab.diagnose.campaign import Campaign, State, new_directory
 from pagelab.diagnose.model import Caveat, Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings
@@ -57,9 +58,7 @@ def _work(campaign: Campaign) -> Diagnosis:
         raise BadInputError(
             f"cannot diagnose: {error}; choose a metric that varies with --metric, such as wall_s"
         ) from None
-    temporary = campaign.directory / f".{RESULT}.tmp"
-    temporary.write_text(diagnosis.model_dump_json(by_alias=True, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(campaign.directory / RESULT)
+    whole_file.put(campaign.directory / RESULT, diagnosis.model_dump_json(by_alias=True, indent=1) + "\n")
     return diagnosis
 
 

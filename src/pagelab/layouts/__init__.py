@@ -6,11 +6,10 @@
 [0, 2, 4, 6, 8]
 """
 
-from pagelab.layouts.campaign import anchors, campaign, kinds
+from pagelab.layouts.campaign import anchors, campaign, judges, kinds
 from pagelab.layouts.footprint import Footprint
 from pagelab.layouts.layout import Distinct, Layout, Tile, distinct
 from pagelab.layouts.profile import Profile
-from pagelab.layouts.test_set import judges
 from pagelab.layouts.windows import growing, hot_region, random_windows, sliding
 
 __all__ = [

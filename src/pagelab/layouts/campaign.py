@@ -1,7 +1,12 @@
-"""The layouts of a campaign: growing, random and sliding windows in the paper's proportions (MOSAIC, section VI-B)."""
+"""The layouts of a campaign: growing, random and sliding windows in the paper's proportions (MOSAIC, section VI-B).
+
+A campaign fits models to these, and judges them by other layouts, drawn at random.
+"""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -10,7 +15,7 @@ from numpy.typing import NDArray
 from pagelab.errors import BadInputError
 from pagelab.layouts.footprint import Footprint
 from pagelab.layouts.layout import Distinct, Layout, distinct
-from pagelab.layouts.windows import SHARES, growing, random_windows, sliding
+from pagelab.layouts.windows import SHARES, growing, random_window, random_windows, sliding
 
 
 def kinds(footprint: Footprint) -> list[Layout]:
@@ -68,3 +73,39 @@ def campaign(
     small, large = anchors(footprint)
     layouts[0], layouts[grow - 1] = small, large
     return distinct(layouts)
+
+
+FEWEST_JUDGES = 12
+"""Layouts that judge models."""
+_WINDOWS = 4
+_TRIES = 1000
+
+
+def judges(
+    footprint: Footprint, count: int = FEWEST_JUDGES, *, without: Sequence[Layout] = (), seed: int = 0
+) -> list[Layout]:
+    """Layouts that judge models: ``count`` drawn at random, and no part of what chooses, fits or stops.
+
+    No two of them coincide, and none with one of ``without``.
+    Each is the union of one to four random windows, so that scattered mixtures are judged as well as single windows.
+    Raises :class:`BadInputError` for fewer than :data:`FEWEST_JUDGES`, and where so few tiles are used that there are
+    not as many different ones.
+    """
+    if count < FEWEST_JUDGES:
+        raise BadInputError(f"{count} test layouts: at least {FEWEST_JUDGES}, or they judge nothing")
+    draw = random.Random(f"test {seed}")
+    taken = {layout.tiles for layout in without}
+    found: list[Layout] = []
+    for _ in range(count * _TRIES):
+        windows = [random_window(footprint, draw) for _ in range(draw.randint(1, _WINDOWS))]
+        positions = {at for start, end in windows for at in range(start, end)}
+        layout = footprint.at(f"test-{len(found)}", positions)
+        if layout.tiles not in taken:
+            taken.add(layout.tiles)
+            found.append(layout)
+            if len(found) == count:
+                return found
+    raise BadInputError(
+        f"{count} test layouts: the program uses {len(footprint)} tiles, of which there are not as many different "
+        "layouts beside the others; give it a larger input, or take fewer layouts"
+    )

@@ -56,7 +56,7 @@ def facts(campaign: Campaign) -> list[str]:
     for one in campaign.excluded:
         rest = "the layout is left out" if one.whole else "the others count"
         lines.append(f"left out: {one.executions} of {one.layout}: {one.why}; {rest}")
-    return [*lines, *(f"caution: {one.message}" for one in campaign.told)]
+    return [*lines, *(f"warning: {one.message}" for one in campaign.told)]
 
 
 def following(directory: Path) -> str:

@@ -103,11 +103,11 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
             ContradictionDocument(inputs=list(one.inputs), error=one.error, longer=one.longer, shorter=one.shorter)
             for one in _contradictions(points)
         ],
-        warnings=[Told(kind=one.kind, message=one.message) for one in cautions(points)],
+        warnings=[Told(kind=one.kind, message=one.message) for one in warnings_of(points)],
     )
 
 
-def cautions(points: Points) -> list[PointsWarning]:
+def warnings_of(points: Points) -> list[PointsWarning]:
     """What a reader of the models has to know of the points."""
     return [*points.warnings(), *judged_beyond(points)]
 

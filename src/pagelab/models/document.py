@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pagelab import whole_file
 from pagelab.errors import BadInputError, MachineError
 from pagelab.machine.provenance import pagelab_version
 
@@ -313,14 +312,6 @@ def write(path: Path, file: ModelFile) -> None:
 def put(path: Path, text: str) -> None:
     """A file's text, whole or not at all: beside its place, on the disk, then renamed. Raises `MachineError`."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
+        whole_file.put(path, text)
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pagelab import whole_file
 from pagelab.errors import BadInputError, MachineError
 from pagelab.report import shell
 from pagelab.report.figure import Figure
@@ -185,9 +186,7 @@ def _written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str,
             (out / f"{figure.id}.svg").write_text(_svg(figure), encoding="utf-8")
         for name, text in others.items():
             (out / name).write_text(text, encoding="utf-8")
-        temporary = out / f".{PAGE}.tmp"
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(out / PAGE)
+        whole_file.put(out / PAGE, page)
     except OSError as error:
         raise MachineError(f"cannot write a report to {out}: {error.strerror} (errno {error.errno})") from error
     return out / PAGE

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import whole_file
 from ..errors import BadInputError, MachineError, PagelabError
 from .colours import ColourFunction
 from .model import AddressMap, Region
@@ -84,12 +85,10 @@ def _span(
 
 
 def save(found: AddressMap, function: ColourFunction, path: Path) -> int:
-    """Writes the saved form (a temporary file, renamed); returns the number of pages with a frame."""
+    """Writes the saved form; returns the number of pages with a frame."""
     text = json.dumps(document(found, function), separators=(",", ":"))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text + "\n")
-        temporary.replace(path)
+        whole_file.put(path, text + "\n")
     except OSError as error:
         raise PagelabError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
     return sum(run.pages for region in found.regions if region.kind in _KINDS for run in region.frame_runs or [])

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import BadInputError
 from .errors import NoSuchProcessError, NotPermittedError, ProcessEndedError, explained, gone, is_alive
+from .procfs import lines
 
 SCHEMA = "pagelab.stat/1"
 _GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/guests/(\d+)-\d+\.guest$")
@@ -142,10 +143,10 @@ def _guest_bytes(pid: int) -> bytes:
     """The guest file of the process image that runs now, by the mapping it holds: the newest, if exec left several."""
     try:
         with explained(pid, "the mappings"):
-            lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
+            mappings = lines(f"/proc/{pid}/maps")
     except NotPermittedError as error:
         raise NotPermittedError(str(error).replace("pagelab map", "pagelab stat")) from error
-    mapped = [(path, span) for path, span in map(_guest_mapping, lines) if _owner(path) == pid]
+    mapped = [(path, span) for path, span in map(_guest_mapping, mappings) if _owner(path) == pid]
     if not mapped:
         raise NotGovernedError(f"process {pid} does not run under pagelab; {_START}")
     path, span = mapped[-1]

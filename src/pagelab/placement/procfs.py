@@ -37,6 +37,16 @@ class Vma:
         return "ht" in self.flags
 
 
+def lines(path: str) -> list[str]:
+    """The lines of a file of ``/proc``, as the kernel ends them; bytes that are no UTF-8 as surrogates.
+
+    Python ends lines at carriage returns, form feeds, U+0085 and others, too, which names of files and processes may
+    contain: what comes behind them would be taken for a line of the kernel's. Raises :class:`OSError`.
+    """
+    text = Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def parse_smaps(lines: Iterable[str]) -> Iterator[Vma]:
     """Mappings from the lines of ``/proc/PID/smaps``, in the order of their addresses."""
     header: tuple[str, ...] | None = None
@@ -64,8 +74,7 @@ def mappings(pid: int) -> list[Vma]:
     """The mappings of a process. Raises the errors of :mod:`pagelab.placement.errors`."""
     _require(pid)
     with explained(pid, "smaps"):
-        text = Path(f"/proc/{pid}/smaps").read_text(errors="surrogateescape")
-    found = list(parse_smaps(text.splitlines()))
+        found = list(parse_smaps(lines(f"/proc/{pid}/smaps")))
     if not found:
         if is_alive(pid):
             raise NoSuchProcessError(f"process {pid} has no memory of its own: it is a thread of the kernel")
@@ -108,8 +117,8 @@ def resident_bytes(pid: int) -> int | None:
 def _status(pid: int) -> dict[str, int]:
     """The lines of ``status`` that are in kilobytes, in bytes."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+        status = lines(f"/proc/{pid}/status")
     except OSError:
         return {}
-    parts = [line.split() for line in lines if line.endswith(" kB")]
+    parts = [line.split() for line in status if line.endswith(" kB")]
     return {name.rstrip(":"): int(count) << 10 for name, count, _unit in parts}

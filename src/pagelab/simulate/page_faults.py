@@ -121,6 +121,15 @@ class Curves:
         return pl.concat(parts).with_columns(m_eff=pl.col("allocated") / pl.col("memory_pages"))
 
 
+def coloring(text: str, where: str) -> tuple[str, list[int]]:
+    """``modulo``, ``pid-hashed`` or ``xor:0x1041,0x2082``: the name and the masks. Raises :class:`BadInputError`."""
+    name, _, rest = text.partition(":")
+    try:
+        return name, [int(mask, 0) for mask in rest.split(",")] if rest else []
+    except ValueError as error:
+        raise BadInputError(f"{where} {text}: masks are numbers, such as xor:0x1041,0x2082") from error
+
+
 def curves(
     trace: Trace,
     colours: Sequence[int] = PAPER_COLOURS,

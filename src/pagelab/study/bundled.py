@@ -35,7 +35,8 @@ class Bundle:
         """Makes the inputs in the study's directory; existing ones are kept."""
         if not self.inputs:
             return []
-        argv = [sys.executable, "-m", "pagelab.benchmarks.inputs", str(out / INPUTS), *self.inputs]
+        # -P: modules come from where pagelab is, not from the directory that it was called in.
+        argv = [sys.executable, "-P", "-m", "pagelab.benchmarks.inputs", str(out / INPUTS), *self.inputs]
         return [Step(argv=argv, shown=f"make inputs: {', '.join(self.inputs)}", cwd=str(Path.cwd()))]
 
 

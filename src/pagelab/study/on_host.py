@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from .. import launcher, machine
-from ..errors import BadInputError, MachineError
+from .. import launcher, machine, terminal
+from ..errors import BadInputError, MachineError, system_reason
 from ..machine.provenance import pagelab_version
 from ..record import RunWarning
 from . import programs
@@ -234,7 +235,7 @@ def _alone() -> Iterator[None]:
     """
     with _ONE_THREAD:
         descriptor = _lock()
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _wait_for(descriptor)
         launcher.HELD.add(descriptor)
         try:
             yield
@@ -248,15 +249,39 @@ def _lock() -> int:
     """Opened once a process, and never closed. Above the numbers that programs and their callers agree on."""
     alone = hashlib.sha256(here().alone.encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"pagelab-measuring-{alone}.lock")
+    # Anybody may have put anything there: a link is not followed, and a pipe is not waited for.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        # Another user's file may be read, and that is enough to lock it; to make it anew is refused in /tmp.
-        low = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        low = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            # Another user's file may be read, and that is enough to lock it; to make it anew is refused in /tmp.
+            low = os.open(path, flags)
+        except FileNotFoundError:
+            low = os.open(path, flags | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise MachineError(f"cannot open {path}: {system_reason(error)}; run: ls -l {path}") from error
     try:
+        if not stat.S_ISREG(os.fstat(low).st_mode):
+            raise MachineError(f"cannot lock {path}: it is no regular file; run: ls -l {path}; rm {path}")
         return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 100)
     finally:
         os.close(low)
+
+
+_QUIET_S = 30.0
+"""So long one waits without a word."""
+
+
+def _wait_for(descriptor: int) -> None:
+    """Waits for the lock, and says so if it takes long: any user can hold it."""
+    path = Path(f"/proc/self/fd/{descriptor}").readlink()
+    words = f"waits for another measurement on this machine, which holds {path}; whose: run: lslocks"
+    saying = threading.Timer(_QUIET_S, terminal.echo, [words], {"err": True})
+    saying.daemon = True
+    saying.start()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        saying.cancel()
 
 
 def steps_of(conditions: list[Condition]) -> tuple[Step, ...]:

@@ -1,8 +1,8 @@
 //! The process tree of a run as the kernel announces it: forks, execs, names and exits, with or without counters.
 //!
 //! On each CPU the program may use, one event that counts nothing is inherited by every process and thread and writes
-//! these records. What the library never reported on is found with their help alone: a program started with an empty
-//! environment, a static child.
+//! these records. Only these records show processes on which the library never reported: a program started with an
+//! empty environment, a static child.
 
 use crate::sys::perf::{RecordKind, Ring};
 use perf_event_open_sys::bindings as abi;
@@ -39,7 +39,7 @@ pub struct Family {
     pub processes: BTreeMap<i32, Announced>,
     /// Process of every thread.
     pub tasks: HashMap<u32, i32>,
-    /// Records that found no room, or made no sense.
+    /// Records that were lost for lack of room, or are malformed.
     pub lost: u64,
 }
 
@@ -57,9 +57,9 @@ pub enum Tree {
     /// Every process, and every program it executed.
     #[default]
     Known,
-    /// Some processes may be missing: why. This run's own bad luck.
+    /// Some processes may be missing, for this reason. It concerns this run only.
     Partial(String),
-    /// Nothing: why. The same in every run on this machine.
+    /// Nothing is known, for this reason. It is the same in every run on this machine.
     Unknown(String),
 }
 
@@ -145,7 +145,7 @@ impl Family {
         if self.lost > 0 {
             return Tree::Partial(format!("{} of the kernel's reports of processes were lost", self.lost));
         }
-        // The kernel takes its events off a program that the user may not read, or that changes its user. (And events
+        // The kernel removes the events of a program that the user may not read, or that changes its user. (And events
         // of a CPU see nothing of a process that has gone to another, which only one that pins itself can.)
         let unfollowed = self.processes.values().filter(|process| process.end_ns.is_none()).count();
         if unfollowed > 0 {

@@ -1,12 +1,12 @@
 //! Counters and the process tree by process, from the ring buffers of the perf events.
 //!
-//! Every task's counters are written out when it ends (`inherit_stat`, PERF_RECORD_READ), but for one: the task that
-//! holds the original counters at that time. That is not always the first task, since the kernel swaps the contexts of
-//! related tasks instead of switching them. It is the one task of which nothing is heard, and what remains of the sum
-//! is its count. The kernel may write such a record into one CPU's buffer from another CPU, so that two tasks that end
-//! at the same instant on two CPUs could overwrite each other's. Forks and exits are written by their own CPU only,
-//! into buffers of their own, so they say how many counts there must be: a breakdown in which one is missing is
-//! dropped as a whole. Totals never come from here: they have counters of their own.
+//! The kernel writes the counts of each task when it ends (`inherit_stat`, PERF_RECORD_READ), except for one: the task
+//! that holds the original counters at that time. This is not always the first task, since the kernel swaps the
+//! contexts of related tasks instead of switching them. Its counts are the totals minus those of all other tasks. The
+//! kernel may write such a record into one CPU's buffer from another CPU, so that two tasks that end at the same
+//! instant on two CPUs could overwrite each other's. Forks and exits are written by their own CPU only, into buffers of
+//! their own, so they say how many counts there must be: a breakdown in which one is missing is dropped as a whole.
+//! Totals never come from here: they have counters of their own.
 
 use super::announced::{Family, u32_at, u64_at};
 use super::session::Opened;
@@ -17,12 +17,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Which counter an id belongs to: (number of the role, number of its part).
 pub type Slot = (usize, usize);
 
-/// What the ring buffers have said so far.
+/// Contents of the ring buffers so far.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// Counts by process and counter, without the silent task's.
+    /// Counts by process and counter, without those of the task that writes none.
     pub counts: BTreeMap<i32, HashMap<Slot, u64>>,
-    /// Records that found no room, or made no sense.
+    /// Records that were lost for lack of room, or are malformed.
     pub lost: u64,
     /// By id: the slot, and a bit of its own.
     ids: HashMap<u64, (Slot, u32)>,
@@ -88,7 +88,7 @@ impl Heard {
         Some(())
     }
 
-    /// The process whose task held the original counters, and how many counts of other tasks never came.
+    /// The process whose task held the original counters, and how many counts of other tasks are missing.
     fn silent(&self, family: &Family) -> (Option<i32>, u64) {
         let all = self.ids.len() as u64;
         let unheard = family.tasks.iter().filter(|(tid, _)| !self.tasks.contains_key(tid));
@@ -101,8 +101,8 @@ impl Heard {
         }
     }
 
-    /// Whether more than one task ended and none was heard of: some kernels write no counts of tasks that end (seen on
-    /// Linux 6.1).
+    /// Whether more than one task ended and none wrote its counts: some kernels write no counts of tasks that end (seen
+    /// on Linux 6.1).
     pub fn is_mute(&self, family: &Family) -> bool {
         self.lost + family.lost == 0 && self.tasks.is_empty() && family.tasks.len() > 1
     }

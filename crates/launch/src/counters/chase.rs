@@ -1,7 +1,7 @@
 //! Checks the event table on this processor with pointer chases, whose answers are known: `pagelab-launch --chase`.
 //!
 //! A chain of pointers, one a page or one a cache line, in random order, so that neither TLB nor cache nor prefetcher
-//! can help beyond what fits. A role counts what it says when it is about 1 an access in the chases that must miss, and
+//! can help beyond what fits. A role is right if it counts about 1 for each access in the chases that must miss, and
 //! about 0 in those that must not. Only then may a row of the table be marked `verified`, with the processor named.
 
 use super::processor::{self, Processor};
@@ -154,7 +154,7 @@ fn is_zero(rate: f64) -> bool {
     rate < 0.1
 }
 
-/// What a role's rates say of it: `Some(true)` when every known answer came out, None when there was none.
+/// Whether a role's rates are right: `Some(true)` if all of them are the known answers, None if no answer is known.
 fn verdict(role: &str, rates: &[(&Chase, Option<f64>)]) -> Option<bool> {
     let mut verdict = None;
     for (chase, rate) in rates {

@@ -1,5 +1,5 @@
-//! What there is to say about a run's counters: as warnings, and what is true of the machine rather than of this run as
-//! information that is marked so (`"scope": "machine"`), so that a study says it once.
+//! Warnings about a run's counters. Facts about the machine rather than this run are information, marked by
+//! `"scope": "machine"`, so that a study shows them once.
 
 use super::role::Role;
 use super::session::Session;
@@ -33,15 +33,15 @@ fn advice(error: &io::Error) -> String {
     }
 }
 
-/// Whether the kernel knows of any performance-monitoring unit of the processor. Where it knows of one, a missing event
-/// is something else: a wrong code, or rights.
+/// Whether the kernel knows of any performance-monitoring unit of the processor. If it knows of one, a missing event
+/// has another cause: a wrong code, or missing rights.
 fn machine_has_pmu(devices: &Path) -> bool {
     let names = std::fs::read_dir(devices).into_iter().flatten().flatten();
     let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.any(|name| matches!(name.as_str(), "cpu" | "cpu_core" | "cpu_atom") || name.starts_with("armv"))
 }
 
-/// Whether the error says that there is no such event (and not that it may not be had).
+/// Whether the error says that there is no such event (and not that access to it is denied).
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO))
 }

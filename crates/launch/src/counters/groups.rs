@@ -1,4 +1,4 @@
-//! Which events are on the hardware together.
+//! Groups of events that are on the hardware at the same time.
 
 use super::breakdown::Slot;
 use super::processor::{self, Processor};
@@ -81,8 +81,8 @@ fn in_turns(roles: usize, hardware: &[Slot], room: usize) -> Vec<Vec<Slot>> {
     groups
 }
 
-/// Opens the very group on this process for a moment: events may exclude each other on the hardware, and only trying
-/// tells.
+/// Opens the same group on this process for a moment: events may exclude each other on the hardware, which only an
+/// attempt shows.
 fn rehearse(roles: &[Role], hardware: &[Slot]) -> bool {
     let attempt = || -> io::Result<bool> {
         let mut counters: Vec<OwnedFd> = Vec::new();

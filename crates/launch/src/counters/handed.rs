@@ -10,8 +10,8 @@ use pagelab_contract::record::Counter;
 use pagelab_policy::windows::{self, EVENTS, HandedCounter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Numbers from which on the program gets them, the first choice first: out of the way of its own, within the usual limits
-/// of 1024 and 256.
+/// First descriptor numbers that the program may get, in order of preference: away from its own descriptors, and within
+/// the usual limits of 1024 and 256.
 const FIRST: [RawFd; 2] = [1024 - EVENTS as RawFd, 256 - EVENTS as RawFd];
 
 /// Counters that the program gets.

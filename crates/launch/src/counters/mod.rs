@@ -13,7 +13,6 @@ mod groups;
 mod handed;
 mod pfm;
 mod processor;
-mod report;
 mod role;
 mod selftest;
 mod session;
@@ -26,12 +25,13 @@ mod verdict;
 pub use announced::{Announced, Image, Tree};
 pub use chase::run as chase;
 pub use handed::{Handed, InWindows};
-pub use report::report;
 pub use role::{Role, parse};
 
 use crate::cpus::Cpus;
 use crate::warnings::Warnings;
 use pagelab_contract::record::Counter;
+use processor::Processor;
+use serde_json::{Value, json};
 use session::Session;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -56,8 +56,9 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Opens counters on a process that waits for its exec; they start there. What cannot be opened is told at the
-    /// end: a run does not fail for lack of counters. The tree is watched also where nothing is to be counted.
+    /// Opens counters on a process that waits for its exec; they start there. Counters that cannot be opened are
+    /// reported at the end: a run does not fail for lack of counters. The process tree is watched also if nothing is
+    /// counted.
     pub fn open(roles: &[Role], pid: i32, cpus: &Cpus, per_process: bool) -> Counting {
         Counting { roles: roles.to_vec(), session: Session::open(roles, pid, cpus, per_process) }
     }
@@ -69,7 +70,7 @@ impl Counting {
         tree.chain(counts).map(crate::sys::perf::Ring::fd).collect()
     }
 
-    /// What processes of the program, which waits for its exec, are given of the counters; None: nothing.
+    /// The counters that the program, which waits for its exec, gets; None: it gets none.
     pub fn hand_over(&self, pid: i32, measure: Option<RawFd>) -> Option<Handed> {
         Handed::choose(&self.roles, &self.session, pid, measure)
     }
@@ -89,4 +90,36 @@ impl Counting {
         self.drain();
         verdict::judge(&self.roles, &self.session, warnings)
     }
+}
+
+/// The counters of this machine, for `pagelab doctor` and for people (`pagelab-launch --counters`): processor, self-test, and
+/// the table's rows for this processor.
+pub fn report() -> Value {
+    let processor = processor::own();
+    let known = processor.as_ref().and_then(Processor::microarchitecture);
+    let hardware = match selftest::run_here() {
+        Ok(verdict) => json!({"advertised": verdict.advertised, "usable": verdict.usable, "problem": null}),
+        Err(error) => json!({"advertised": 0, "usable": 0, "problem": crate::sys::errno_text(&error)}),
+    };
+    let rows = known.map_or(&[][..], |known| known.rows);
+    let rows: Vec<Value> = rows.iter().map(row).collect();
+    json!({
+        "processor": processor.map(|processor| format!("{processor:?}")),
+        "microarchitecture": known.map(|known| known.name),
+        "hardware": hardware,
+        "sets": table::SETS.iter().map(|(name, roles)| json!({"name": name, "roles": roles})).collect::<Vec<_>>(),
+        "events": rows,
+        "known": table::ALL.into_iter().flatten().map(|known| known.name).collect::<Vec<_>>(),
+    })
+}
+
+fn row(row: &table::Row) -> Value {
+    let event = |event: &table::Event| json!({"config": format!("r{:04X}", event.config), "sign": event.sign, "name": event.name});
+    json!({
+        "role": row.role,
+        "events": row.events.iter().map(event).collect::<Vec<_>>(),
+        "source": row.source,
+        "verified": row.verified,
+        "experimental": row.experimental,
+    })
 }

@@ -53,7 +53,7 @@ pub struct Session {
     pub unwatched: Option<io::Error>,
     /// Ring buffers, when processes are told apart.
     pub breakdown: Option<Breakdown>,
-    /// Why processes, or some counters of them, are not told apart though that was asked for.
+    /// Why processes, or some of their counters, are not counted separately, although the request wanted it.
     pub no_breakdown: Option<String>,
     /// Hardware counters that are left when the totals have theirs.
     pub(super) spare: usize,
@@ -169,7 +169,7 @@ impl Session {
         (groups::hardware(roles, &hardware, verdict.usable), software)
     }
 
-    /// The events that can be opened at all, alone. The others would keep the rest from being one pinned group.
+    /// The events that can be opened alone. With the others, the rest could not be one pinned group.
     fn obtainable(&mut self, roles: &[Role], mut hardware: Vec<Slot>) -> Vec<Slot> {
         let how = Open { pid: 0, cpu: None, leader: None, pinned: false, tree: false, stat: false };
         for slot in &hardware {
@@ -324,7 +324,7 @@ impl Second {
     }
 }
 
-/// Opens as asked; where the kernel's settings allow only user mode to be counted, that.
+/// Opens an event as requested; if the kernel's settings allow user mode only, for user mode.
 pub fn open_allowed(code: &Code, how: &Open<'_>) -> io::Result<(OwnedFd, bool)> {
     match perf::open(code, how) {
         Err(error) if error.raw_os_error() == Some(libc::EACCES) && !code.exclude_kernel && !code.exclude_user => {

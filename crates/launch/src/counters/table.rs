@@ -1,7 +1,7 @@
 //! Which event counts what, for each microarchitecture. Data; every row cites its source.
 //!
-//! `verified` says where a row was checked on hardware against a program with a known answer; a row without it is the
-//! vendor's word. Roles mean the same everywhere:
+//! `verified` says where a row was checked on hardware against a program with a known answer; a row without it follows
+//! the vendor's documents. Roles mean the same everywhere:
 //!
 //! - `tlb.hits`: data accesses that miss the first-level TLB and hit the second (H)
 //! - `tlb.walks`: data accesses that miss both, so that the page table is walked (M)

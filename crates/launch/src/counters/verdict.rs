@@ -13,11 +13,12 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-/// Counts from here up were seen to come from broken umask bits; no run counts so far.
+/// Counts from here on were seen to come from wrong umask bits; no run counts that many events.
 pub(super) const ABSURD: u64 = 1 << 46;
 /// No event happens more often than this in a nanosecond.
 const MOST_A_NS: u64 = 64;
-/// Running this many parts in a thousand of the enabled time is all of it: reading is not instantaneous.
+/// A counter that ran for this many thousandths of its enabled time ran all of the time, because reading is not
+/// instantaneous.
 const WHOLE: u64 = 998;
 
 /// One role's result before it is put into words.
@@ -84,7 +85,7 @@ fn judge_role(number: usize, role: &Role, session: &Session, totals: &HashMap<Sl
     Judged { counter, scale }
 }
 
-/// Adds up the readings of a role and decides whether they can be; returns the factor they were scaled by.
+/// Adds up the readings of a role and decides whether they are plausible; returns the factor by which they were scaled.
 fn fill(counter: &mut Counter, role: &Role, readings: &[(i64, Total)]) -> f64 {
     let enabled = readings.iter().map(|reading| reading.1.enabled_ns).max().unwrap_or(0);
     let running = readings.iter().map(|reading| reading.1.running_ns).min().unwrap_or(0);

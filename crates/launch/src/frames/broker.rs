@@ -8,14 +8,14 @@
 //! only processes that descend from the launcher, and are still who they were when they connected, are given anything.
 
 use crate::error::{Error, Result};
-use crate::rundir::RunDir;
+use crate::rundir::{RunDir, Token};
 use crate::sys::procfs;
 use crate::sys::{self, process, socket, userfault};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 
@@ -34,17 +34,27 @@ pub struct Broker {
     pub refused: Option<(i32, String)>,
 }
 
+/// The abstract address of a run, taken before its directory is made: whoever sees that could have the address first, and
+/// hand descriptors of their own to the run's processes.
+#[derive(Debug)]
+pub struct Address(Option<UnixListener>);
+
+impl Address {
+    /// Takes it. A sandbox that forbids it costs only those that give their rights up.
+    pub fn take(token: Token) -> Address {
+        let name = format!("{}/{SOCKET}", token.name());
+        let hidden = SocketAddr::from_abstract_name(name).and_then(|at| UnixListener::bind_addr(&at));
+        Address(hidden.ok())
+    }
+}
+
 impl Broker {
     /// Listens for processes of the run. `in_directory`: also in the run directory, for its program's user.
     ///
     /// # Errors
     /// A socket that cannot be made.
-    pub fn open(run_dir: &RunDir, in_directory: bool) -> Result<Broker> {
-        let name = run_dir.path().file_name().unwrap_or_default();
-        let name = [name.as_bytes(), b"/", SOCKET.as_bytes()].concat();
-        let hidden = SocketAddr::from_abstract_name(&name).and_then(|at| UnixListener::bind_addr(&at));
-        // A sandbox that forbids it costs only those that give their rights up.
-        let mut listeners: Vec<UnixListener> = hidden.into_iter().collect();
+    pub fn open(run_dir: &RunDir, hidden: Address, in_directory: bool) -> Result<Broker> {
+        let mut listeners: Vec<UnixListener> = hidden.0.into_iter().collect();
         if in_directory {
             listeners.push(run_dir.listen(SOCKET).map_err(|error| cannot(run_dir.path(), &error))?);
         }
@@ -102,19 +112,29 @@ fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
     if !socket::is_alive(&pidfd) {
         return Err(failed(io::Error::from_raw_os_error(libc::ESRCH)));
     }
-    // It may have executed a program with more rights meanwhile, whose pages are nobody's business; what was opened before
-    // that is of the memory that it has left.
-    if procfs::effective_ids(pid) != Some((peer.uid, peer.gid)) {
+    // It may have executed a program with more rights meanwhile, whose pages are nobody's business, also where it has laid them
+    // aside again; what was opened before that is of the memory that it has left.
+    if procfs::effective_ids(pid) != Some((peer.uid, peer.gid)) || gains_rights(pid, peer.uid, peer.gid) {
         return Err(refused());
     }
     let fds = [pagemap.as_fd(), device.as_fd()];
     socket::send(stream, &0_i32.to_le_bytes(), &fds).map_err(failed)
 }
 
+/// Whether what a process executes is a program that gave this user more rights: set-user-ID, set-group-ID, or with
+/// capabilities.
+fn gains_rights(pid: i32, uid: u32, gid: u32) -> bool {
+    let path = format!("/proc/{pid}/exe");
+    let Ok(found) = std::fs::metadata(&path) else { return true };
+    let by_mode = |bit: u32, owner: u32, own: u32| found.mode() & bit != 0 && owner != own;
+    by_mode(libc::S_ISUID, found.uid(), uid)
+        || by_mode(libc::S_ISGID, found.gid(), gid)
+        || uid != 0 && sys::files::has_attribute(Path::new(&path), "security.capability")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rundir::Token;
     use std::io::Read;
 
     #[test]
@@ -123,7 +143,7 @@ mod tests {
         let place = std::env::temp_dir();
         let token = Token::fresh().expect("token");
         let run_dir = RunDir::create(Some(&place), token, uid, 0).expect("run directory");
-        let mut broker = Broker::open(&run_dir, true).expect("sockets");
+        let mut broker = Broker::open(&run_dir, Address::take(token), true).expect("sockets");
         let name = format!("{}/{SOCKET}", run_dir.path().file_name().expect("a name").to_string_lossy());
         let hidden = SocketAddr::from_abstract_name(name).expect("an address");
         let path = run_dir.path().join(SOCKET);

@@ -1,7 +1,7 @@
 //! Frames placed by the kernel, where it allocates pages: hints on the program's process, set before its exec.
 //!
-//! Nothing is loaded into the program. It is traced for its end only, to look at its pages from outside while it still has
-//! them. What it forks and executes has its hints; only its own pages are looked at.
+//! Nothing is loaded into the program. It is traced only to see its end: its pages are examined from outside, while it
+//! still has them. Processes that it forks and executes have its hints, but only its own pages are examined.
 
 mod resident;
 mod statistics;
@@ -22,6 +22,8 @@ use std::io;
 
 /// Whether hints outlive an exec.
 const EXEC: &str = "/proc/sys/vm/page_hints_exec";
+/// How long the program may be held at its end.
+const LOOK_NS: u64 = 20_000_000_000;
 const NEXT: &str = "build and boot such a kernel as kernel/README.md says, or use the library: --backend library";
 
 /// What this kernel offers.
@@ -152,9 +154,9 @@ impl ByKernel {
         let began = sys::monotonic_ns();
         let counters = page_hints::counters(self.pid);
         let looked = || match &self.of {
-            // Whose pages of the page cache they are when the program ends, nobody knows.
+            // When the program ends, it is not known whose pages those of the page cache are.
             Governed::Files => Ok(Resident::default()),
-            Governed::Own(kinds) => resident::look(self.pid, &self.strategy, kinds),
+            Governed::Own(kinds) => resident::look(self.pid, &self.strategy, kinds, began + LOOK_NS),
         };
         match counters.and_then(|counters| Ok((counters, looked()?))) {
             Ok((counters, resident)) => {

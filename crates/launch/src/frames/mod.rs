@@ -14,7 +14,7 @@ use crate::settings::Held;
 use crate::sys;
 use crate::user::{self, Runner};
 use crate::warnings::{Kind, Severity, Warnings};
-use broker::Broker;
+use broker::{Address, Broker};
 use pagelab_policy::plan::{PlanSpec, StrategyKind, StrategySpec};
 use serde_json::json;
 use std::os::fd::RawFd;
@@ -42,7 +42,7 @@ impl Placing {
     pub fn prepare(
         plan: &PlanSpec,
         runner: &Runner,
-        run_dir: &RunDir,
+        (run_dir, address): (&RunDir, Address),
         warnings: &mut Warnings,
     ) -> Result<Option<Placing>> {
         warnings.0.extend(pagelab_policy::compile::warnings(plan));
@@ -56,7 +56,7 @@ impl Placing {
         exact::check(plan, warnings)?;
         // In any case: a program that has rights may give them up.
         let in_directory = route == Route::Broker;
-        Ok(Some(Placing { route, budgets, broker: Some(Broker::open(run_dir, in_directory)?) }))
+        Ok(Some(Placing { route, budgets, broker: Some(Broker::open(run_dir, address, in_directory)?) }))
     }
 
     /// Become readable when a process asks for rights.

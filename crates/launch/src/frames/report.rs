@@ -1,4 +1,4 @@
-//! Frame placement of a run, as the library reported it: into the record, and what is worth saying of it.
+//! Frame placement of a run, as the library reported it: the record's block, and the warnings.
 
 use super::Placing;
 use super::Route;
@@ -167,7 +167,7 @@ impl Strategy {
 
 impl Engine {
     fn add(&mut self, engine: &EngineReport) {
-        // Any that failed names the sum.
+        // If any engine failed, the sum has its failure.
         if engine.failure != EngineFailure::None {
             self.failure = Some(engine.failure.name());
             self.errno = engine.errno;
@@ -183,7 +183,7 @@ impl Engine {
             if name == "other_node_pages" && engine.counts.nodes < 2 {
                 continue;
             }
-            // Bounds, of which the largest says most; everything else adds up.
+            // Of bounds the sum has the largest; everything else is added up.
             if matches!(name, "budget_bytes" | "nodes" | "pool_peak_bytes") {
                 *sum = (*sum).max(value);
             } else {
@@ -241,7 +241,7 @@ pub fn warn(reports: &[Report], placing: Option<&Placing>, program: i32, warning
     }
 }
 
-/// A hundredth is worth knowing, no more; what is above it may be the effect that is looked for.
+/// Up to a hundredth is information only; more may be the effect that a study looks for.
 pub(super) fn share_severity(part: u64, whole: u64) -> Severity {
     if part.saturating_mul(100) <= whole { Severity::Info } else { Severity::Warning }
 }
@@ -322,7 +322,7 @@ fn reach_text(reason: &str) -> String {
     text.to_owned()
 }
 
-/// Processes that wanted their frames placed and had nobody to do it.
+/// Processes whose frames should have been placed, and that had no engine.
 fn warn_failed(reports: &[Report], placing: &Placing, program: i32, warnings: &mut Warnings) {
     let mut groups: BTreeMap<(&'static str, Option<i32>, bool), Vec<&Report>> = BTreeMap::new();
     for report in reports.iter().filter(|report| report.state != State::Disabled) {

@@ -5,6 +5,7 @@ use crate::sys::procfs;
 use crate::sys::trace::Stopped;
 use crate::sys::{self, process, signals};
 use nix::sys::signalfd::SignalFd;
+use rustix::process::Signal;
 use std::os::fd::{AsRawFd, RawFd};
 
 /// How long a process may take to end after SIGTERM before it gets SIGKILL.
@@ -94,10 +95,11 @@ impl Ending {
     fn act(&mut self, now: u64) -> bool {
         if self.term_at_ns.is_some_and(|at| now >= at) {
             self.term_at_ns = None;
-            signal_all(libc::SIGTERM);
+            // A stopped process acts on it only when continued.
+            signal_all(&[Signal::TERM, Signal::CONT]);
         }
         if now >= self.kill_at_ns {
-            signal_all(libc::SIGKILL);
+            signal_all(&[Signal::KILL]);
         }
         now < self.kill_at_ns + KILL_PATIENCE_NS
     }
@@ -219,14 +221,8 @@ impl Watch<'_> {
     }
 }
 
-fn signal_all(signal: i32) {
-    for pid in procfs::descendants(process::own_pid()) {
-        // A stopped process acts on SIGTERM only when continued. A process that has just gone needs neither.
-        let _ = process::kill(pid, signal);
-        if signal != libc::SIGKILL {
-            let _ = process::kill(pid, libc::SIGCONT);
-        }
-    }
+fn signal_all(signals: &[Signal]) {
+    procfs::signal_descendants(process::own_pid(), signals);
 }
 
 fn left_over() -> Vec<(i32, String)> {

@@ -88,6 +88,8 @@ pub struct Setup {
     pub personality: Option<u32>,
     /// Memory policy.
     pub memory: Option<MemoryPolicy>,
+    /// Begin a session, which has no controlling terminal, instead of a process group only.
+    pub session: bool,
     /// User to become; None: stay.
     pub identity: Option<Identity>,
     /// The launcher's process id.
@@ -194,7 +196,8 @@ fn wait_for_go(fd: RawFd) -> Given {
     }
 }
 
-/// Gives descriptors their numbers. One that cannot have its number is missing in the program, which finds that out.
+/// Gives descriptors their numbers. A descriptor that cannot have its number is missing in the program, which notices
+/// this.
 fn take_over(given: Given) {
     for (number, fd) in given.fds.iter().enumerate().take(given.count) {
         let _ = duplicate(*fd, given.first + number as RawFd);
@@ -204,7 +207,11 @@ fn take_over(given: Given) {
 fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
     let at = |step| move |error| (step, error);
     signals::reset_for_program();
-    rustix::process::setpgid(None, None).map_err(|error| (Step::Group, error.into()))?;
+    let group = match setup.session {
+        true => rustix::process::setsid().map(drop),
+        false => rustix::process::setpgid(None, None),
+    };
+    group.map_err(|error| (Step::Group, error.into()))?;
     if let Some(cpus) = &setup.cpus {
         cpus.apply().map_err(at(Step::Cpus))?;
     }
@@ -217,7 +224,7 @@ fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
     if let Some(memory) = setup.memory {
         bind_memory(memory).map_err(at(Step::MemoryPolicy))?;
     }
-    // From here on with the program's rights: what it may not open or enter, pagelab does not open for it.
+    // From here on with the program's rights: pagelab opens or enters nothing that the program itself may not.
     match &setup.identity {
         Some(identity) => user::become_user(identity).map_err(at(Step::User))?,
         None => clear_ambient(),

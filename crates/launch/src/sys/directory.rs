@@ -1,5 +1,6 @@
-//! Directories held by descriptor. Names are looked up in the directory that was opened, whatever its path has come to
-//! mean since, and no link is followed: a process of another user that owns a directory on the way can redirect nothing.
+//! Directories held by descriptor. Names are looked up in the directory that was opened, also if its path means another
+//! one by now, and no link is followed. So a process of another user that owns a directory on the path can redirect
+//! nothing.
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom};
 use rustix::io::Errno;
@@ -77,7 +78,7 @@ impl AsRawFd for Directory {
 }
 
 impl Directory {
-    /// Opens an absolute path without links one directory after the other; `judge` is shown each and may refuse.
+    /// Opens an absolute path without links, one directory after the other; `judge` gets each and may refuse it.
     pub fn walk(path: &Path, mut judge: impl FnMut(&Path, &Status) -> io::Result<()>) -> io::Result<Directory> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = Directory(fs::open(c"/", flags, Mode::empty())?);
@@ -204,7 +205,7 @@ impl Directory {
                     Kind::Directory => self.flatten(name, &mut moved),
                     Kind::Other => self.unlink(name).or_else(|error| self.unmount(name, error)),
                 };
-                // What another process has removed meanwhile is gone all the same.
+                // An entry that another process has removed meanwhile needs no removing.
                 refused = refused.take().or(done.err().filter(|error| error.kind() != io::ErrorKind::NotFound));
                 super::monotonic_ns() < deadline_ns
             })?;

@@ -2,8 +2,8 @@
 
 use super::{check, check_long};
 use memmap2::MmapOptions;
-use rustix::fs::{Advice, fadvise, getxattr, statvfs};
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::fs::{Advice, OFlags, SeekFrom, fadvise, fcntl_getfl, fcntl_setfl, getxattr, seek, statvfs};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
 use std::io;
@@ -14,6 +14,23 @@ use std::path::Path;
 pub fn pipe() -> io::Result<(File, File)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((reader.into(), writer.into()))
+}
+
+/// From now on reading finds what is there, and waits for nothing.
+pub fn never_wait(file: &impl AsFd) -> io::Result<()> {
+    Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::NONBLOCK)?)
+}
+
+/// Moves an open file's position to the next byte that was ever written; false: there is none.
+pub fn skip_hole(file: &impl AsFd) -> io::Result<bool> {
+    let at = seek(file, SeekFrom::Current(0))?;
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(_) => Ok(true),
+        Err(Errno::NXIO) => Ok(false),
+        // A file system without holes.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A duplicate numbered above 255, out of the way of the program's own descriptors; close-on-exec.

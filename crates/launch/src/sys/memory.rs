@@ -1,4 +1,4 @@
-//! Anonymous memory with a wish for its page size.
+//! Anonymous memory of a requested page size.
 
 use memmap2::{Advice, MmapMut};
 use std::io;
@@ -16,7 +16,7 @@ impl Words {
     /// Maps `bytes` (rounded down to words), aligned to 2 MiB.
     pub fn map(bytes: usize, huge: bool) -> io::Result<Words> {
         let map = MmapMut::map_anon(bytes + ALIGNMENT)?;
-        // A kernel without huge pages refuses, and has base pages.
+        // A kernel without huge pages refuses this, and gives base pages.
         let _ = map.advise(if huge { Advice::HugePage } else { Advice::NoHugePage });
         Ok(Words { map, length: bytes / 8 })
     }

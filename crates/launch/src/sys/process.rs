@@ -2,7 +2,8 @@
 
 use super::trace::Stopped;
 use super::{Fillable, check};
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
 use std::io;
 
 /// A process that has been reaped.
@@ -143,6 +144,28 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
+/// Sends signals to a process if `is_meant` says so, which is asked while the number can mean no other process. Fails with
+/// ESRCH where there is none, or another.
+pub fn signal_if(pid: i32, signals: &[Signal], is_meant: impl FnOnce() -> bool) -> io::Result<()> {
+    let held = Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    let held = match held {
+        Ok(held) => Some(held),
+        // Before Linux 5.3, in a sandbox that does not know it, or without a free descriptor.
+        Err(Errno::NOSYS | Errno::PERM | Errno::MFILE | Errno::NFILE) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if !is_meant() {
+        return Err(Errno::SRCH.into());
+    }
+    for &signal in signals {
+        match &held {
+            Some(held) => pidfd_send_signal(held, signal)?,
+            None => kill(pid, signal.as_raw())?,
+        }
+    }
+    Ok(())
+}
+
 /// How many descriptors a process may have (the soft limit); None: it is gone, or out of reach.
 pub fn descriptor_limit(pid: i32) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -187,7 +210,7 @@ pub fn wait_for(pid: i32) -> io::Result<End> {
                 let signalled = status.terminating_signal().map(End::Signalled);
                 return Ok(signalled.unwrap_or(End::Exited(status.exit_status().unwrap_or(0))));
             }
-            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -324,6 +347,18 @@ mod tests {
     fn cpu_sets_give_back_what_was_put_in() {
         assert_eq!(CpuSet::new(&[0, 63, 64, 8191]).list(), [0, 63, 64, 8191]);
         assert_eq!(CpuSet::new(&[8192]).list(), [0_usize; 0]);
+    }
+
+    #[test]
+    fn who_is_not_meant_gets_no_signal() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pid = child.id() as i32;
+        let refused = signal_if(pid, &[Signal::KILL], || false).expect_err("it is another by now");
+        assert_eq!(refused.raw_os_error(), Some(libc::ESRCH));
+        assert!(child.try_wait().expect("a child").is_none());
+        signal_if(pid, &[Signal::TERM, Signal::CONT], || true).expect("it is the one");
+        assert!(!child.wait().expect("a child").success());
+        assert!(signal_if(pid, &[Signal::KILL], || true).is_err());
     }
 
     #[test]

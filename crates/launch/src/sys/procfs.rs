@@ -1,8 +1,18 @@
 //! The processes below the launcher, as /proc shows them.
+//!
+//! A process chooses its own name, which may be no UTF-8: whoever cannot be read must not be overlooked.
 
+use crate::sys::process;
 use crate::words;
+use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
+
+/// A file of /proc/PID as text, whatever bytes the process put into its name.
+pub fn text(pid: i32, name: &str) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{name}"))?).into_owned())
+}
 
 /// One line of /proc/PID/stat, the part needed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +21,12 @@ pub struct Stat {
     pub pid: i32,
     /// Its parent.
     pub ppid: i32,
-    /// State letter (`Z`: ended, not yet reaped).
+    /// State letter of its first thread (`Z`: ended).
     pub state: char,
+    /// Threads, with the first as long as it was not reaped.
+    pub threads: u64,
+    /// When it started, in clock ticks since boot.
+    pub start: u64,
 }
 
 impl Stat {
@@ -24,22 +38,34 @@ impl Stat {
         let mut rest = line.get(close + 1..)?.split_whitespace();
         let state = rest.next()?.chars().next()?;
         let ppid = rest.next()?.parse().ok()?;
-        Some(Stat { pid, ppid, state })
+        let threads = rest.nth(15)?.parse().ok()?;
+        let start = rest.nth(1)?.parse().ok()?;
+        Some(Stat { pid, ppid, state, threads, start })
+    }
+
+    /// Whether it runs: other threads may go on when the first has ended.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
+    }
+
+    /// Of a process that is there.
+    fn of(pid: i32) -> Option<Stat> {
+        Stat::parse(&text(pid, "stat").ok()?)
     }
 }
 
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 fn all() -> Vec<Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let numeric = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().parse::<i32>().is_ok());
-    numeric.filter_map(|entry| Stat::parse(&fs::read_to_string(entry.path().join("stat")).ok()?)).collect()
+    pids().filter_map(Stat::of).collect()
 }
 
 /// Processes and threads of a user, as RLIMIT_NPROC counts them.
 pub fn tasks_of(uid: u32) -> u64 {
-    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
-    let numeric = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().parse::<i32>().is_ok());
-    let status = numeric.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
-    status.filter_map(|text| threads_of(&text, uid)).sum()
+    pids().filter_map(|pid| threads_of(&text(pid, "status").ok()?, uid)).sum()
 }
 
 fn threads_of(status: &str, uid: u32) -> Option<u64> {
@@ -50,10 +76,22 @@ fn threads_of(status: &str, uid: u32) -> Option<u64> {
 
 /// All living descendants of `root`, without itself. The launcher is a subreaper, so none can have left its tree.
 pub fn descendants(root: i32) -> Vec<i32> {
-    below(root, &all())
+    below(root, &all()).0.iter().map(|process| process.pid).collect()
 }
 
-fn below(root: i32, processes: &[Stat]) -> Vec<i32> {
+/// Sends signals to all living descendants of `root`; how many got them.
+///
+/// A process may end after it was seen, and its number go to somebody else's. So it is held by a pidfd first, and gets the
+/// signals if it still is the one that was seen, or a descendant of `root` all the same.
+pub fn signal_descendants(root: i32, signals: &[Signal]) -> usize {
+    let (living, family) = below(root, &all());
+    let is_the_same =
+        |seen: &Stat| Stat::of(seen.pid).is_some_and(|now| now.start == seen.start && family.contains(&now.ppid));
+    living.iter().filter(|seen| process::signal_if(seen.pid, signals, || is_the_same(seen)).is_ok()).count()
+}
+
+/// The living descendants of `root`, and the numbers of all of its family: those, those that were not reaped yet, and itself.
+fn below(root: i32, processes: &[Stat]) -> (Vec<Stat>, HashSet<i32>) {
     let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
     for process in processes {
         children.entry(process.ppid).or_default().push(process);
@@ -65,13 +103,13 @@ fn below(root: i32, processes: &[Stat]) -> Vec<i32> {
         for child in children.get(&parent).into_iter().flatten() {
             if seen.insert(child.pid) {
                 open.push(child.pid);
-                if child.state != 'Z' && child.state != 'X' {
-                    found.push(child.pid);
+                if child.is_alive() {
+                    found.push(**child);
                 }
             }
         }
     }
-    found
+    (found, seen)
 }
 
 /// Whether `pid` is a living descendant of `root`. Looks at its ancestors only, so that who asks in vain costs little.
@@ -80,8 +118,7 @@ pub fn descends(pid: i32, root: i32) -> bool {
     (0..3).any(|_| {
         let mut at = pid;
         for _ in 0..MOST_ANCESTORS {
-            let line = fs::read_to_string(format!("/proc/{at}/stat"));
-            match line.ok().and_then(|line| Stat::parse(&line)) {
+            match Stat::of(at) {
                 Some(stat) if stat.ppid == root => return true,
                 Some(stat) if stat.ppid > 1 => at = stat.ppid,
                 _ => return false,
@@ -96,7 +133,7 @@ const MOST_ANCESTORS: usize = 100_000;
 
 /// Effective user and group of a process.
 pub fn effective_ids(pid: i32) -> Option<(u32, u32)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = text(pid, "status").ok()?;
     let id = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().nth(1)?.parse::<u32>().ok()
@@ -106,7 +143,7 @@ pub fn effective_ids(pid: i32) -> Option<(u32, u32)> {
 
 /// The command name of a process, or `?`.
 pub fn name(pid: i32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    let name = text(pid, "comm");
     name.map_or_else(|_| "?".to_owned(), |name| words::plain(name.trim_end_matches('\n')).into_owned())
 }
 
@@ -116,18 +153,22 @@ mod tests {
 
     #[test]
     fn a_hostile_command_name_does_not_confuse_the_parser() {
-        let stat = Stat::parse("12 (a) R 1 (x) S 7 12 12 0").expect("parses");
-        assert_eq!(stat, Stat { pid: 12, ppid: 7, state: 'S' });
+        let stat =
+            Stat::parse("12 (a) R 1 (x) S 7 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 99 0").expect("parses");
+        assert_eq!(stat, Stat { pid: 12, ppid: 7, state: 'S', threads: 17, start: 99 });
         assert_eq!(Stat::parse("garbage"), None);
     }
 
     #[test]
     fn descendants_are_found_through_zombies_and_cycles_end() {
-        let process = |pid, ppid, state| Stat { pid, ppid, state };
+        let process = |pid, ppid, state| Stat { pid, ppid, state, threads: 1, start: 0 };
         let all =
             [process(2, 1, 'S'), process(3, 2, 'Z'), process(4, 3, 'R'), process(9, 8, 'R'), process(1, 4, 'R')];
-        let mut found = below(1, &all);
+        let (living, family) = below(1, &all);
+        let mut found: Vec<i32> = living.iter().map(|process| process.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [2, 4]);
+        assert_eq!(family, HashSet::from([1, 2, 3, 4]));
+        assert!(Stat { threads: 2, ..process(3, 2, 'Z') }.is_alive(), "another thread goes on");
     }
 }

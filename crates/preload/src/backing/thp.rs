@@ -11,7 +11,7 @@ use crate::boundary::{huge_pages, maps};
 use crate::state::layout::Backing;
 use crate::state::{guest_file, seccomp};
 
-/// Mappings that pieces have made, at most: how far `vm.max_map_count` is.
+/// An upper bound on the mappings that pieces have made: the distance to `vm.max_map_count`.
 static PIECES: AtomicU32 = AtomicU32::new(0);
 /// `vm.max_map_count`, less a reserve for the program's own needs.
 static MOST_PIECES: AtomicU32 = AtomicU32::new(58_000);
@@ -92,10 +92,10 @@ pub fn keeps_apart() -> bool {
     SEVERAL.load(Ordering::Relaxed)
 }
 
-/// Makes a mapping of each tile of `bytes`. Which sizes the kernel uses is a system-wide switch, and it takes the largest
-/// that is on and fits into the mapping: so no mapping may hold a tile and its neighbour, with which it would make a larger
-/// one. Every other tile gets MADV_RANDOM, which means nothing for anonymous memory (but for swap readahead), and keeps
-/// the kernel from merging it.
+/// Makes a mapping of each tile of `bytes`. The sizes that the kernel uses are a system-wide switch, and it takes the
+/// largest that is on and fits into the mapping. So no mapping may contain a tile and its neighbour: the kernel could
+/// make one larger page of both. Every other tile gets MADV_RANDOM, which means nothing for anonymous memory (but for
+/// swap readahead), and keeps the kernel from merging it.
 fn keep_apart(span: Span, bytes: usize) {
     let mut at = span.start;
     while at < span.end {
@@ -120,7 +120,7 @@ pub enum Collapsed {
     Untouched,
     /// It consists of several mappings that the kernel cannot merge: parts of it were moved there.
     Patchwork,
-    /// No page was to be had, or something else went wrong.
+    /// No page was available, or something else failed.
     Failed,
 }
 

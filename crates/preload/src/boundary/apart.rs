@@ -1,8 +1,9 @@
 //! Files that the library opens for a moment, while the program has other threads.
 //!
-//! Any of them may close what it does not know (closefrom, a daemon's loop) and get the number for a file of its own: the library would
-//! read that file, and close it. So there such work is done by a thread of a moment with a table of its own, which begins empty: it
-//! holds none of the program's files open either. The caller waits for it.
+//! Any of them may close descriptors that it does not know (closefrom, a daemon's loop) and get the number for a file
+//! of its own. The library would then read and close that file. So if there are other threads, a short-lived thread
+//! with a descriptor table of its own does such work, and the caller waits for it. The table begins empty, so it keeps
+//! none of the program's files open.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -12,16 +13,16 @@ use crate::boundary::sys::{Errno, Result, task};
 
 use super::{libc, stack};
 
-/// What the thread does, and what came of it.
+/// The work of the thread, and its result.
 struct Job<F, R> {
     what: UnsafeCell<Option<F>>,
     result: UnsafeCell<MaybeUninit<Result<R>>>,
 }
 
-/// Does `what`, which opens files and closes them again, where no other thread of the program can reach them. Fails where there can
-/// be no such thread (limits, kernels before Linux 5.9).
+/// Does `what`, which opens files and closes them again, where no other thread of the program can reach them. Fails if
+/// there can be no such thread (limits, kernels before Linux 5.9).
 pub fn apart<R>(what: impl FnOnce() -> R) -> Result<R> {
-    // Threads of the library's own have tables of their own, and so has who is there already.
+    // Threads of the library have tables of their own, and so has a thread that is already here.
     let Some(top) = stack::beside().filter(|_| !libc::is_alone()) else { return Ok(what()) };
     elsewhere(top, what)
 }

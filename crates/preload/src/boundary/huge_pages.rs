@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Advice, c};
 
-/// Whether the kernel makes huge pages where nobody asked for them: then base pages must be asked for.
+/// Whether the kernel makes huge pages without a request: then base pages must be requested.
 static UNASKED: AtomicBool = AtomicBool::new(true);
 
 /// Reads a file of one line; how many bytes.

@@ -20,7 +20,7 @@ pub fn map_at(span: Span) -> Result<(), Errno> {
 /// mappings before it finds that there is no room to grow.
 pub fn is_within_one(span: Span) -> bool {
     const TOO_MUCH: usize = 1 << 46;
-    // There is no room for that much anywhere.
+    // No room of this size exists anywhere.
     let grown = sys::grow_in_place(span.start, span.len(), TOO_MUCH);
     // A sealed mapping is refused for what it is, before its size is looked at.
     !matches!(grown, Err(Errno::EFAULT | Errno::EPERM))

@@ -6,7 +6,7 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
 
-/// Addresses that are the library's, and that nobody else has been told of.
+/// Addresses that belong to the library alone.
 #[derive(Debug)]
 pub struct Room(Span);
 
@@ -102,7 +102,7 @@ impl Fresh {
         Fresh::with(len, sys::mmap_sparse)
     }
 
-    /// As [`Fresh::map`]; the kernel sees to it that there is memory for all of it.
+    /// As [`Fresh::map`]; the kernel guarantees memory for all of it.
     pub fn map_reserved(len: usize) -> Result<Fresh> {
         Fresh::with(len, |len| sys::map_anywhere(len, c::PROT_RW, 0))
     }
@@ -180,7 +180,8 @@ impl<T: Sync> Published<T> {
         );
     }
 
-    /// Publishes what `memory` holds, zeros, unless another thread is faster: then the memory goes. What is published.
+    /// Publishes `memory`, which contains zeros, unless another thread was faster: then `memory` is unmapped. Returns
+    /// the published value.
     pub fn set_first(&self, memory: Fresh) -> Option<&'static T>
     where
         T: Zeroed,

@@ -1,9 +1,10 @@
 //! Stacks of the library's own.
 //!
-//! A program calls from wherever it is: a signal handler on an alternate stack of 8 KiB, a coroutine on one of 4. So whatever the
-//! library does beyond the bare system call it does on a stack of its own, of which there are a few, because calls may wait in
-//! the kernel. All signals are blocked meanwhile: a handler would run there, or jump away and leave the stack taken. Nothing that
-//! does not return (exit, exec) is called from there, and nothing that waits for the program's own doing.
+//! A program may call from any stack: a signal handler has an alternate stack of 8 KiB, a coroutine one of 4 KiB. So
+//! all work of the library beyond the bare system call runs on a stack of its own. There are several, because calls may
+//! wait in the kernel. All signals are blocked meanwhile: a handler would run on this stack, or jump away and leave it
+//! taken. Calls that do not return (exit, exec), and calls that wait for the program itself, are not made on these
+//! stacks.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

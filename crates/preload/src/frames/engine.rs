@@ -47,7 +47,7 @@ pub struct Engine {
 
 /// Checks before a page is used or released.
 pub struct Checks {
-    /// Faults that nothing could be done about at the first try.
+    /// Faults that the first attempt could not resolve.
     pub stale_faults: StaleFaults,
     /// Free pages that the kernel must leave where they are.
     pub grip: Grip,
@@ -61,7 +61,7 @@ pub struct Scratch {
     pub wants: [Want; SLOTS],
     /// Frames that were read last.
     pub frames: [u64; SLOTS],
-    /// The page that the fault in question touched: what else it brings in comes ahead.
+    /// The page that the fault touched; all other pages that it brings in are placed ahead.
     pub touched: Option<usize>,
     /// Several threads wait: those whose pages are there are woken together, and where these pages are.
     pub later: Option<Later>,

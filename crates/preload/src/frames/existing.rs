@@ -1,8 +1,8 @@
 //! Memory that exists before the library: data, bss, the stack, and what the dynamic linker mapped.
 //!
-//! Listed before the library makes mappings of its own, placed when the engine can run; there is one thread then, and
-//! it waits while its memory moves. Left out is what the handler itself works with: the library's own data, and that of
-//! strategies' modules.
+//! It is listed before the library makes mappings of its own, and placed when the engine can run. There is one thread
+//! then, and it waits while its memory moves. Memory that the handler itself uses is left out: the library's own data,
+//! and that of strategies' modules.
 
 pub mod remap;
 

@@ -1,8 +1,8 @@
-//! Hints: the program's own requests for its pages while it runs (the API's half of the engine).
+//! Hints: requests of the program for its own pages while it runs (the API's part of the engine).
 //!
-//! Hints are strategies with numbers beyond the plan's, handed to the handler like everything that needs the pool. One
-//! table keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being
-//! chosen and being used. The handler never waits for it.
+//! Hints are strategies with numbers beyond the plan's. Like everything that needs the pool, they are sent to the
+//! handler. One table contains them. A thread that sets or removes a hint holds its lock, so that no other thread takes
+//! a number between its choice and its use. The handler never waits for it.
 
 mod hint_table;
 mod queries;
@@ -24,9 +24,9 @@ use crate::frames::running::is_running;
 use crate::frames::threads::registration;
 use crate::frames::threads::requests::Kind;
 use crate::frames::threads::startup::start_now;
-use crate::state::fork_hold::Hold;
+use crate::state::lock::ForkHold;
 use crate::state::lock::Turn;
-use crate::state::{child, guest_file, memory_lock, plan};
+use crate::state::{child, guest_file, lock, plan};
 
 use super::{areas, program_uffd};
 
@@ -62,13 +62,13 @@ fn meet() {
 pub fn forget(addr: usize, len: usize) {
     if GIVEN.load(Relaxed) || program_uffd::has_some() {
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
-        let _guest = memory_lock::hold();
+        let _guest = lock::hold_memory();
         areas::hint(Span::new(addr, end), None);
         program_uffd::ends(Span::new(addr, end));
     }
 }
 
-/// What comes before the engine's start, where the program's own hints are the first to need it.
+/// The preparation for the engine's start, if the program's own hints are the first to need the engine.
 pub type Prepare = fn() -> Result<()>;
 
 // Of these functions of the API, which are called seldom, one copy each is enough: hence the `inline(never)`.
@@ -143,7 +143,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
     let mut table = TABLE.lock();
     let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
     GIVEN.store(true, Relaxed);
-    let _guest = memory_lock::hold();
+    let _guest = lock::hold_memory();
     change(span, Some(number.map_or(0, code)))
 }
 
@@ -152,7 +152,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
 pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
     start(prepare)?;
     let _table = TABLE.lock();
-    let _guest = memory_lock::hold();
+    let _guest = lock::hold_memory();
     change(span, None)
 }
 
@@ -165,8 +165,8 @@ fn change(span: Span, code: Option<u8>) -> Result<()> {
     Ok(())
 }
 
-/// What is locked because its strategy pins is no more: the next strategy may not, and pages can be moved only between
-/// locked and locked memory.
+/// Memory that was locked because its strategy pins is unlocked: the next strategy may not pin, and pages can be moved
+/// only from locked to locked memory.
 fn unpin(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(is_pinned) {
@@ -197,7 +197,7 @@ pub fn clear_default(prepare: Prepare) -> Result<()> {
 }
 
 fn change_default(code: Option<u8>) -> Result<()> {
-    let _guest = memory_lock::hold();
+    let _guest = lock::hold_memory();
     if !areas::set_default(code) {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -229,7 +229,7 @@ fn settle(span: Span) {
     });
 }
 
-/// Moves what is in memory of `span` to where it should be.
+/// Moves the resident pages of `span` to their wanted frames.
 #[inline(never)]
 pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
     mapped(span)?;
@@ -244,9 +244,9 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
         unshare(part, &mut words);
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
         moved.in_place += {
-            // Nobody forks, maps or unmaps while pages are on their way.
-            let _hold = Hold::new();
-            let _guest = memory_lock::hold();
+            // No thread forks, maps or unmaps while pages are being moved.
+            let _hold = ForkHold::new();
+            let _guest = lock::hold_memory();
             settle(part);
             ask(Kind::Remap, part)? as u64
         };

@@ -1,7 +1,7 @@
 //! Placing: missing pages get pages from the pool.
 //!
-//! Whatever happens, a thread that waits for a page goes on: with the page wanted, with another one, with the kernel's
-//! zero page, or with its memory taken out of our hands.
+//! Whatever happens, a thread that waits for a page continues: with the wanted page, with another one, with the
+//! kernel's zero page, or because its memory is no longer registered.
 
 pub mod exact_search;
 pub mod module;
@@ -101,8 +101,8 @@ impl Pools {
         result
     }
 
-    /// A page that comes back out of swap while it is moved, the kernel (6.18) moves, tries again, and says EEXIST. Pages at
-    /// the beginning of what was to be moved that are gone from the pool have been moved.
+    /// If a page comes back from swap while it is moved, the kernel (6.18) moves it, tries again, and returns EEXIST.
+    /// So pages at the beginning of the move that are no longer in the pool have been moved.
     #[cold]
     fn recounted(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mut words = [0; SLOTS];
@@ -124,7 +124,7 @@ impl Engine {
         let page = align_down(addr, PAGE);
         let (number, within) = areas::around(page);
         let Some(number) = number else {
-            // An old message for memory that the program fills itself now: not with our zeros.
+            // An outdated message for memory that the program now fills itself: it must not get zeros from here.
             if areas::is_programs(page) {
                 return self.pools.wake(page_at(page));
             }
@@ -346,7 +346,7 @@ impl Engine {
         placed
     }
 
-    /// The page of a slot is of no use (somebody holds on to it): it goes back to the kernel.
+    /// The page of a slot cannot be used (something refers to it): it goes back to the kernel.
     fn drop_slot(&mut self, number: u32, run: Run) {
         let Some(pool) = self.pool_of(number) else { return };
         let Some(Some(pool)) = self.pools.all.get_mut(pool) else { return };

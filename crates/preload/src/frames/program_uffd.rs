@@ -1,21 +1,24 @@
 //! The program's own userfaultfd on governed memory.
 //!
-//! A mapping belongs to one userfaultfd. So where the program registers a range with its own, ours lets go of it first: the
-//! range is the program's until its memory is unmapped, and its pages are the kernel's. Seen are requests through libc
-//! (`ioctl`, and `syscall`).
+//! A mapping belongs to one userfaultfd. So if the program registers a range with its own, the library unregisters it
+//! first. The range is then the program's until its memory is unmapped, and the kernel chooses its pages. Only requests
+//! through libc are noticed (`ioctl`, and `syscall`).
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
+use crate::boundary::libc;
 use crate::boundary::span::{Span, page_at};
-use crate::boundary::sys::task;
+use crate::boundary::sys::{self, task};
 use crate::frames::engine::is_pinned;
+use crate::frames::kernel::uffd::Uffd;
 use crate::frames::place::SHADOW;
 use crate::frames::pool::{Pools, chunks};
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::{self, Kind};
-use crate::state::memory_lock;
+use crate::state::lock;
 
 use super::areas;
 
@@ -29,7 +32,7 @@ pub fn registering(span: Span) {
     }
     if areas::touches(span) {
         GIVEN.store(true, Relaxed);
-        let _guest = memory_lock::hold();
+        let _guest = lock::hold_memory();
         areas::each(span, &mut |part, number| {
             // It was us who locked it.
             if number.is_some_and(is_pinned) {
@@ -39,6 +42,30 @@ pub fn registering(span: Span) {
         if areas::give_to_program(span, true) {
             let _ = requests::ask(Kind::HandOver, span);
         }
+    }
+}
+
+/// Does `what` while other threads that would write to `span` wait. Where nobody can keep them waiting (before Linux 5.7, or a
+/// range that has a userfaultfd), it is done all the same.
+pub fn while_writes_wait(span: Span, what: impl FnOnce()) {
+    let mut what = Some(what);
+    if !libc::is_alone() {
+        // The descriptor is out of reach of threads that close what they do not know.
+        let _ = apart(|| {
+            let Some(what) = what.take() else { return };
+            let held = Uffd::of_writes();
+            if let Ok(uffd) = held {
+                let _ = uffd.hold_writes(span);
+            }
+            what();
+            if let Ok(uffd) = held {
+                uffd.let_writes(span);
+                sys::close(uffd.0);
+            }
+        });
+    }
+    if let Some(what) = what {
+        what();
     }
 }
 

@@ -30,8 +30,8 @@ pub const BASE_SPAN: usize = 8 << 20;
 /// Up to here, a look whether anything is resident comes before the scan.
 const SMALL: usize = 8 << 20;
 
-/// Whether it is time to look: a program that maps and unmaps and touches little must not pay for scans that find next to
-/// nothing. What is not looked at is counted.
+/// Whether it is time to scan: a program that maps and unmaps memory and touches little of it must not pay for scans
+/// that find next to nothing. Spans that are not scanned are counted.
 fn may_look() -> bool {
     let row = LITTLE_TOUCHED.load(Ordering::Relaxed);
     if row < PATIENCE || row.is_multiple_of(SAMPLE) {

@@ -3,7 +3,7 @@
 use crate::backing::{self, hints};
 use crate::memory::tables;
 use crate::state::child::Reset;
-use crate::state::{fork_hold, guest_file};
+use crate::state::{guest_file, lock};
 
 use super::{exit, windows};
 
@@ -14,7 +14,7 @@ pub static RESETS: [Reset; 9] = [
     windows::forget,
     exit::forget,
     tables::adopt_child,
-    fork_hold::forget,
+    lock::free_fork_hold,
     hints::forget_holder,
     backing::adopt_child,
     guest_file::ready,

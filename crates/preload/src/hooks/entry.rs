@@ -42,8 +42,8 @@ fn pointer(result: Result<usize>) -> *mut c_void {
     }
 }
 
-/// What a detoured call does: where the program has locked itself in, its own system call and nothing else; otherwise `ours`,
-/// on a stack of the library's own.
+/// A detoured call. If the program has installed a seccomp filter, it makes its own system call and nothing else;
+/// otherwise it runs `ours`, on a stack of the library's own.
 fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
     if flags::is_raw() { raw() } else { own_stack::run(ours) }
 }

@@ -22,7 +22,7 @@ pub fn forget() {
 
 /// _exit.
 pub fn leave(code: i32) -> ! {
-    // A child that never used the library has nothing to tell that its parent's record does not.
+    // A child that never used the library has nothing to report that its parent's record does not have.
     if !seccomp::is_raw() && guest_file::is_own() {
         // Without stacks of our own nothing is measured: the caller's may be small.
         if stack::install().is_ok() {
@@ -63,7 +63,7 @@ impl Attempt {
         Attempt { before }
     }
 
-    /// It failed: the process goes on.
+    /// It failed: the process continues.
     fn undo(&self) {
         if let (Some(before), Some(file)) = (self.before, guest_file::file()) {
             guest_file::set(&file.state, before);

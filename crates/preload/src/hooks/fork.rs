@@ -17,7 +17,7 @@ use crate::boundary::sys::{self, c};
 use crate::memory::pool::{copy_of, protection_of};
 use crate::memory::tables;
 use crate::state::message::say;
-use crate::state::{child, fork_hold, guest_file, own_stack, seccomp};
+use crate::state::{child, guest_file, lock, own_stack, seccomp};
 
 #[derive(Clone, Copy)]
 struct Copy {
@@ -63,7 +63,7 @@ extern "C" fn before() {
     }
     // A handler that forks as well must not wait for its own thread.
     let mask = sys::signal_mask(u64::MAX);
-    fork_hold::TURN.take();
+    lock::FORK.take();
     MASK.store(mask, Ordering::Relaxed);
     UNDER_WAY.store(true, Ordering::Relaxed);
     backing::before_fork();
@@ -117,7 +117,7 @@ extern "C" fn in_parent() {
     }
     own_stack::run(drop_copies);
     let mask = MASK.load(Ordering::Relaxed);
-    fork_hold::TURN.give();
+    lock::FORK.give();
     sys::signal_mask(mask);
 }
 
@@ -136,7 +136,7 @@ extern "C" fn in_child() {
         return;
     }
     let mask = MASK.load(Ordering::Relaxed);
-    fork_hold::TURN.give();
+    lock::FORK.give();
     // That adopts the child: from here on it has its own engine that places frames.
     own_stack::run(put_copies);
     sys::signal_mask(mask);

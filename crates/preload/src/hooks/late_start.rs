@@ -27,8 +27,9 @@ pub fn prepare() -> Result<(), Errno> {
 
 type Handler = extern "C" fn();
 
-/// From the constructor of a process without a plan: a fork waits until no thread sets the guest up. What that thread holds,
-/// and what it has done half, nobody would ever put right in the child, which no list of resets knows yet.
+/// From the constructor of a process without a plan: a fork waits until no thread sets the guest up. In the child,
+/// nothing would ever free the locks of that thread or complete its half-done work, because no list of resets exists
+/// yet.
 pub fn keep_forks_apart(libc: &Object) {
     let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
     // SAFETY: glibc's function of this name (LSB 5.0, Core, 14.10.2): three handlers, the object that they belong to, errno.
@@ -62,7 +63,7 @@ const fn spread(value: u64) -> [u8; 8] {
 /// Sets the guest up in a process that has none and asks for its services; threads may be running. Nothing is detoured.
 /// Callers take turns.
 fn without_plan() -> Result<(), Errno> {
-    // A guest that was refused, and said why, stays out.
+    // A library that was refused, and reported why, is not set up.
     if guest_file::file().is_some() || elf::glibc().is_none() {
         return Err(Errno::EOPNOTSUPP);
     }

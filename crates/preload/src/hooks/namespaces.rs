@@ -1,5 +1,5 @@
-//! Programs that enter other namespaces: a user namespace, or that of another process, is for processes of a single thread. So the
-//! threads of the library's own end first, and nothing is placed any more.
+//! Programs that enter other namespaces. Only a process with a single thread may enter a user namespace, or that of
+//! another process. So the library's own threads end first, and from then on nothing is placed.
 
 use core::sync::atomic::AtomicU32;
 

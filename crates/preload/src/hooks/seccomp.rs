@@ -1,10 +1,10 @@
 //! Programs that install seccomp filters.
 //!
 //! A filter may kill the process for any system call that the program itself does not make. So just before the program
-//! installs one (prctl, or seccomp(2) through libc's `syscall`), placement is measured for the last time, what needs us is
-//! made such that it does not any more, and from then on a detoured call makes exactly the program's own system call: no
-//! lock, no tables, no accounts. Filters that are already there when the image starts, beyond those that the launcher is
-//! under, leave it alone from the beginning. Filters set by a raw system call instruction are not noticed.
+//! installs one (prctl, or seccomp(2) through libc's `syscall`), placement is measured for the last time, and memory
+//! that needs the library becomes memory that does not. From then on a detoured call makes exactly the program's own
+//! system call: no lock, no tables, no accounts. If filters beyond the launcher's own exist when the image starts, the
+//! library does nothing from the beginning. Filters set by a raw system call instruction are not noticed.
 
 use pagelab_abi::guest::{EngineFailure, GuestWarning};
 use pagelab_abi::plan::Flags;
@@ -62,7 +62,7 @@ fn can_succeed(filter: usize) -> bool {
     filter != 0 && (no_new_privileges || sys::geteuid() == 0)
 }
 
-/// Does `install`, which installs a filter if `is_likely`, or has memory calls wait for the program itself.
+/// Does `install`, which, if `is_likely`, installs a filter, or makes memory calls wait for the program itself.
 pub fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
     if flags::is_raw() {
         return install();

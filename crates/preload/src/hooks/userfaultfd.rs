@@ -1,8 +1,8 @@
 //! Programs with a userfaultfd of their own.
 //!
-//! One that asks to be told of memory calls (events of munmap, mremap, MADV_DONTNEED) makes each of these calls wait until another thread
-//! of the program has read the message, and that thread may make such calls itself meanwhile. Behind the library's lock they would wait for
-//! each other. So the library steps aside before, as it does for seccomp filters.
+//! If it requests events of memory calls (munmap, mremap, MADV_DONTNEED), each of these calls waits until another
+//! thread of the program has read the message, and that thread may make such calls itself meanwhile. Under the
+//! library's lock they would wait for each other. So the library stops its work before, as it does for seccomp filters.
 
 use crate::boundary::sys::{self, Result};
 use crate::memory::calls;

@@ -141,8 +141,8 @@ pub fn begin(name: &[u8]) -> Result<()> {
     guest_file::set(name, number);
     guest_file::set(&placed.looked, 0);
     own.depth.store(depth as u64 + 1, Relaxed);
-    // The clock last, as it is read first at the end: what reading the rest takes is in no window's time, and what reading
-    // counters takes is in none of its processor time either.
+    // The clock is read last here and first at the end. So the time for reading the rest is in no window's time, and
+    // that for reading counters is in no window's processor time either.
     counters::begin(index_of(file, own), depth);
     let used = used();
     for (field, value) in fields(begin).into_iter().zip([sys::monotonic_ns()].into_iter().chain(used)) {

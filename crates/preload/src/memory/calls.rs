@@ -1,27 +1,27 @@
 //! The memory calls, each passed to the kernel or answered by a pool.
 
-mod locks;
+mod advise;
+mod brk;
 mod registering;
 mod remap;
-
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::backing;
 use crate::boundary::arch::PAGE;
+use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_down, align_up};
-use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::boundary::{libc, mapping};
-use crate::memory::pool::{How, discards, looks_like_arena};
+use crate::boundary::sys::{self, Errno, Result, c};
+use crate::memory::pool::{How, looks_like_arena};
 use crate::state::guest_file;
 use crate::state::layout::Layout;
 use crate::state::plan::{self, HEAP, POOLS};
 
 use super::{files, prefault, tables};
 
-pub use locks::{all_locked_or_unlocked, before_lock_all, place_ahead, unlocked};
+pub use advise::{all_locked_or_unlocked, before_lock_all, madvise, may_populate, place_ahead, unlocked};
+pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, registering, wants_events};
 pub use remap::mremap;
 
@@ -91,7 +91,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64
     if !(offset as usize).is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
-    // A hint counts as well: the kernel puts what is not governed where it is told to, if nothing is there.
+    // A hint counts as well: the kernel maps memory that is not governed at its hint, if nothing is there.
     let at_pool = addr != 0 && plan::touches_pools(addr, len);
     if flags & FIXED != 0 && at_pool {
         return placed_in_pool(&request);
@@ -172,7 +172,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
         }
         Err(errno) => {
             backing::fallback(errno, len);
-            // Without a hint into the pool: nothing must come to lie there unknown to it.
+            // Without a hint into the pool, which must know everything that is mapped there.
             let addr = if plan::touches_pools(request.addr, len) { 0 } else { request.addr };
             request.raw_with(addr, request.flags)
         }
@@ -229,26 +229,7 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
             .map(span.len(), request.how(), Some(span.start))
             .inspect(|_| guest_file::count(Counter::MmapGoverned));
     }
-    if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
-        match request.flags & c::MAP_FIXED_NOREPLACE != 0 {
-            true => heap.make_way(span.and(HEAP))?,
-            false => heap.part_with(span.and(HEAP))?,
-        }
-    }
-    for pool in guest.pools.iter_mut().flatten() {
-        let part = span.and(pool.bounds());
-        if part.is_empty() {
-            continue;
-        }
-        if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
-            pool.clear_for(part)?;
-        } else if fixed {
-            pool.prepare(part)?;
-        } else if pool.clear_for(part).is_err() {
-            // Taken: the kernel will find another place.
-            break;
-        }
-    }
+    make_way(&mut guest, request, span)?;
     let at = request.raw()?;
     let mut governed = false;
     for pool in guest.pools.iter_mut().flatten() {
@@ -266,6 +247,34 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         files::after_mmap(request.span_at(at), request.prot, request.flags);
     }
     Ok(at)
+}
+
+/// Before the kernel maps `span` for a request: heap and pools give up what they hold there. MAP_FIXED takes blocks of the
+/// program too, MAP_FIXED_NOREPLACE refuses them, and a hint leaves them.
+fn make_way(guest: &mut tables::Tables, request: &Request, span: Span) -> Result<()> {
+    let fixed = request.flags & FIXED != 0;
+    let replaces = request.flags & c::MAP_FIXED_NOREPLACE == 0;
+    if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
+        match replaces {
+            true => heap.part_with(span.and(HEAP))?,
+            false => heap.make_way(span.and(HEAP))?,
+        }
+    }
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = span.and(pool.bounds());
+        if part.is_empty() {
+            continue;
+        }
+        if !replaces {
+            pool.clear_for(part)?;
+        } else if fixed {
+            pool.prepare(part)?;
+        } else if pool.clear_for(part).is_err() {
+            // Taken: the kernel will find another place.
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Whose addresses a part of a range are.
@@ -375,187 +384,4 @@ fn part_with_heap(addr: usize, len: usize, keeps: bool) -> Result<()> {
         Some(heap) => heap.part_with(span),
         None => Ok(()),
     }
-}
-
-/// madvise.
-pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
-    let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
-    // As natively: what is mapped is advised, and holes are an error in the end.
-    let mut holes = false;
-    let heap_end = tables::lock().heap_end();
-    each_part(span, heap_end, &mut |owner, part| {
-        let mut guest = tables::lock();
-        let result = match (owner, &mut guest.heap) {
-            (Owner::Heap, Some(heap)) => {
-                let own = heap.own(part);
-                holes |= own != part;
-                match own.is_empty() {
-                    true => Ok(()),
-                    false if heap.has_hugetlb(own) && discards(advice) => heap.discard(own, advice),
-                    // Which reserved pages, that the kernel takes for a file, would have another error for.
-                    false if heap.has_hugetlb(own) && advice == c::MADV_REMOVE => Err(Errno::EINVAL),
-                    false => match advise_heap(own, advice) {
-                        // What the kernel refuses for reserved pages alone is given to normal memory in their place.
-                        Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
-                            heap.demote_all(own)?;
-                            advise_heap(own, advice)
-                        }
-                        result => result,
-                    },
-                }
-            }
-            (Owner::Pool, _) => match guest.pool(part.start) {
-                Some(pool) => {
-                    guest_file::count(Counter::MadviseGoverned);
-                    pool.advise(part, advice)
-                }
-                None => advise_elsewhere(part.start, part.len(), advice),
-            },
-            _ => {
-                drop(guest);
-                advise_elsewhere(part.start, part.len(), advice)
-            }
-        };
-        holes |= result == Err(Errno::ENOMEM);
-        if result == Err(Errno::ENOMEM) { Ok(()) } else { result }
-    })?;
-    if holes { Err(Errno::ENOMEM) } else { Ok(()) }
-}
-
-/// Whether the kernel can be asked to populate all of `[addr, addr + len)`, none of it mapped in advance; what a strategy
-/// governs is placed first.
-pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
-    if advice == c::MADV_POPULATE_WRITE {
-        // What is missing then the kernel is asked for, which also finds the errors.
-        place_ahead(addr, len);
-    }
-    let Some(span) = our_span(addr, len) else { return true };
-    let mut guest = tables::lock();
-    let mut whole = true;
-    let heap_end = guest.heap_end();
-    let _ = each_part(span, heap_end, &mut |owner, part| {
-        whole &= match (owner, &guest.heap) {
-            (Owner::Heap, Some(heap)) => heap.own(part) == part,
-            (Owner::Pool, _) => guest.pool(part.start).is_none_or(|pool| pool.is_all_used(part)),
-            _ => true,
-        };
-        Ok(())
-    });
-    whole
-}
-
-fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
-    if files::overrules(len, advice) {
-        return sys::is_mapped(addr, len);
-    }
-    match backing::advice_for(addr, advice) {
-        // SAFETY: the program's own request.
-        Some(advised) => unsafe { sys::madvise(addr, len, advised) },
-        None => Ok(()),
-    }
-}
-
-/// Advice about the program's part of the heap.
-fn advise_heap(own: Span, advice: i32) -> Result<()> {
-    let Some(advised) = backing::advice_for(own.start, advice) else { return Ok(()) };
-    // SAFETY: the program's own request.
-    let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
-    match advice {
-        c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
-        // The policy has decided.
-        c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
-            sys::is_mapped(own.start, own.len())
-        }
-        _ => raw(),
-    }
-}
-
-/// Where the heap's break is, and how far its memory reaches, for when there is no lock any more; 0: not governed.
-static HEAP_END: AtomicUsize = AtomicUsize::new(0);
-static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
-/// The highest break there was since there is no lock: memory above it was never the program's.
-static HEAP_HIGH: AtomicUsize = AtomicUsize::new(0);
-
-/// The heap is governed: what its break is before the program moves it.
-pub fn publish_heap(end: usize, room: usize) {
-    HEAP_END.store(end, Ordering::Relaxed);
-    HEAP_HIGH.store(end, Ordering::Relaxed);
-    HEAP_ROOM.store(room, Ordering::Release);
-}
-
-/// brk. Without a governed heap it is the kernel's own.
-pub fn brk(addr: usize) -> Result<()> {
-    let mut guest = tables::lock();
-    let (before, end) = match &mut guest.heap {
-        Some(heap) => {
-            let before = heap.end();
-            let end = heap.set(addr);
-            publish_heap(end, heap.room());
-            (before, end)
-        }
-        None => (sys::brk(0), sys::brk(addr)),
-    };
-    drop(guest);
-    guest_file::count(Counter::BrkGoverned);
-    libc::set_current_break(end);
-    if end > before {
-        let fetch = plan::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
-        let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
-        prefault::after_mmap(fetch, span, c::PROT_RW, 0);
-    }
-    // The kernel's own rule, by way of glibc: only a break below the wanted one is an error.
-    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
-}
-
-/// Before the program locks itself in: memory for the heap to grow into without any system call, because the kernel's own
-/// brk knows nothing of it. Little where address space or data are limited.
-pub fn open_heap() -> Span {
-    const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
-    let room = HEAP_ROOM.load(Ordering::Acquire);
-    let nothing = Span::new(room, room);
-    if room == 0 {
-        return nothing;
-    }
-    let limited = |resource| task::soft_limit(resource).is_ok_and(|limit| limit < UNLIMITED);
-    let most = if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) { 16 << 20 } else { 1 << 30 };
-    for len in ROOMS.into_iter().filter(|&len| len <= most && room + len <= HEAP.end) {
-        if sys::map_unused(room, len, c::PROT_RW, c::MAP_NORESERVE) == Ok(room) {
-            HEAP_ROOM.store(room + len, Ordering::Release);
-            return Span::new(room, room + len);
-        }
-    }
-    nothing
-}
-
-/// The program has not locked itself in after all: takes back what [`open_heap`] made.
-pub fn close_heap(opened: Span) {
-    HEAP_ROOM.store(opened.start, Ordering::Release);
-    if !opened.is_empty() {
-        // SAFETY: mapped a moment ago, above the program's break.
-        let _ = unsafe { sys::munmap(opened.start, opened.len()) };
-    }
-}
-
-/// Limits above this are none.
-const UNLIMITED: u64 = 1 << 46;
-
-/// brk in a program that has locked itself in: growth within what is mapped needs no system call. Lowering the break gives
-/// nothing back, so that memory which the program has had cannot come again: it would have to be new.
-pub fn brk_alone(addr: usize) -> Result<()> {
-    let room = HEAP_ROOM.load(Ordering::Acquire);
-    let end = match room {
-        0 => sys::brk(addr),
-        _ => {
-            let end = HEAP_END.load(Ordering::Relaxed);
-            let high = HEAP_HIGH.load(Ordering::Relaxed);
-            // Of the page that the break lies in the rest stays as it is, as natively.
-            let most = if end < high { align_up(end, PAGE).unwrap_or(end).min(high) } else { room };
-            let moved = if (HEAP.start..=most).contains(&addr) { addr } else { end };
-            HEAP_END.store(moved, Ordering::Relaxed);
-            HEAP_HIGH.fetch_max(moved, Ordering::Relaxed);
-            moved
-        }
-    };
-    libc::set_current_break(end);
-    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
 }

@@ -1,8 +1,8 @@
 //! The program break: brk and sbrk, kept in the heap's pool.
 //!
-//! The kernel's own break is left alone. What is mapped here ends at a tile's end, the program sees its own break
-//! inside. Memory given back by lowering the break is unmapped, as natively, and mapped anew when it comes again: the kernel
-//! may still reference its pages, and its mapping carries what the program put on it.
+//! The kernel's own break is not moved. The mapped memory ends at a tile's end, and the program's break lies inside.
+//! Memory given back by lowering the break is unmapped, as natively, and mapped anew when the break rises again,
+//! because the kernel may still refer to its pages, and its mapping has the program's settings.
 
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
@@ -28,7 +28,7 @@ pub struct Heap {
     mapped: usize,
     /// Tiles from the kernel's reserved pools.
     hugetlb: Intervals,
-    /// What the program protected, as far as it is not read-write since.
+    /// Memory that the program protected, and that is not read-write again.
     shut: Intervals,
     /// Holes that the program made, and what it mapped over the heap.
     foreign: Intervals,
@@ -225,8 +225,8 @@ impl Heap {
         if span == wide { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Before the program maps something at `span` where it has nothing: memory mapped in advance must not be in the way,
-    /// nor be taken for ours later.
+    /// Before the program maps something at `span`, where it has nothing: memory mapped in advance must not be in the
+    /// way, and the new mapping must not be taken for the library's later.
     pub fn make_way(&mut self, span: Span) -> Result<(), Errno> {
         let spare = Span::new(self.own(self.bounds()).end, self.mapped);
         if span.and(spare).is_empty() { Ok(()) } else { self.cut(spare.start) }
@@ -279,8 +279,8 @@ impl Heap {
         Ok(())
     }
 
-    /// MADV_DONTNEED (or its kind, `advice`) where reserved pages are concerned: of a part the kernel says that it is done and does nothing. The page
-    /// becomes normal memory first.
+    /// MADV_DONTNEED (or similar `advice`) on reserved pages. For a part of such a page the kernel returns success and
+    /// does nothing, so the page becomes normal memory first.
     pub fn discard(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
         self.demote_edges(span)?;
         // SAFETY: the program gives up the contents.

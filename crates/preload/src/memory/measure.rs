@@ -28,7 +28,7 @@ use super::tables;
 pub use smaps::in_memory;
 use tally::Tally;
 
-/// The exit must not be held up for longer, however much memory there is.
+/// The exit must not be delayed for longer, however much memory there is.
 const LIMIT_NS: u64 = 3_000_000_000;
 
 /// Measures this process and stores everything in the guest file, with what that took.

@@ -16,7 +16,7 @@ use crate::state::child::{self, Reset};
 use crate::state::layout::Layout;
 use crate::state::lock::Guard;
 use crate::state::plan::{self, HEAP, POOLS};
-use crate::state::{guest_file, memory_lock};
+use crate::state::{guest_file, lock};
 
 /// The tables: what of the heap and of the pools is whose.
 pub struct Tables {
@@ -65,7 +65,7 @@ pub unsafe fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]
     if calls {
         stack::install()?;
     }
-    let mut tables = Held { _lock: memory_lock::hold_at_once() };
+    let mut tables = Held { _lock: lock::hold_memory_at_once() };
     for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
         if section.governs_pages() || section.governs_frames() {
             tables.add(plan, section);
@@ -171,7 +171,7 @@ pub fn has_hugetlb(span: Span) -> bool {
 
 /// Whether the heap lives in its pool.
 pub fn has_heap() -> bool {
-    let tables = Held { _lock: memory_lock::hold_at_once() };
+    let tables = Held { _lock: lock::hold_memory_at_once() };
     tables.heap.is_some()
 }
 
@@ -182,19 +182,19 @@ fn index_of(addr: usize) -> Option<usize> {
 
 /// The tables, locked; in a forked child set up anew first.
 pub fn lock() -> Held {
-    Held { _lock: memory_lock::hold() }
+    Held { _lock: lock::hold_memory() }
 }
 
 /// In a forked child, before anything else: no thread holds the lock.
 pub fn free_lock() {
-    TORN.store(memory_lock::reset_after_fork(), Ordering::Relaxed);
+    TORN.store(lock::free_memory_lock(), Ordering::Relaxed);
 }
 
 /// In a forked child: what a thread of the parent was changing is looked up anew, and a child that does not inherit the policy
 /// is governed no more.
 pub fn adopt_child() {
     let Some(plan) = plan::current() else { return };
-    let mut tables = Held { _lock: memory_lock::hold_at_once() };
+    let mut tables = Held { _lock: lock::hold_memory_at_once() };
     if TORN.load(Ordering::Relaxed) {
         tables.rebuild();
     }

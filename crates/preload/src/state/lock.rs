@@ -1,14 +1,16 @@
-//! The lock around the guest's tables.
+//! The kinds of locks, and the two that several storeys take: the memory lock and the fork hold.
 //!
-//! A futex word, taken with all signals blocked: a handler that maps memory, or that jumps out of the interrupted
-//! call with `siglongjmp`, can therefore never meet a held lock of its own thread. Two extra system calls a governed
-//! call (0.1 µs each) is the price; a re-entrancy path would be cheaper but loses the lock to such jumps.
+//! A lock is a futex word, taken with all signals blocked: a signal handler that maps memory, or that jumps out of the
+//! interrupted call with `siglongjmp`, never finds a lock held by its own thread. This costs each governed call two
+//! system calls (0.1 µs each). A lock that its own thread may take again would be cheaper, but such jumps would lose it.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::boundary::{stack, sys};
+
+use super::child;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -166,6 +168,55 @@ impl<T> Drop for Guard<'_, T> {
             sys::signal_mask(mask);
         }
     }
+}
+
+/// The memory lock, under which heap, pools and the ranges of strategies change.
+static MEMORY: Locked<()> = Locked::new(());
+
+/// Holds the memory lock; a forked child is set up first.
+pub fn hold_memory() -> Guard<'static, ()> {
+    child::adopt();
+    MEMORY.lock()
+}
+
+/// As [`hold_memory`], where the process is no child that has not met the guest, or is about to.
+pub fn hold_memory_at_once() -> Guard<'static, ()> {
+    MEMORY.lock()
+}
+
+/// In a forked child, before anything else runs there: frees the memory lock. Whether some thread held it.
+pub fn free_memory_lock() -> bool {
+    MEMORY.reset_after_fork()
+}
+
+/// The turn of whoever forks, or holds forks back.
+pub static FORK: Turn = Turn::new();
+
+/// The fork hold: while it lives, nobody forks (through libc), because a fork must not copy data half changed. Signals are
+/// blocked, because their handlers may fork.
+pub struct ForkHold {
+    mask: u64,
+}
+
+impl ForkHold {
+    /// Waits for a fork under way. Not to be called with the memory lock held.
+    pub fn new() -> ForkHold {
+        let mask = sys::signal_mask(u64::MAX);
+        FORK.take();
+        ForkHold { mask }
+    }
+}
+
+impl Drop for ForkHold {
+    fn drop(&mut self) {
+        FORK.give();
+        sys::signal_mask(self.mask);
+    }
+}
+
+/// In a forked child, before it does anything else: nobody has the turn.
+pub fn free_fork_hold() {
+    FORK.give();
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use pagelab_stats::stream::SplitMix64;
+
 use super::buddy::Buddy;
 use super::processor::ProcessorList;
-use super::random::Random;
 
 /// Largest folio of a file, as a power of two of pages (Linux: `MAX_PAGECACHE_ORDER` with huge pages of 2 MiB).
 pub(super) const LARGEST_FOLIO: usize = 9;
@@ -56,7 +57,7 @@ impl Kernel {
     }
 
     /// Takes `count` single pages, anywhere, for good.
-    pub(super) fn scatter(&mut self, count: u64, random: &mut Random) {
+    pub(super) fn scatter(&mut self, count: u64, random: &mut SplitMix64) {
         let mut left = count.min(self.buddy.free());
         while left > 0 {
             left -= u64::from(self.buddy.take(random.below(u64::from(self.buddy.frames())) as u32));

@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use pagelab_frames::Want;
 
+use crate::pages::{NONE, PageMap};
+
 use super::PAGE_BITS;
 use super::buddy::MAX_ORDER;
 use super::history::History;
@@ -11,7 +13,6 @@ use super::kernel::Kernel;
 use super::layout::Layout;
 use super::past::aged;
 use super::strategy::Strategy;
-use super::tables::{NONE, Tables};
 
 /// Bits of a page number; the address space stands above them.
 const VPN_BITS: u32 = pagelab_trace::ADDRESS_BITS - PAGE_BITS;
@@ -44,7 +45,7 @@ pub struct Memory {
     layout: Layout,
     /// Frames taken from the kernel and not given out yet, by colour; the oldest first.
     stock: Vec<VecDeque<u32>>,
-    tables: Tables,
+    frames: PageMap,
     /// Frames of the larger pages, by number of their first page and size.
     large: HashMap<(u64, u32), u64>,
     /// Added to the kernel's frame numbers.
@@ -74,7 +75,7 @@ impl Memory {
             base: strategy.largest_frame().map_or(0, |frame| (frame / step + 1) * step),
             strategy,
             layout,
-            tables: Tables::default(),
+            frames: PageMap::default(),
             large: HashMap::new(),
             reserved: RESERVED,
             for_tables: 0..0,
@@ -87,7 +88,7 @@ impl Memory {
     #[inline]
     pub fn frame(&mut self, asid: u16, vpn: u64) -> u64 {
         let page = u64::from(asid) << VPN_BITS | vpn;
-        match self.tables.get(page) {
+        match self.frames.get(page) {
             NONE => self.place(asid, vpn, page),
             frame => frame,
         }
@@ -97,7 +98,7 @@ impl Memory {
     #[inline(never)]
     fn place(&mut self, asid: u16, vpn: u64, page: u64) -> u64 {
         let frame = self.fault(asid, vpn, page);
-        self.tables.set(page, frame);
+        self.frames.set(page, frame);
         frame
     }
 
@@ -173,10 +174,10 @@ impl Memory {
     /// their order.
     pub(crate) fn is_contiguous(&mut self, asid: u16, vpn: u64, order: u32) -> bool {
         let first = u64::from(asid) << VPN_BITS | vpn >> order << order;
-        let frame = self.tables.get(first);
+        let frame = self.frames.get(first);
         frame != NONE
             && frame.is_multiple_of(1 << order)
-            && (1..1 << order).all(|page| self.tables.get(first + page) == frame + page)
+            && (1..1 << order).all(|page| self.frames.get(first + page) == frame + page)
     }
 
     /// Whether no two pages have the same frame.

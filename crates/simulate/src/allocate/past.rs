@@ -1,8 +1,9 @@
 //! A machine on which programs have started, grown concurrently, read files, and ended.
 
+use pagelab_stats::stream::SplitMix64;
+
 use super::history::History;
 use super::kernel::{Kernel, LARGEST_FOLIO};
-use super::random::Random;
 
 /// Most pages that a program gets before another one has its turn, as a power of two.
 const LONGEST_TURN: u32 = 6;
@@ -18,7 +19,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn draw(self, random: &mut Random, most: u64) -> u64 {
+    fn draw(self, random: &mut SplitMix64, most: u64) -> u64 {
         ((self.median * exp2(self.doublings * normal(random))) as u64).clamp(1, most.max(1))
     }
 }
@@ -34,7 +35,7 @@ struct Program {
 struct Ageing<'h> {
     history: &'h History,
     kernel: Kernel,
-    random: Random,
+    random: SplitMix64,
     /// Programs that grow, `growing` for each processor.
     growing: Vec<Program>,
     /// Programs that have what they want.
@@ -54,7 +55,7 @@ struct Ageing<'h> {
 pub fn aged(history: &History, seed: u64) -> Kernel {
     let frames = u32::try_from(history.memory_bytes >> super::PAGE_BITS).unwrap_or(u32::MAX - 1);
     let mut kernel = Kernel::new(frames, history.processors);
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     kernel.scatter((f64::from(frames) * history.scattered) as u64, &mut random);
     if history.turnover <= 0.0 {
         return kernel;
@@ -210,7 +211,7 @@ const fn next_window(window: u64, largest: u64) -> u64 {
 }
 
 /// Mean 0, variance 1: twelve uniform numbers added, which is the same on every machine.
-fn normal(random: &mut Random) -> f64 {
+fn normal(random: &mut SplitMix64) -> f64 {
     (0..12).map(|_| random.below(1 << 32) as f64).sum::<f64>() / f64::from(1 << 16) / f64::from(1 << 16) - 6.0
 }
 
@@ -282,7 +283,7 @@ mod tests {
 
     #[test]
     fn sizes_are_lognormal() {
-        let mut random = Random::new(1);
+        let mut random = SplitMix64::new(1);
         let mut drawn: Vec<u64> =
             (0..40_001).map(|_| Sizes { median: 1000.0, doublings: 2.0 }.draw(&mut random, 1 << 40)).collect();
         drawn.sort_unstable();

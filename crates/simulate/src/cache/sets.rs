@@ -10,9 +10,9 @@ pub(super) mod lru;
 pub(crate) use all::Place;
 use serde::{Deserialize, Serialize};
 
-use crate::allocate::Random;
 use crate::cpu;
 use crate::table::Table;
+use pagelab_stats::stream::SplitMix64;
 
 /// A way that holds nothing. No key is that large.
 pub(crate) const EMPTY: u64 = u64::MAX;
@@ -41,7 +41,7 @@ pub enum Replacement {
 enum Order {
     Lru,
     Tree(Vec<u64>),
-    Random(Random),
+    Random(SplitMix64),
 }
 
 /// `sets × ways` words.
@@ -83,7 +83,7 @@ impl Sets {
                 assert!(ways.is_power_of_two() && ways <= MOST_TREE_WAYS, "a tree has 2, 4, 8, 16, 32 or 64 ways");
                 Order::Tree(vec![0; sets])
             }
-            Replacement::Random => Order::Random(Random::new(seed)),
+            Replacement::Random => Order::Random(SplitMix64::new(seed)),
         };
         let words = Table::new(sets * ways + LINE_WORDS - 1, EMPTY);
         let first = words.as_ptr().addr().wrapping_neg() / size_of::<u64>() % LINE_WORDS;
@@ -296,7 +296,7 @@ fn point_away(mut bits: u64, at: usize, ways: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocate::random::mix;
+    use pagelab_stats::stream::mix;
     use proptest::prelude::*;
 
     #[test]

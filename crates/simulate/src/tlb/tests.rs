@@ -455,7 +455,7 @@ proptest! {
         ));
         let extents = [(0, 2 * MIB, 21), (1 << 30, 2 << 30, 30)].map(|(start, end, page_bits)| Extent { start, end, page_bits });
         let layout = if large { Layout::new(extents.to_vec(), 12).unwrap() } else { Layout::default() };
-        let mut random = crate::allocate::Random::new(seed);
+        let mut random = pagelab_stats::stream::SplitMix64::new(seed);
         let references: Vec<Reference> = (0..6000)
             .map(|_| {
                 // Half of them near the beginning; one in about eighty crosses into the next page.

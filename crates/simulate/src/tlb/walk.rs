@@ -3,8 +3,8 @@
 use super::array::{Array, leaf};
 use super::behind::{Buffers, Missed};
 use super::spec::WalkCacheSpec;
-use crate::allocate::tables::{NONE, Tables};
 use crate::allocate::{Memory, PAGE_BITS};
+use crate::pages::{NONE, PageMap};
 
 const ENTRY_BYTES: u64 = 8;
 pub(super) const INDEX_BITS: u32 = 9;
@@ -13,12 +13,12 @@ pub(super) const INDEX_BITS: u32 = 9;
 #[derive(Clone, Debug)]
 pub(super) struct PageTables {
     levels: u32,
-    frames: Tables,
+    frames: PageMap,
 }
 
 impl PageTables {
     pub(super) fn new(levels: u32) -> PageTables {
-        PageTables { levels, frames: Tables::default() }
+        PageTables { levels, frames: PageMap::default() }
     }
 
     /// Binary logarithm of what an entry of the top level maps.

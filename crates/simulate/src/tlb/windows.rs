@@ -1,6 +1,6 @@
 //! H, M and C by window of 2 MiB.
 
-use crate::allocate::tables::{NONE, Tables};
+use crate::pages::{NONE, PageMap};
 
 /// Binary logarithm of a window.
 pub const WINDOW_BITS: u32 = 21;
@@ -40,13 +40,13 @@ pub struct Window {
 
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
-    numbers: Tables,
+    numbers: PageMap,
     costs: Vec<(u64, Cost)>,
 }
 
 impl Windows {
     pub(super) fn new() -> Windows {
-        Windows { numbers: Tables::default(), costs: vec![] }
+        Windows { numbers: PageMap::default(), costs: vec![] }
     }
 
     /// The number of the window of `address`.

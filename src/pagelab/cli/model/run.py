@@ -138,7 +138,7 @@ def run_command(
 
 
 def _asked(**values: Any) -> Asked:
-    from pagelab.layouts import test_set
+    from pagelab.layouts.campaign import FEWEST_JUDGES
     from pagelab.model_run.document import Asked, CountsWay, EstimatorName, Select
     from pagelab.model_run.planning import FEWEST
 
@@ -150,8 +150,8 @@ def _asked(**values: Any) -> Asked:
         raise BadInputError(f"--aim {100 * values['aim']:g}: a percentage within 0.01 ... 100")
     if values["layouts"] is not None and not FEWEST <= values["layouts"] <= 200:
         raise BadInputError(f"--layouts {values['layouts']}: not within {FEWEST} ... 200; fewer fit no model")
-    if not test_set.FEWEST <= values["tests"] <= 200:
-        raise BadInputError(f"--tests {values['tests']}: not within {test_set.FEWEST} ... 200; fewer judge nothing")
+    if not FEWEST_JUDGES <= values["tests"] <= 200:
+        raise BadInputError(f"--tests {values['tests']}: not within {FEWEST_JUDGES} ... 200; fewer judge nothing")
     return Asked(**values)
 
 

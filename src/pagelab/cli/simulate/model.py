@@ -58,11 +58,11 @@ def model_command(
     """
     from pagelab.cli.simulate.values import directory, memories, page_bytes_of
     from pagelab.errors import BadInputError
-    from pagelab.simulate import lists
     from pagelab.simulate.analytical_model import Convention
+    from pagelab.sizes import numbers
 
     page_bytes = page_bytes_of(page_size)
-    counts = lists.numbers(colors, "--colors")
+    counts = numbers(colors, "--colors")
     sizes = memories(memory, page_bytes, counts)
     names = {one.value: [one] for one in Convention} | {"all": list(Convention)}
     if convention not in names:

@@ -87,12 +87,13 @@ def paging_command(
     """
     from pagelab.cli.simulate.values import directory, memories, page_bytes_of
     from pagelab.errors import BadInputError
-    from pagelab.simulate import lists
+    from pagelab.simulate.page_faults import coloring as coloring_of
+    from pagelab.sizes import numbers
 
     page_bytes = page_bytes_of(page_size)
-    counts = lists.numbers(colors, "--colors")
+    counts = numbers(colors, "--colors")
     sizes = None if memory == "all" else memories(memory, page_bytes, counts)
-    name, masks = lists.coloring(coloring, "--coloring")
+    name, masks = coloring_of(coloring, "--coloring")
     shared = {"colouring": name, "masks": masks, "page_bytes": page_bytes}
     wanted = _Wanted(trace, counts, sizes, page_bytes, shared)
     directory(out)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from ... import whole_file
 from ...errors import PagelabError
 from ..sysfs import Tree
 
@@ -48,13 +49,10 @@ def place(name: str) -> Path:
 
 
 def write(path: Path, text: str, what: str, probe: str) -> None:
-    """Writes a probe's result (a temporary file, renamed), for everybody to read; raises :class:`PagelabError`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Writes a probe's result, for everybody to read; raises :class:`PagelabError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text + "\n")
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        whole_file.put(path, text + "\n", mode=0o644)
     except OSError as error:
         raise PagelabError(
             f"cannot store {what} in {path}: {error.strerror} (errno {error.errno}); "

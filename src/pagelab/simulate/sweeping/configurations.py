@@ -17,10 +17,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import polars as pl
 
-from .. import lists
 from ..cache_runs import cache
 from ..hardware import Processor
-from ..page_faults import curves
+from ..page_faults import coloring, curves
 from ..placements import History, Placement
 from ..replacement_runs import replacement
 from ..sampling import sample
@@ -107,7 +106,7 @@ class Paging:
         )
 
     def _faults(self, trace: Any, seed: int) -> pl.DataFrame:
-        name, masks = lists.coloring(self.coloring, "coloring")
+        name, masks = coloring(self.coloring, "coloring")
         shared: dict[str, Any] = {"colouring": name, "masks": masks, "page_bytes": self.page_bytes}
         if self._sampled:
             assert self.memory_pages is not None

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ...errors import BadInputError
-from ...sizes import size_bytes
+from ...sizes import numbers, size_bytes
 from ...study import toml_model
-from .. import lists
-from ..page_faults import PAPER_COLOURS, PAPER_MEMORY_MIB
+from ..page_faults import PAPER_COLOURS, PAPER_MEMORY_MIB, coloring
 
 _T = TypeVar("_T")
 
@@ -26,11 +25,11 @@ def _size(value: Any) -> int:
 
 
 def _colors(value: Any) -> Any:
-    return _accepted(lambda: lists.numbers(value, "colors")) if isinstance(value, str) else _several(value)
+    return _accepted(lambda: numbers(value, "colors")) if isinstance(value, str) else _several(value)
 
 
 def _coloring(value: str) -> str:
-    name, _ = _accepted(lambda: lists.coloring(value, "coloring"))
+    name, _ = _accepted(lambda: coloring(value, "coloring"))
     if name not in ("modulo", "pid-hashed", "xor"):
         raise ValueError(f"{value!r}; allowed: modulo, pid-hashed, xor:MASK,MASK…")
     return value

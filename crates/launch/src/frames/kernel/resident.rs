@@ -1,5 +1,6 @@
 //! The pages of a process that is held at its end, as pagemap shows them, against what the strategy wanted of each.
 
+use crate::sys::{self, procfs};
 use pagelab_contract::record::ColourTable;
 use pagelab_frames::strategy::{Modulo, Numbered, Numbers};
 use pagelab_frames::{AnyStrategy, Colours, Strategy, Want, Words};
@@ -57,13 +58,14 @@ impl Resident {
     }
 }
 
-/// Looks at a process's private memory of these kinds.
+/// Looks at a process's private memory of these kinds, until `deadline_ns` (CLOCK_MONOTONIC) at the latest: a program can map
+/// terabytes that it never touches, and is held meanwhile.
 ///
 /// # Errors
-/// Its maps or its pages cannot be read, or frame numbers are kept back.
-pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory]) -> io::Result<Resident> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let image = Image::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?);
+/// Its maps or its pages cannot be read, frame numbers are kept back, or it takes too long.
+pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory], deadline_ns: u64) -> io::Result<Resident> {
+    let maps = procfs::text(pid, "maps")?;
+    let image = Image::parse(&procfs::text(pid, "stat")?);
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let flags = File::open(FLAGS).ok();
     let mut judge = Judge::new(strategy, pid).ok_or(io::ErrorKind::InvalidInput)?;
@@ -72,6 +74,9 @@ pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory]) -> io::Result<R
         let mut bytes = vec![0; BATCH * 8];
         let mut page = region.start / PAGE;
         while page < region.end / PAGE {
+            if sys::monotonic_ns() > deadline_ns {
+                return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+            }
             let count = BATCH.min((region.end / PAGE - page) as usize);
             let part = &mut bytes[..count * 8];
             // Pages of the kernel's own (vsyscall) have no entries.
@@ -79,9 +84,11 @@ pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory]) -> io::Result<R
             for (number, entry) in part.chunks_exact(8).take(got).enumerate() {
                 let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
                 let vpn = page + number as u64;
-                let own = entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
+                let is_anonymous = entry & PRESENT != 0 && entry & FILE == 0;
                 let is_meant = || kinds.contains(&region.kind(vpn * PAGE, &image));
-                if entry & PRESENT != 0 && entry & FILE == 0 && own && is_meant() {
+                // Asked of few pages: each answer is a system call.
+                let is_own = || entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
+                if is_anonymous && is_meant() && is_own() {
                     judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from)?;
                 }
             }
@@ -264,6 +271,21 @@ mod tests {
     }
 
     #[test]
+    fn address_space_that_nobody_touches_is_no_way_to_be_held_for_long() {
+        let (access, kind) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), 64 << 30, access, kind, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        let begin = sys::monotonic_ns();
+        let own = std::process::id() as i32;
+        let looked = look(own, &StrategySpec::new(StrategyKind::PageColoring, 4), &KINDS, begin + 1_000_000);
+        assert_eq!(looked.expect_err("too much").raw_os_error(), Some(libc::ETIMEDOUT));
+
+        // SAFETY: the mapping made above.
+        unsafe { libc::munmap(base, 64 << 30) };
+    }
+
+    #[test]
     fn a_pattern_leaves_out_what_may_lie_anywhere() {
         let values = vec![3, pagelab_policy::plan::ANYWHERE];
         let spec = StrategySpec { values, ..StrategySpec::new(StrategyKind::Modulo, 4) };
@@ -308,7 +330,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc");
         assert!(Image::parse(&stat).arguments(0) > PAGE, "{stat}");
-        match look(pid, &StrategySpec::new(StrategyKind::PageColoring, 1), &KINDS) {
+        match look(pid, &StrategySpec::new(StrategyKind::PageColoring, 1), &KINDS, u64::MAX) {
             // Any frame has the only colour there is.
             Ok(found) => {
                 assert!(found.as_asked > 10 && found.otherwise == 0 && found.early > 0, "{found:?}");

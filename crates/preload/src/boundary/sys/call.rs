@@ -1,5 +1,4 @@
-//! How a system call is made: a table says which call takes what, and the types of its arguments say what the kernel may
-//! read and write.
+//! System calls: a table has the arguments of each call, and their types say what memory the kernel may read and write.
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;

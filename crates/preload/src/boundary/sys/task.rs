@@ -123,8 +123,8 @@ calls! {
     /// mlockall(2).
     pub fn mlock_all(flags: usize) -> () { nr::MLOCKALL; flags }
 
-    /// userfaultfd(2), for faults of the kernel's as well.
-    pub fn userfaultfd() -> i32 { nr::USERFAULTFD; c::O_CLOEXEC }
+    /// userfaultfd(2) with these flags beside O_CLOEXEC; without any, for faults of the kernel's as well.
+    pub fn userfaultfd(flags: u32) -> i32 { nr::USERFAULTFD; c::O_CLOEXEC as u32 | flags }
 }
 
 calls! { unsafe:
@@ -206,9 +206,9 @@ const CAP_SETGID: u64 = 1 << general::CAP_SETGID;
 const CAP_SETUID: u64 = 1 << general::CAP_SETUID;
 const CAP_IPC_LOCK: u64 = 1 << general::CAP_IPC_LOCK;
 
-/// Gives up every right of the calling thread that the program may give up one day: all capabilities, and, where the
-/// program could become somebody else, the user and the groups that it is now. A thread without rights that belongs to
-/// nobody is worth nothing to whoever takes the program over later. `but_locks`: it may go on to lock memory.
+/// Gives up every right of the calling thread that the program may give up later: all capabilities, and, if the program
+/// could become another user, its present user and groups. So an attacker who later takes over the program gains
+/// nothing from this thread. `but_locks`: it may go on to lock memory.
 pub fn give_up_rights(but_locks: bool) {
     let permitted = permitted_capabilities(0);
     let _ = keep_capabilities(but_locks);

@@ -38,8 +38,8 @@ impl Pools {
         0
     }
 
-    /// A page that was moved out, and for which no other could be moved in (its mapping has changed meanwhile): it goes
-    /// back, or its contents at least.
+    /// Puts a page back that was moved out, and for which no other could be moved in (its mapping has changed
+    /// meanwhile): the page itself, or at least its contents.
     #[cold]
     pub fn bring_back(&self, page: Span, from: usize) {
         if self.shift(from, page, Then::Wake).1.is_none() {
@@ -59,7 +59,7 @@ impl Pools {
 }
 
 impl Engine {
-    /// Puts the resident pages of `span` where they are wanted; how many are as wanted then.
+    /// Puts the resident pages of `span` on the wanted frames; returns how many are on them then.
     pub fn remap(&mut self, span: Span) -> usize {
         let mut good = 0;
         areas::each(span, &mut |part, number| {

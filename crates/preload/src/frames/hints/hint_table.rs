@@ -59,7 +59,7 @@ pub type Table = [Option<Asked>; MOST];
 /// Whoever gives or takes hints holds its lock.
 pub static TABLE: Locked<Table> = Locked::new([const { None }; MOST]);
 
-/// What the holder of the table's lock shows the handler while it waits for the answer.
+/// Data that the holder of the table's lock passes to the handler while it waits for the answer.
 pub struct Shown<T>(pub UnsafeCell<T>);
 
 // SAFETY: written by the holder of the table's lock before it asks, or by the handler while that one waits.
@@ -91,7 +91,7 @@ pub fn number_of(table: &mut Table, asked: Asked) -> Result<usize> {
     };
     let mut result = tell(FIRST + at, Some(&asked));
     if result == Err(Errno::ENOSPC) {
-        // There is no pool for another colour function: pools of hints that nobody uses any more can serve.
+        // There is no pool for another colour function: it may reuse the pools of unused hints.
         drop_unused(table);
         result = tell(FIRST + at, Some(&asked));
     }
@@ -105,7 +105,7 @@ pub fn number_of(table: &mut Table, asked: Asked) -> Result<usize> {
     result.map(|()| FIRST + at)
 }
 
-/// Tells the handler what strategy `number` is. (The desk's lock is held.)
+/// Tells the handler what strategy `number` is. (The table's lock is held.)
 fn tell(number: usize, asked: Option<&Asked>) -> Result<()> {
     // SAFETY: the table's lock is held, and nobody has been asked yet.
     unsafe { *HINT.0.get() = asked.map(|asked| (asked.spec, asked.colours, asked.strategy, asked.frames())) };
@@ -127,7 +127,7 @@ fn drop_unused(table: &mut Table) {
 
 /// Asks the handler.
 pub fn ask(kind: Kind, span: Span) -> Result<usize> {
-    // ESRCH: the engine has ended (the program locked itself in).
+    // ESRCH: the engine has ended (the program installed a seccomp filter).
     requests::ask(kind, span).map_err(|errno| if errno == Errno::ESRCH { Errno::EOPNOTSUPP } else { errno })
 }
 

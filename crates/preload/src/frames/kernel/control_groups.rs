@@ -1,11 +1,11 @@
 //! Free memory within the limits of the process's control groups.
 //!
-//! A page of the pool counts as the program's: in a group with a limit the pool takes from what the program could have. So
-//! before the pool grows, the groups are asked, all the way up: what they allow (version 2: `memory.max` and `memory.high`;
-//! version 1: `memory.limit_in_bytes`), what is used, and how much of that the kernel can take back. Limits are looked up
-//! again every second, since they change, and so does the group that a process is in.
+//! A page of the pool counts as the program's: in a group with a limit the pool takes from what the program could have.
+//! So before the pool grows, the files of all groups up to the root are read: their limits (version 2: `memory.max` and
+//! `memory.high`; version 1: `memory.limit_in_bytes`), the memory in use, and how much of it the kernel can reclaim.
+//! Limits are looked up again every second, since they change, and so does the group that a process is in.
 //!
-//! Where the files cannot be read (a root directory without them), nothing is known and nothing is said.
+//! If the files cannot be read (a root directory without them), no limit is known, without a warning.
 
 mod text;
 
@@ -54,9 +54,10 @@ const LIST_AGAIN: u64 = 1_000_000_000;
 const ASK_AGAIN: u64 = 1_000_000;
 /// Version-1 limits at or above this mean "none".
 const NO_LIMIT: u64 = 1 << 62;
-/// Where more than that is left of a limit without asking what could be taken back, nobody asks.
+/// If more than this is left of a limit, it is not looked up what could be reclaimed.
 const PLENTY: u64 = 64 << 20;
-/// Anonymous memory that can go to swap counts as left over by one part in so many: it is the program's, and comes back.
+/// One part in this many of the anonymous memory that can be swapped out counts as free: it is the program's, and comes
+/// back.
 const SWAP_SHARE: u64 = 4;
 
 impl Group {

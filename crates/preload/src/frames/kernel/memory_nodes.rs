@@ -1,8 +1,8 @@
 //! Memory nodes: the node that the kernel would choose for the thread that touches a page.
 //!
 //! The kernel asks the mapping's policy (mbind), else the thread's (set_mempolicy, numactl), else it takes the node of
-//! the processor that the thread runs on. Pages of ours come out of a pool, populated by threads of ours: so each pool
-//! is there once a node, and the question is asked here for every fault. With one node nothing of this is done.
+//! the processor that the thread runs on. The library's pages come from a pool that its own threads populate. So there
+//! is one pool for each node, and the node is determined here for every fault. With one node nothing of this is done.
 
 mod text;
 

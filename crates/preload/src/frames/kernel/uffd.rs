@@ -1,7 +1,8 @@
 //! userfaultfd(2) as functions: registering, waiting for faults, and the three answers to them.
 
 use linux_raw_sys::general::{
-    UFFD_EVENT_PAGEFAULT, UFFD_FEATURE_MOVE, UFFD_FEATURE_THREAD_ID, UFFDIO_REGISTER_MODE_MISSING,
+    UFFD_EVENT_PAGEFAULT, UFFD_FEATURE_MOVE, UFFD_FEATURE_PAGEFAULT_FLAG_WP, UFFD_FEATURE_THREAD_ID,
+    UFFD_USER_MODE_ONLY, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_REGISTER_MODE_WP,
 };
 
 use crate::boundary::arch::nr;
@@ -16,11 +17,14 @@ const WAKE: u32 = 0x8010_aa02;
 const COPY: u32 = 0xc028_aa03;
 const ZEROPAGE: u32 = 0xc020_aa04;
 const MOVE: u32 = 0xc028_aa05;
+const WRITEPROTECT: u32 = 0xc018_aa06;
 /// Of /dev/userfaultfd.
 const NEW: u32 = 0xaa00;
 
 /// `UFFDIO_MOVE_MODE_DONTWAKE`.
 const MOVE_DONTWAKE: u64 = 1;
+/// `UFFDIO_WRITEPROTECT_MODE_WP`.
+const PROTECT: u64 = 1;
 const API_VERSION: u64 = 0xaa;
 const FEATURES: u64 = (UFFD_FEATURE_MOVE | UFFD_FEATURE_THREAD_ID) as u64;
 
@@ -42,6 +46,9 @@ calls! {
 
     // `struct uffdio_copy`; only missing pages are filled.
     fn copy(fd: i32, argument: &mut [u64; 5]) -> () { nr::IOCTL; fd, COPY, argument }
+
+    // `struct uffdio_writeprotect`.
+    fn write_protect(fd: i32, argument: &mut [u64; 3]) -> () { nr::IOCTL; fd, WRITEPROTECT, argument }
 
     // Flags by value; makes a new descriptor.
     fn new_of(device: i32, flags: i32) -> i32 { nr::IOCTL; device, NEW, flags }
@@ -91,18 +98,26 @@ impl Uffd {
     /// A new one that can move pages and answers faults of the kernel's as well: by the system call, or through
     /// /dev/userfaultfd.
     pub fn open() -> Result<Uffd> {
-        let fd = task::userfaultfd().or_else(|errno| by_device().map_err(|_| errno))?;
-        Uffd(fd).agreed()
+        let fd = task::userfaultfd(0).or_else(|errno| by_device().map_err(|_| errno))?;
+        Uffd(fd).agreed(FEATURES)
+    }
+
+    /// A new one that keeps writes waiting (Linux 5.7). Without any right it does so for the program's own, and the kernel's fail:
+    /// into memory that a call fills for instance.
+    pub fn of_writes() -> Result<Uffd> {
+        let fd =
+            task::userfaultfd(0).or_else(|_| by_device()).or_else(|_| task::userfaultfd(UFFD_USER_MODE_ONLY))?;
+        Uffd(fd).agreed(UFFD_FEATURE_PAGEFAULT_FLAG_WP.into())
     }
 
     /// A new one made by `device`, an open /dev/userfaultfd.
     pub fn of_device(device: i32) -> Result<Uffd> {
-        Uffd(new_of(device, c::O_CLOEXEC)?).agreed()
+        Uffd(new_of(device, c::O_CLOEXEC)?).agreed(FEATURES)
     }
 
     /// Agrees on the features; closed where they cannot be had.
-    fn agreed(self) -> Result<Uffd> {
-        match agree(self.0, &mut [API_VERSION, FEATURES, 0]) {
+    fn agreed(self, features: u64) -> Result<Uffd> {
+        match agree(self.0, &mut [API_VERSION, features, 0]) {
             Ok(()) => Ok(self),
             Err(errno) => {
                 sys::close(self.0);
@@ -114,6 +129,21 @@ impl Uffd {
     /// Registers `span` for missing pages.
     pub fn register(self, span: Span) -> Result<()> {
         register(self.0, &mut [span.start as u64, span.len() as u64, UFFDIO_REGISTER_MODE_MISSING.into(), 0])
+    }
+
+    /// Registers `span` for writes, and has those wait that come from now on.
+    pub fn hold_writes(self, span: Span) -> Result<()> {
+        let (start, len) = (span.start as u64, span.len() as u64);
+        register(self.0, &mut [start, len, UFFDIO_REGISTER_MODE_WP.into(), 0])?;
+        write_protect(self.0, &mut [start, len, PROTECT])
+    }
+
+    /// Undoes [`Uffd::hold_writes`], also where that failed half-way.
+    pub fn let_writes(self, span: Span) {
+        let (start, len) = (span.start as u64, span.len() as u64);
+        // What is not registered is not protected either; and closing wakes everybody.
+        let _ = write_protect(self.0, &mut [start, len, 0]);
+        let _ = self.unregister(span);
     }
 
     /// Undoes [`Uffd::register`]; threads that wait there go on.

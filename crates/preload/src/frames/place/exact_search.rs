@@ -1,8 +1,8 @@
 //! Search for exact frames in the free memory of the machine.
 //!
-//! Nobody can ask the kernel for a frame. But what is populated shows its frames, so chunks are populated, and held, until
-//! the frame is among them or the budget is used up. Where `/proc/kpageflags` tells that a frame is in use, or in which
-//! company it is free, nothing is populated in vain, or the smaller way.
+//! The kernel has no call that allocates a given frame. But populated memory shows its frames. So chunks are populated
+//! and held until the frame is among them, or the budget is used up. If `/proc/kpageflags` shows that the frame is in
+//! use, nothing is populated; if it shows that the huge page around it is free in part only, small pages are.
 
 use pagelab_abi::plan::{ANYWHERE, Words};
 use pagelab_frames::{End, Run, Want};

@@ -1,14 +1,15 @@
 //! Faults that the first attempt could not resolve.
 //!
-//! A message may be older than what it asks for: where mappings of two threads lie side by side, a window opened for one of
-//! them brings in what the other one waits for, which goes on, gives its memory back, and has its old message answered
-//! afterwards. Nothing can be moved there then; a moment later another thread may have mapped the same addresses, and what is
-//! filled for the old message is taken from it. So whoever waits is woken first. Who really waits asks again.
+//! A message may be outdated. If mappings of two threads lie side by side, a window opened for one thread brings in the
+//! page that the other one waits for. The other thread continues and gives its memory back, and its old message is
+//! answered afterwards. Then nothing can be moved there. A moment later another thread may have mapped the same
+//! addresses, and a page filled for the old message would be taken from it. So a waiting thread is woken first; if it
+//! really waits, it faults again.
 
 /// Refusals remembered.
 const MOST: usize = 64;
-/// So many refusals in so short a time, ns, are those of many threads that really wait: none may push out the others for
-/// ever.
+/// This many refusals in this short a time, ns, are those of many threads that really wait; none may displace the
+/// others for ever.
 const SHORT: u64 = 10_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! Waking several waiting threads at once.
 //!
-//! A thread that is woken runs at once on some processor. Where several wait, the pages of the others are moved while it
-//! runs, and each move has to interrupt its processor for what it may have cached (two to four times the price of the
-//! move). So their pages are all moved first. One call wakes everybody who waits between the first and the last page:
-//! a thread there whose message has not been read yet asks again.
+//! A woken thread runs at once on some processor. If several threads wait, the pages of the others are moved while it
+//! runs, and each move must interrupt its processor to flush cached translations (two to four times the cost of the
+//! move). So all their pages are moved first. One call wakes everybody who waits between the first and the last page: a
+//! thread there whose message has not been read yet asks again.
 //!
-//! For that, messages must come together. Where the scheduler keeps the threads on the handler's processor they do so by
-//! themselves; where it spreads them, the handler has to sleep for a moment while they come to their next faults. Which of
-//! both is faster cannot be known, so it is measured.
+//! For that, messages must come together. If the scheduler keeps the threads on the handler's processor, this happens
+//! by itself. If it spreads them, the handler must sleep for a moment until they reach their next faults. It is not
+//! known in advance which of the two is faster, so both are measured.
 
 use core::sync::atomic::AtomicU32;
 
@@ -19,9 +19,9 @@ use crate::frames::engine::{Engine, Later};
 const MANY: usize = 3;
 /// How long, ns: about as long as a woken thread needs to come to its next fault.
 const WHILE: u64 = 10_000;
-/// So many messages tell the pace.
+/// The pace is measured over this many messages.
 const ENOUGH: u64 = 256;
-/// Of so many paces one is that of the slower way, which may have become the faster one.
+/// One measurement in this many is of the slower way, which may have become the faster one.
 const AGAIN: u32 = 16;
 /// Messages further apart than this, ticks of the processor's clock (0.1 to 0.3 ms), are not many at a time.
 const APART: u64 = 1 << 18;

@@ -1,7 +1,8 @@
 //! The number of pages that one fault brings in.
 //!
-//! Touching in order shall cost one move for many pages, touching here and there no page too many. So a fault where one
-//! of the last runs ended doubles that run's window; every other fault begins a run of one page.
+//! Memory that is touched in order should need one move for many pages, and scattered touches should bring in no
+//! unneeded page. So a fault at the end of one of the last runs doubles the window of this run; every other fault
+//! begins a run of one page.
 //!
 //! Where the answer depends on the order of faults (bin hopping), pages come ahead only in the order in which their faults
 //! would have come, as far as that can be told: while nothing but one run is touched. A fault anywhere else ends it.
@@ -10,7 +11,7 @@ use crate::boundary::arch::PAGE;
 
 /// Runs remembered: about as many as a program reads and writes side by side.
 const RUNS: usize = 8;
-/// Where order counts, so many faults one after the other are no chance.
+/// If order counts, this many faults one after the other are not chance.
 const EVIDENT: usize = 8;
 /// Largest window, pages.
 pub const WIDEST: usize = 64;

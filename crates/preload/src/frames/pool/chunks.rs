@@ -1,7 +1,8 @@
 //! The pool's memory: chunks of 2 MiB, populated here, split, and given back.
 //!
-//! Cut from huge pages, because these are nothing but contiguous frames: one system call moves a run of them. Split
-//! before use (moving one page out and back splits the whole), because that takes time which no fault should wait for.
+//! Chunks are cut from huge pages, which consist of contiguous frames, so that one system call moves a run of them.
+//! They are split before use (moving one page out and back splits the huge page), because no fault should wait for
+//! that.
 
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::meminfo;
@@ -151,7 +152,7 @@ pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SL
     for advice in [Advice::HugePages, Advice::BasePages].into_iter().skip(usize::from(small)) {
         map(address, pinned)?;
         if let Some(node) = order.node() {
-            // Where that node is out of bounds for the program, pages come from another one, as they would without us.
+            // If the program may not use that node, pages come from another one, as they would without the library.
             let _ = sys::nodes::prefer(address, PMD, node);
         }
         result = fill(tools, order, advice, frames);
@@ -183,9 +184,9 @@ fn fill(tools: &Tools, order: &Order, advice: Advice, frames: &mut [u64; SLOTS])
             mark(address, 1);
         }
     }
-    // Small ones come faster by MADV_POPULATE_WRITE, but marked as referenced, on top of the processor's own mark. The kernel takes
-    // such pages for active the first time it looks at them, and in a small control group, whose counts lag behind, it may then find
-    // nothing left to reclaim and end the program (6.18).
+    // MADV_POPULATE_WRITE is faster for small pages, but it marks them as referenced, in addition to the processor's
+    // own mark. The kernel treats such pages as active the first time it examines them. In a small control group, whose
+    // counts lag behind, it may then find nothing to reclaim, and end the program (6.18).
     if !huge && !order.frugal && pages > 1 {
         match sys::advise(address, pages * PAGE, Advice::PopulateWrite) {
             // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.

@@ -1,13 +1,13 @@
 //! Holding free pages from their look-up to their move.
 //!
-//! The kernel moves free pages of the pool (compaction) and swaps them out, and what it does between a page's look-up and
-//! its move nobody sees. It does neither to a page that something else refers to. A pipe does: vmsplice(2) of a byte of a
-//! page takes a reference, which ends when the byte is read. UFFDIO_MOVE refuses pages that are pinned for DMA, and those
-//! that are shared, but not these.
+//! The kernel moves free pages of the pool (compaction) and swaps them out, and this is not visible between a page's
+//! look-up and its move. It does neither to a page with a further reference. A pipe has one: vmsplice(2) of a byte of a
+//! page takes a reference, which ends when the byte is read. UFFDIO_MOVE refuses pages that are pinned for DMA, and
+//! those that are shared, but not these.
 //!
-//! A page takes its reference along to the program, where it does no harm but two: such a page cannot be migrated,
-//! collapsed or swapped out either, and copy-on-write after a fork copies it even when the child is gone. So pages are let
-//! go when the next ones are held, before a fork, and at the latest a moment after the last fault.
+//! A page keeps its reference in the program, where this has two disadvantages: the page cannot be migrated, collapsed
+//! or swapped out, and copy-on-write after a fork copies it even if the child has ended. So pages are released when the
+//! next ones are held, before a fork, and at the latest a moment after the last fault.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

@@ -38,7 +38,7 @@ impl Pools {
         }
     }
 
-    /// The page at `addr` comes from where the policy asked for last says.
+    /// The page at `addr` comes from the node of the policy that was looked up last.
     fn settle_node(&mut self, addr: usize) {
         if memory_nodes::are_several() {
             self.source.wanted = self.source.policy.node(addr / PAGE, self.source.local);

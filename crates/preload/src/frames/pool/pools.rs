@@ -22,7 +22,7 @@ const HIGHEST_HIGH: u32 = 8 * CHUNK_SLOTS as u32;
 /// A colour is low at half of its goal; in small processes at a quarter, for they may never need what is fetched.
 const LOW_PART: u32 = 2;
 const SMALL_LOW_PART: u32 = 4;
-/// Filling up cannot wait where there is only one part in so many of that ...
+/// Filling up cannot wait if only one part in this many of that is left ...
 const PRESSED_PART: u32 = SMALL_LOW_PART;
 /// ... or not enough for so many moments like the last one.
 const MOMENTS_AHEAD: u32 = 8;
@@ -42,7 +42,7 @@ const LEFT_SHARE: u64 = 4;
 const HOARD_SHARE: u64 = 2;
 /// A chunk, with what is held, must leave one part in so many of it.
 const RESERVE: u64 = 4;
-/// Where they leave less than that, bytes, the kernel may be at work in the pool.
+/// If they leave less than this, bytes, the kernel may be reclaiming pages of the pool.
 const SHORT: u64 = 64 << 20;
 /// ... and less than that, it has next to nothing.
 const SQUEEZED: u64 = 1 << 20;
@@ -75,7 +75,7 @@ pub struct Pool {
     pub starving: bool,
     /// Some colour is low.
     short: bool,
-    /// The refiller fills it up: chunks that it may still populate before it needs to be told again.
+    /// The refiller is filling it up: chunks that it may still populate before the next request.
     filling: usize,
     /// Frames that pages ask for by number, sorted, as far as they are known.
     pub wanted: &'static [u64],
@@ -151,7 +151,7 @@ impl Pool {
         Some(Pool { pinned, exact, hoards, budget_bytes, wanted, ..Pool::of(stock, Looks::none().ok()?) })
     }
 
-    /// Sorts its pages by another colour function, for `spec`: whoever took pages from here does so no more.
+    /// Sorts its pages by another colour function, for `spec`: no other strategy takes pages from it any more.
     pub fn recolour(&mut self, colours: Colours, spec: &Spec, available: u64) -> Option<()> {
         let lists = table::<List>(colours.count() as usize).ok()?;
         let old = self.stock.recolour(colours, lists).ok()?;

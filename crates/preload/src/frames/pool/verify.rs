@@ -1,13 +1,13 @@
 //! Check that free pages of the pool are still on the frames of their look-up.
 //!
-//! The kernel moves them (compaction) and swaps them out. That has to be noticed before they are handed out: a page that
-//! the program has may be referenced by the kernel, and cannot be exchanged for another one without harm. One look before
-//! each move would cost a tenth of a fault, so neighbours are looked up together, and what was looked up a moment ago is
-//! not looked up again.
+//! The kernel moves them (compaction) and swaps them out. This must be noticed before they are handed out: a page that
+//! the program has may be referenced by the kernel, and cannot be exchanged safely for another one. One look before
+//! each move would cost a tenth of a fault, so neighbours are looked up together, and what was looked up a moment ago
+//! is not looked up again.
 //!
-//! That is enough while the kernel leaves free pages alone. Once some have strayed, it is at work on them, and pages are
-//! held on to ([`crate::frames::pool::grip`]) from their look-up to their move, for a while after the last one was seen to stray. So are
-//! those of chunks without a huge page, which compaction is after at any time.
+//! This is enough while the kernel does not move free pages. Once some have strayed, pages are held
+//! ([`crate::frames::pool::grip`]) from their look-up to their move, until no page has strayed for a while. Pages of
+//! chunks without a huge page are always held, because compaction may move them at any time.
 
 use pagelab_frames::stock::CHUNK_SLOTS;
 use pagelab_frames::{Run, SlotId, State};

@@ -177,9 +177,9 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let _ = ENGINE.lock().checks.grip.open();
     // A hint may ask for exact frames later, when the file cannot be opened any more.
     ENGINE.lock().opened_flags();
-    // All descriptors are open. A program that gives up its rights shall not keep a thread that has them, and threads
-    // made past libc are not among those whose user setuid(3) changes.
-    // To pin, the pool must be lockable as far as the program's memory is.
+    // All descriptors are open. A program that gives up its rights must not keep a thread that has them, and setuid(3)
+    // does not change the user of threads that were made past libc. To pin, the pool must be lockable as far as the
+    // program's memory is.
     let keeps_lock = plan::current().is_some_and(pins) && task::may_lock_beyond_limit(0);
     KEEPS_LOCK.store(keeps_lock, Ordering::Relaxed);
     task::give_up_rights(keeps_lock);

@@ -1,8 +1,8 @@
 //! The thread that refills the pools, so that faults need not wait for it. It starts when it is first needed.
 //!
-//! While it works, faults take longer: it takes processor time, it locks the process's memory, and where it runs beside the
-//! handler each move has to interrupt its processor. So what is not urgent is left until the program touches no fresh memory
-//! for a moment. Urgent is what would otherwise be missed before long, at the pace of the last moment.
+//! While it works, faults take longer: it takes processor time, it locks the process's memory, and where it runs beside
+//! the handler each move has to interrupt its processor. So work that is not urgent waits until the program touches no
+//! fresh memory for a moment. Work is urgent if, at the pace of the last moment, its pages would soon be missing.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -32,7 +32,7 @@ const SOON: u64 = 20_000_000;
 const NEVER: u64 = 3_600_000_000_000;
 /// A moment, ns: so often it looks whether the program still touches fresh memory.
 const MOMENT: u64 = 1_000_000;
-/// A look so many moments ago does not tell the pace.
+/// A look this many moments ago does not show the pace.
 const MOST_MOMENTS: u64 = 16;
 
 /// In a forked child: it is the parent's.

@@ -1,5 +1,5 @@
-//! The program's own way to the userfaultfd: a descriptor under a high number, which the program may close or replace at
-//! any time. Then it is fetched again from the handler, or the handler is asked to do the work.
+//! The userfaultfd for the program's threads: a descriptor with a high number, which the program may close or replace
+//! at any time. Then it is fetched again from the handler, or the handler does the work.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(NONE);
 /// Its inode, by which it is told from what the program may put in its place.
 static INODE: AtomicU64 = AtomicU64::new(0);
 const NONE: i32 = -1;
-/// How often it was fetched again: a program that closes what it does not know again and again is left in peace.
+/// How often it was fetched again: for a program that repeatedly closes unknown descriptors it is not fetched for ever.
 static FETCHES: AtomicU32 = AtomicU32::new(0);
 const MOST_FETCHES: u32 = 64;
 
@@ -54,7 +54,8 @@ pub fn close() {
 /// Gets the descriptor anew from the handler's table.
 #[cold]
 fn fetch() -> bool {
-    // What is opened for a moment another thread of the program could close, and put something of its own in its place.
+    // Another thread of the program could close a descriptor that is opened for a moment, and put one of its own in its
+    // place.
     if !libc::is_alone() || FETCHES.fetch_add(1, Ordering::Relaxed) >= MOST_FETCHES {
         return false;
     }

@@ -1,8 +1,8 @@
 //! Requests of the program's threads to the handler.
 //!
-//! The handler waits for faults and nothing else. So a question is laid down here and a page is touched that is always
-//! missing: its fault tells the handler. This needs no descriptor, which the program could close, and no lock that the handler
-//! would have to wait for. The questioner goes on when the handler has filled the page.
+//! The handler waits for faults only. So a thread stores its request here and touches a page that is always missing:
+//! the fault wakes the handler. This needs no descriptor, which the program could close, and no lock for which the
+//! handler would have to wait. The thread continues when the handler has filled the page.
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
 
@@ -120,13 +120,13 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     answer
 }
 
-/// The question that the page was touched for.
+/// The request for which the page was touched.
 pub fn question() -> Option<(Kind, Span)> {
     let kind = Kind::from_code(KIND.swap(0, Ordering::Acquire))?;
     Some((kind, Span::new(START.load(Ordering::Relaxed), END.load(Ordering::Relaxed))))
 }
 
-/// Its answer; the questioner sees it once the page is there.
+/// Its answer; the thread sees it once the page is there.
 pub fn answer(result: Result<usize>) {
     let value = match result {
         Ok(value) => i64::try_from(value).unwrap_or(i64::MAX),

@@ -53,7 +53,7 @@ fn start() {
         }
         Err(stop) => {
             tally::failed(EngineState::Failed, stop.failure, stop.errno);
-            // The record tells it, and the launcher says it; the stream belongs to the program.
+            // It is in the record, and the launcher prints it; standard error belongs to the program.
             if guest_file::file().is_none() && !IS_CHILD.load(Ordering::Relaxed) {
                 let errno = stop.errno.map_or(0, |errno| errno.0);
                 say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));

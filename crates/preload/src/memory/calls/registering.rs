@@ -1,9 +1,9 @@
 //! A userfaultfd of the program's own that reports faults on missing pages of governed memory.
 //!
-//! What the program maps is missing until somebody touches it, and its handler fills it then. But a tile comes in as a whole when
-//! a neighbour is touched, and prefaulting brings in everything: the handler would never hear of these pages, and the program
-//! would read zeros. So pages of zeros that may have come in that way are given back before the registration. (Zeros that
-//! the program wrote there cannot be told from them.)
+//! Natively, memory that the program maps is missing until it is touched, and then its handler fills it. But a tile
+//! comes in as a whole when any page of it is touched, and prefaulting brings in everything. The handler would get no
+//! faults for these pages, and the program would read zeros. So pages of zeros that may have come in that way are given
+//! back before the registration. (Zeros that the program itself wrote there cannot be distinguished from them.)
 
 use pagelab_abi::plan::Fetch;
 
@@ -125,8 +125,13 @@ fn give_anonymous_back(span: Span) {
 /// Pages looked at together.
 const AT_ONCE: usize = 64;
 
-/// Gives resident pages of `span` back that hold nothing but zeros.
+/// Gives resident pages of `span` back that hold nothing but zeros. Another thread that writes to one meanwhile waits: between the
+/// look and the end of the page, its write would be lost.
 fn give_zeros_back(span: Span) {
+    backing::program_uffd::while_writes_wait(span, || zeros_back(span));
+}
+
+fn zeros_back(span: Span) {
     let mut at = span.start;
     while at < span.end {
         let part = Span::new(at, span.end.min(at + AT_ONCE * PAGE));

@@ -87,7 +87,7 @@ impl Asked {
         !self.from.is_empty() && pool.is_some_and(|pool| self.from.and(pool.bounds()) == self.from)
     }
 
-    /// What is longer than it shall be loses its end. As natively, only its first page must be there.
+    /// A block that shrinks loses its end. As natively, only its first page must be there.
     fn shrunk(&self) -> Result<usize> {
         let first = Span::new(self.from.start, self.from.start + PAGE);
         let mut guest = tables::lock();
@@ -110,7 +110,7 @@ impl Asked {
         if self.len < self.from.len() {
             munmap(self.from.start + self.len, self.from.len() - self.len)?;
         } else {
-            // A sealed block may not even be told to stay as it is. (Parts of reserved pages have other errors.)
+            // A sealed block refuses even the same size. (Parts of reserved pages have other errors.)
             let stays = sys::grow_in_place(first.start, PAGE, PAGE);
             stays.or_else(|errno| if errno == Errno::EPERM { Err(errno) } else { Ok(first.start) })?;
         }
@@ -232,7 +232,8 @@ impl Asked {
         }
     }
 
-    /// What the program got as one mapping is several for the kernel, which moves them one by one, to a given place.
+    /// A block that the program got as one mapping may be several mappings of the kernel, which moves them one by one,
+    /// to a given place.
     fn carried_in_pieces(&self) -> Result<usize> {
         let mut from = self.from;
         if self.len < from.len() {

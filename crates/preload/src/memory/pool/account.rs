@@ -73,7 +73,7 @@ impl Pool {
         }
     }
 
-    /// A tile that the program patched together by moving memory cannot be one page, whoever tries.
+    /// A tile that the program assembled by moving memory cannot become one page.
     fn judge(&mut self, tile: Span, collapsed: Option<Collapsed>) {
         if collapsed == Some(Collapsed::Patchwork) {
             let _ = self.broken.insert(tile);

@@ -1,0 +1,145 @@
+//! Calls that advise, populate or lock memory. Governed memory is placed before the kernel populates or locks it.
+
+use pagelab_abi::guest::Counter;
+
+use crate::backing;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_down, align_up};
+use crate::boundary::sys::{self, Errno, Result, c};
+use crate::memory::pool::discards;
+use crate::memory::{files, tables};
+use crate::state::guest_file;
+
+use super::{Owner, each_part, our_span};
+
+/// madvise.
+pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
+    let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
+    // As natively: what is mapped is advised, and holes are an error in the end.
+    let mut holes = false;
+    let heap_end = tables::lock().heap_end();
+    each_part(span, heap_end, &mut |owner, part| {
+        let mut guest = tables::lock();
+        let result = match (owner, &mut guest.heap) {
+            (Owner::Heap, Some(heap)) => {
+                let own = heap.own(part);
+                holes |= own != part;
+                match own.is_empty() {
+                    true => Ok(()),
+                    false if heap.has_hugetlb(own) && discards(advice) => heap.discard(own, advice),
+                    // The kernel treats reserved pages as a file, and would return another error for them.
+                    false if heap.has_hugetlb(own) && advice == c::MADV_REMOVE => Err(Errno::EINVAL),
+                    false => match advise_heap(own, advice) {
+                        // Advice that the kernel refuses only for reserved pages: normal memory takes their place and
+                        // gets it.
+                        Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
+                            heap.demote_all(own)?;
+                            advise_heap(own, advice)
+                        }
+                        result => result,
+                    },
+                }
+            }
+            (Owner::Pool, _) => match guest.pool(part.start) {
+                Some(pool) => {
+                    guest_file::count(Counter::MadviseGoverned);
+                    pool.advise(part, advice)
+                }
+                None => advise_elsewhere(part.start, part.len(), advice),
+            },
+            _ => {
+                drop(guest);
+                advise_elsewhere(part.start, part.len(), advice)
+            }
+        };
+        holes |= result == Err(Errno::ENOMEM);
+        if result == Err(Errno::ENOMEM) { Ok(()) } else { result }
+    })?;
+    if holes { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Whether the kernel can be asked to populate all of `[addr, addr + len)`, none of it mapped in advance; what a strategy
+/// governs is placed first.
+pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
+    if advice == c::MADV_POPULATE_WRITE {
+        // The kernel populates what is still missing, and also finds the errors.
+        place_ahead(addr, len);
+    }
+    let Some(span) = our_span(addr, len) else { return true };
+    let mut guest = tables::lock();
+    let mut whole = true;
+    let heap_end = guest.heap_end();
+    let _ = each_part(span, heap_end, &mut |owner, part| {
+        whole &= match (owner, &guest.heap) {
+            (Owner::Heap, Some(heap)) => heap.own(part) == part,
+            (Owner::Pool, _) => guest.pool(part.start).is_none_or(|pool| pool.is_all_used(part)),
+            _ => true,
+        };
+        Ok(())
+    });
+    whole
+}
+
+fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
+    if files::overrules(len, advice) {
+        return sys::is_mapped(addr, len);
+    }
+    match backing::advice_for(addr, advice) {
+        // SAFETY: the program's own request.
+        Some(advised) => unsafe { sys::madvise(addr, len, advised) },
+        None => Ok(()),
+    }
+}
+
+/// Advice about the program's part of the heap.
+fn advise_heap(own: Span, advice: i32) -> Result<()> {
+    let Some(advised) = backing::advice_for(own.start, advice) else { return Ok(()) };
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
+    match advice {
+        c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
+        // The policy has decided.
+        c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
+            sys::is_mapped(own.start, own.len())
+        }
+        _ => raw(),
+    }
+}
+
+fn pages(addr: usize, len: usize) -> Option<Span> {
+    Some(Span::new(align_down(addr, PAGE), align_up(addr.checked_add(len)?, PAGE)?))
+}
+
+/// Pages of `[addr, addr + len)` are wanted now: those that a strategy governs are placed. (Before the program locks them,
+/// too: nothing can be moved to locked memory.)
+pub fn place_ahead(addr: usize, len: usize) {
+    if let Some(span) = pages(addr, len) {
+        backing::populate(span);
+    }
+}
+
+/// The program has unlocked `[addr, addr + len)`.
+pub fn unlocked(addr: usize, len: usize) {
+    if let Some(span) = pages(addr, len) {
+        backing::unlocked(span);
+    }
+}
+
+/// Before mlockall.
+pub fn before_lock_all(flags: usize) {
+    const MCL_CURRENT: usize = 1;
+    const MCL_FUTURE: usize = 2;
+    const MCL_ONFAULT: usize = 4;
+    if flags & MCL_FUTURE != 0 {
+        // Memory that was mapped in advance would not be locked when the program gets it.
+        tables::lock().drop_spare();
+    }
+    if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
+        backing::populate_all();
+    }
+}
+
+/// After mlockall or munlockall.
+pub fn all_locked_or_unlocked() {
+    backing::all_locked_or_unlocked();
+}

@@ -1,0 +1,105 @@
+//! The heap's break: brk, and memory for a heap that grows without the library.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use pagelab_abi::guest::Counter;
+use pagelab_abi::plan::{Fetch, Memory};
+
+use crate::boundary::arch::PAGE;
+use crate::boundary::libc;
+use crate::boundary::span::{Span, align_down, align_up};
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::memory::{prefault, tables};
+use crate::state::guest_file;
+use crate::state::plan::{self, HEAP};
+
+/// The heap's break, and the end of its memory, for the time without a lock (after a seccomp filter); 0: not governed.
+static HEAP_END: AtomicUsize = AtomicUsize::new(0);
+static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
+/// The highest break since there is no lock: memory above it was never the program's.
+static HEAP_HIGH: AtomicUsize = AtomicUsize::new(0);
+
+/// The heap is governed: publishes its break before the program moves it.
+pub fn publish_heap(end: usize, room: usize) {
+    HEAP_END.store(end, Ordering::Relaxed);
+    HEAP_HIGH.store(end, Ordering::Relaxed);
+    HEAP_ROOM.store(room, Ordering::Release);
+}
+
+/// brk. Without a governed heap it is the kernel's own.
+pub fn brk(addr: usize) -> Result<()> {
+    let mut guest = tables::lock();
+    let (before, end) = match &mut guest.heap {
+        Some(heap) => {
+            let before = heap.end();
+            let end = heap.set(addr);
+            publish_heap(end, heap.room());
+            (before, end)
+        }
+        None => (sys::brk(0), sys::brk(addr)),
+    };
+    drop(guest);
+    guest_file::count(Counter::BrkGoverned);
+    libc::set_current_break(end);
+    if end > before {
+        let fetch = plan::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
+        let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
+        prefault::after_mmap(fetch, span, c::PROT_RW, 0);
+    }
+    // The kernel's own rule, by way of glibc: only a break below the wanted one is an error.
+    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Before the program installs a seccomp filter: maps memory into which the heap can grow without a system call,
+/// because the kernel's own brk does not know the heap. It is little if address space or data are limited.
+pub fn open_heap() -> Span {
+    const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
+    let room = HEAP_ROOM.load(Ordering::Acquire);
+    let nothing = Span::new(room, room);
+    if room == 0 {
+        return nothing;
+    }
+    let limited = |resource| task::soft_limit(resource).is_ok_and(|limit| limit < UNLIMITED);
+    let most = if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) { 16 << 20 } else { 1 << 30 };
+    for len in ROOMS.into_iter().filter(|&len| len <= most && room + len <= HEAP.end) {
+        if sys::map_unused(room, len, c::PROT_RW, c::MAP_NORESERVE) == Ok(room) {
+            HEAP_ROOM.store(room + len, Ordering::Release);
+            return Span::new(room, room + len);
+        }
+    }
+    nothing
+}
+
+/// The program has not installed a filter after all: unmaps the memory of [`open_heap`].
+pub fn close_heap(opened: Span) {
+    HEAP_ROOM.store(opened.start, Ordering::Release);
+    if !opened.is_empty() {
+        // SAFETY: mapped a moment ago, above the program's break.
+        let _ = unsafe { sys::munmap(opened.start, opened.len()) };
+    }
+}
+
+/// Limits above this are none.
+const UNLIMITED: u64 = 1 << 46;
+
+/// brk in a program with a seccomp filter: growth within mapped memory needs no system call. Lowering the break gives
+/// nothing back, and the break cannot be raised again over memory that the program has used, because that memory would
+/// have to be new.
+pub fn brk_alone(addr: usize) -> Result<()> {
+    let room = HEAP_ROOM.load(Ordering::Acquire);
+    let end = match room {
+        0 => sys::brk(addr),
+        _ => {
+            let end = HEAP_END.load(Ordering::Relaxed);
+            let high = HEAP_HIGH.load(Ordering::Relaxed);
+            // Of the page that the break lies in the rest stays as it is, as natively.
+            let most = if end < high { align_up(end, PAGE).unwrap_or(end).min(high) } else { room };
+            let moved = if (HEAP.start..=most).contains(&addr) { addr } else { end };
+            HEAP_END.store(moved, Ordering::Relaxed);
+            HEAP_HIGH.fetch_max(moved, Ordering::Relaxed);
+            moved
+        }
+    };
+    libc::set_current_break(end);
+    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
+}
