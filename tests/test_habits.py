@@ -58,6 +58,8 @@ BAD = [
     (["study", "rnu"], "did you mean run?"),
     (["simulate", "cahce"], "did you mean cache?"),
     (["nonsense"], "known: try, run, map"),
+    (["trace", "inof", "TRACE"], "did you mean info?"),
+    (["trace", "captrue", "--", "true"], "did you mean capture?"),
     (["run", "--polcy", "p.toml", "--", "true"], "did you mean --policy?"),
     (["run", "--page", "2M", "--", "true"], "did you mean --pages"),
     (["run"], "see: pagelab run --help"),
@@ -98,6 +100,36 @@ def test_with_json_standard_output_has_nothing_else(command: list[str]) -> None:
     done = pagelab(*command, "sh", "-c", "echo own output; sleep 0.1")
     assert json.loads(done.stdout)
     assert "own output\n" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "map"])
+def test_a_place_that_cannot_be_written_is_told_before_anything_runs(command: str, tmp_path: Path) -> None:
+    """Regression: the program had run by then, and its record was lost."""
+    script = (
+        "import os, sys\n"
+        "from pagelab.cli import main\n"
+        "os.access = lambda *_, **__: False\n"  # as it answers to a user who may not write there
+        "sys.argv = ['pagelab', *sys.argv[1:]]\n"
+        "main()\n"
+    )
+    words = [command, "-o", "it.json", "--", "sh", "-c", "echo it ran >&2"]
+    command_line = [sys.executable, "-c", script, *words]
+    done = subprocess.run(command_line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert f"--output it.json: cannot write to {tmp_path}: Permission denied (errno 13); run: ls -ld " in done.stderr
+    assert "it ran" not in done.stderr
+
+
+def test_a_record_in_a_pipe_leaves_the_pipe_there(tmp_path: Path) -> None:
+    """Regression: --output /dev/null of root made a file of /dev/null."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+    done = pagelab("run", "-q", "-o", str(pipe), "--", "true")
+    said, _ = reader.communicate(timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(said)["outcome"]["status"] == "ok"
+    assert pipe.is_fifo()
 
 
 def test_what_is_not_near_is_not_suggested() -> None:
@@ -177,6 +209,38 @@ def test_a_study_file_that_cannot_be_written_whole_is_not_left_behind(tmp_path: 
     assert done.returncode == 2
     assert "cannot write study.toml: File too large (errno 27); run: df -h" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_of_traces_lists_its_commands() -> None:
+    """Regression: -h was read as the beginning of a capture, --help was not."""
+    short, long = (pagelab("trace", flag).stdout for flag in ("-h", "--help"))
+    assert short == long
+    assert "interleave" in short
+
+
+def test_a_record_that_does_not_fit_is_told_by_its_name_and_leaves_no_part_of_it(tmp_path: Path) -> None:
+    """Regression: the name of a temporary file was told, which stayed there."""
+    script = (
+        "import resource, signal, sys\n"
+        "from pagelab.cli import run_once\n"
+        "from pagelab.errors import MachineError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
+        "one = run_once.Asked(['true'], output=run_once.Path('r.json'))\n"
+        "try:\n    run_once._write('x' * 100, one)\n"
+        "except MachineError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == f"cannot write r.json: File too large (errno 27); run: df -h {tmp_path}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_place_of_standard_output_is_named() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [sys.executable, "-m", "pagelab", "doctor", "--no-noise", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert "cannot read or write standard output: No space left on device (errno 28)" in done.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["try"], ["demo"], ["study", "run"]])

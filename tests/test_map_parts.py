@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagelab import placement
 from pagelab.placement import folios, pages, picture, procfs, regions, scan, table
 from pagelab.placement.model import AddressMap, Mapping, Region, Tile
 from pagelab.record import SizeBytes
@@ -333,6 +335,15 @@ def test_the_table_sums_up_what_it_does_not_show() -> None:
 )
 def test_sizes_have_at_most_three_digits(count: int, text: str) -> None:
     assert table.size(count) == text
+
+
+def test_a_map_prints_as_a_short_table() -> None:
+    found = placement.collect(os.getpid())
+    lines = str(found).splitlines()
+    assert lines[0].startswith(f"process {os.getpid()} (")
+    assert 1 < len(lines) <= 9
+    assert found._repr_html_().startswith("<table>")
+    assert found._repr_html_().count("<tr>") == len(lines) - 1
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:

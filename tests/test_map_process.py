@@ -279,7 +279,7 @@ def test_the_command_line_prints_json_that_reads_back(tmp_path: Path) -> None:
     [
         (["4194999"], "there is no process 4194999"),
         (["0"], "is not the number of a process"),
-        (["--at", "noon", "--", "true"], "allowed: exit, or a number of seconds"),
+        (["--at", "noon", "--", "true"], "allowed: peak, exit, or a number of seconds"),
         (["--picture", "a.gif", "--", "true"], "a name in .svg, .png or .html"),
         (["--picture", "/nonexistent/a.svg", "--", "true"], "there is no directory /nonexistent"),
         (["--", "/nonexistent"], "cannot start /nonexistent: No such file or directory (errno 2)"),
@@ -336,12 +336,77 @@ def test_a_failing_command_is_mapped_and_its_failure_passed_on() -> None:
     assert "exit code 3" in result.stderr
 
 
-def test_at_its_end_a_command_that_gave_memory_back_shows_its_peak() -> None:
-    """Not only what is left."""
-    given_back = "x = bytearray(b'x') * (64 << 20); del x"
-    result = pagelab_map("--", sys.executable, "-c", given_back)
+GIVES_BACK = "import time; x = bytearray(b'x') * (64 << 20); time.sleep(0.3); del x"
+
+
+def test_a_command_that_gave_memory_back_is_shown_at_its_peak() -> None:
+    """Not what is left, nor only the size of the peak."""
+    result = pagelab_map("--", sys.executable, "-c", GIVES_BACK)
+    first, second = result.stdout.splitlines()[:2]
+    assert re.search(r" when it had most: [67]\d(\.\d)?M resident", first)
+    assert re.fullmatch(r"at its end it had [12]?\d(\.\d+)?M; map that instead: --at exit", second)
+    found = json.loads(pagelab_map("--json", "--", sys.executable, "-c", GIVES_BACK).stdout)
+    assert found["moment"] == "peak"
+    assert sum(one["bytes"] for one in found["by_size"]) > 64 << 20 > 2 * found["left_bytes"]
+    assert found["peak_bytes"] > 64 << 20
+    assert max(region["resident_bytes"] for region in found["regions"]) >= 64 << 20
+
+
+def test_looks_take_a_bounded_share_of_the_time() -> None:
+    """Regression: 51 looks at a program of a gigabyte took 14 times as long as the program."""
+    looks: list[str] = []
+
+    def slow(_pid: int, moment: str) -> str:
+        looks.append(moment)
+        until = time.process_time() + (0.8 if moment == "peak" else 0)
+        while time.process_time() < until:
+            pass
+        return moment
+
+    grows = (
+        "import time\nkept = []\nfor _ in range(60):\n    kept.append(bytearray(b'x') * (4 << 20)); time.sleep(0.02)"
+    )
+    ptrace_hold.run([sys.executable, "-c", grows], slow, peaks=True)
+    # Two seconds are used up by three; each tenth more would be up to 30.
+    assert 3 <= looks.count("peak") <= 5
+
+
+def test_at_its_end_it_shows_what_is_left_and_says_so() -> None:
+    result = pagelab_map("--at", "exit", "--", sys.executable, "-c", GIVES_BACK)
     first, second = result.stdout.splitlines()[:2]
     assert "just before it ended" in first
     assert re.fullmatch(r"at its peak it had [67]\d\.?\d?M; this is what is left; map it then: --at SECONDS", second)
-    found = json.loads(pagelab_map("--json", "--", sys.executable, "-c", given_back).stdout)
-    assert found["peak_bytes"] > 64 << 20 > 2 * sum(one["bytes"] for one in found["by_size"])
+
+
+def test_the_memory_of_what_it_executes_later_is_not_mixed_with_its_own() -> None:
+    """The image before the last had more; it is another program."""
+    script = "import os, time; x = bytearray(b'x') * (64 << 20); time.sleep(0.05); os.execv('/bin/true', ['true'])"
+    found = AddressMap.model_validate_json(pagelab_map("--json", "--", sys.executable, "-c", script).stdout)
+    assert (found.command, found.moment) == ("true", "exit")
+
+
+def test_looks_at_peaks_do_not_disturb_the_program() -> None:
+    """Each look stops it: its sleeps, its signals and its answer stay what they are."""
+    script = (
+        "import signal, time\n"
+        "ticks = []\n"
+        "signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)\n"
+        "kept = []\n"
+        "for step in range(20):\n"
+        "    kept.append(bytearray(b'x') * (4 << 20))\n"
+        "    time.sleep(0.01)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+        "print(len(kept), len(ticks) >= 15)\n"
+    )
+    looks: list[str] = []
+    traced = ptrace_hold.run(
+        [sys.executable, "-c", script + "raise SystemExit(4)"],
+        lambda _pid, moment: looks.append(moment) or len(looks),
+        stdout="null",
+        peaks=True,
+    )
+    assert traced.exit_code == 4
+    assert looks[-1] == "exit"
+    assert 3 <= looks.count("peak") == traced.fullest <= 25
+    assert pagelab_map("--json", "-o", "/dev/null", "--", sys.executable, "-c", script).stderr.startswith("20 True\n")

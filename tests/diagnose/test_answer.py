@@ -83,6 +83,13 @@ def test_a_cause_of_less_than_half_makes_a_part() -> None:
     assert told.startswith("ASLR makes part of it: 5.1 to 13 ms; pinned, 30% of the variance is gone (20–40%, ")
 
 
+def test_a_diagnosis_prints_as_its_sentence_and_its_sources() -> None:
+    found = of("confirmed", [aslr(), made("cpu", "ruled-out", 1.0)], confirmation(contrasts=[REMOVED]))
+    assert str(found).splitlines()[0] == found.headline
+    assert str(found).splitlines()[1].split(maxsplit=1) == ["ASLR", "most of it"]
+    assert "<th style='text-align:left'>ASLR</th>" in found._repr_html_()
+
+
 def test_several_causes() -> None:
     found = of("confirmed", [aslr(), pages(), made("cpu", "ruled-out", 1.0)], confirmation(contrasts=[REMOVED]))
     assert answer.headline(found) == (

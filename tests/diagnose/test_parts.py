@@ -16,7 +16,7 @@ from scipy import stats
 
 from pagelab.diagnose import allocate, judge, words
 from pagelab.diagnose.campaign import Campaign, State
-from pagelab.diagnose.model import Confirmation, Contrast, Finding, Interval, Pin, Settings, Value, Verdict
+from pagelab.diagnose.model import Confirmation, Contrast, Finding, Interval, Pin, Settings, Value, Verdict, lowering
 from pagelab.diagnose.sources import PADDING, input_files, sources
 from pagelab.diagnose.specs import COPIES, conditions, default_names, study_toml
 from pagelab.diagnose.spread import Range
@@ -188,6 +188,30 @@ def test_the_simplest_of_equally_good_sources_is_recommended(tmp_path: Path) -> 
     assert best is not None
     assert best[1].name == "aslr-off"
     assert judge.recommended([finding("pages", "undecided", 0.1)], known, 0.2) is None
+
+
+def test_a_drawn_layout_is_no_fix_where_aslr_decides(tmp_path: Path) -> None:
+    """Regression: on a busy machine a slow layout had the smaller relative spread, and was proposed (mean +31%)."""
+    known = sources(settings(tmp_path), MACHINE, 2, 3)
+    slow = [value(f"environment-{i}", mean, 0.02) for i, mean in ((1, 100), (2, 190), (3, 180))]
+    found = [finding("aslr", "cause", 0.6, [value("aslr-off", 100, 0.1)]), finding("environment", "part", 0.8, slow)]
+    best = judge.recommended(found, known, 0.2)
+    assert best is not None
+    assert best[1].name == "aslr-off"
+    assert [one.key for one in lowering(found)] == ["aslr"]
+
+
+@pytest.mark.parametrize(("highest", "name"), [(0.59, "aslr-off"), (0.4, "everything")])
+def test_one_cause_is_not_mixed_with_others_that_may_add_nothing(tmp_path: Path, highest: float, name: str) -> None:
+    """Regression: of ASLR, which removed 56% (11 to 79%), and all together with 72%, all together were proposed."""
+    known = sources(settings(tmp_path), MACHINE, 2, 3)
+    alone = finding("aslr", "cause", 0.66, [value("aslr-off", 100, 0.14)])
+    together = finding("everything", "cause", 0.38, [value("everything", 100, 0.08)])
+    ratios = [interval(0.66, 0.46, 0.94), interval(0.38, 0.35, highest)]
+    found = [one.model_copy(update={"sd_ratio": ratio}) for one, ratio in zip((alone, together), ratios, strict=True)]
+    best = judge.recommended(found, known, 0.2)
+    assert best is not None
+    assert best[1].name == name
 
 
 def test_a_size_of_pages_is_judged_by_its_own_spread(tmp_path: Path) -> None:

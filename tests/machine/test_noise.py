@@ -44,6 +44,11 @@ def test_what_disturbs_is_named_and_the_worst_comes_first(
     assert named(replace(QUIET, **change)) == found  # type: ignore[arg-type]
 
 
+def test_advice_on_memory_has_a_number() -> None:
+    (one,) = judge(replace(QUIET, memory_spread=0.07)).disturbances
+    assert one.advice == "where programs leave the caches ±3% takes up to 42 executions of each"
+
+
 def test_scheduling_is_nothing_to_processor_time() -> None:
     busy = replace(QUIET, preempted_fraction=0.6, memory_spread=0.1)
     assert named(busy, wall=False) == [("memory", False)]

@@ -91,8 +91,20 @@ def test_a_file_keeps_room_for_the_labels_of_wider_fonts(typical_analysis: Analy
     padding = spec["config"]["padding"]
     assert padding["left"] >= 0.25 * 5 * len("python · mosaic")
     assert padding["right"] >= 0.25 * 5 * len("same within ±2.4%")
-    limits = [layer["encoding"]["y"]["axis"]["labelLimit"] for layer in spec["layer"] if _has_axis(layer)]
+    rows = spec["config"]["axisY"]["labelLimit"]
+    limits = [layer["encoding"]["y"]["axis"].get("labelLimit", rows) for layer in spec["layer"] if _has_axis(layer)]
     assert limits == [0, 0]
+
+
+def test_no_file_cuts_the_label_of_a_row(typical_analysis: Analysis) -> None:
+    """Regression: all pictures but the first cut names of conditions at 150 to 170 px."""
+    for figure in figures_of(typical_analysis):
+        spec = figure.for_paper()
+        assert spec["config"]["axisY"]["labelLimit"] == spec["config"]["legend"]["labelLimit"] == 0
+        assert not re.search(r'"labelLimit": [1-9]', json.dumps(spec)), figure.id
+        longest = max(len(c.policy) for c in typical_analysis.design.conditions)
+        if figure.section in ("times", "memory"):
+            assert spec["config"]["padding"]["left"] >= 4 + 0.25 * 6.6 * longest
 
 
 def _has_axis(layer: dict[str, Any]) -> bool:

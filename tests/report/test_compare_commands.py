@@ -205,6 +205,17 @@ def test_a_time_is_used_in_whole_pairs(tmp_path: Path) -> None:
     assert "--executions and --minutes exclude" in run(tmp_path, *commands, "--minutes", "1", "-n", "5").stderr
 
 
+def test_executions_that_were_added_are_a_further_look_here_too(tmp_path: Path) -> None:
+    """Regression: the report of the same directory spent the level over both looks, and this did not."""
+    run(tmp_path, "sleep 0.01", "sleep 0.012", "-n", 7, "--into", "kept")
+    resume = [sys.executable, "-m", "pagelab", "study", "resume", "kept", "--executions", "9"]
+    subprocess.run(resume, check=True, capture_output=True, cwd=tmp_path)
+    done = run(tmp_path, "kept")
+    assert "(97.5% interval " in done.stdout.splitlines()[0]
+    assert "executions were added after 1 look, each of which had twice the error of the next: judged at" in done.stdout
+    assert json.loads(run(tmp_path, "kept", "--json").stdout)["level"] == pytest.approx(0.975)
+
+
 def test_executions_are_interleaved(tmp_path: Path) -> None:
     """Once each to see that they run, then blocks of both in random order."""
     log = tmp_path / "log"

@@ -18,6 +18,7 @@ from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.analysis.nondeterminism import words
 from pagelab.analysis.nondeterminism.interval_warnings import KINDS
 from pagelab.report import write_report
+from pagelab.report.charts import program_spreads
 from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.nondeterminism import tables
 from pagelab.stats import nondeterminism as nd
@@ -182,8 +183,46 @@ def test_the_first_screen_says_it_in_words(analysis: Analysis) -> None:
     assert part.steadiness.startswith("Steadiness from one execution to the next: ")
     first = first_picture(analysis, figures_of(analysis))
     assert first is not None
-    assert (first.id, first.number) == ("ranks", 1)
-    assert "Mean time: 2 programs, whole: " in first.alternative
+    assert (first.id, first.number) == ("programs", 1)
+    assert "fft-half: default " in first.alternative
+    ranks = figures_of(analysis)[1]
+    assert (ranks.id, ranks.number) == ("ranks", 2)
+    assert "Mean time: 2 programs, whole: " in ranks.alternative
+
+
+def test_a_dumbbell_joins_a_programs_spread_under_every_policy(analysis: Analysis) -> None:
+    rows = program_spreads.rows_of(analysis)
+    assert [max(by_policy.values()) for _, by_policy in rows] == sorted(
+        (max(by_policy.values()) for _, by_policy in rows), reverse=True
+    )
+    name, by_policy = rows[0]
+    summary = analysis.summary(f"{name}/default", analysis.primary_of(name).name)
+    assert summary is not None
+    assert by_policy["default"] == pytest.approx(100 * summary.sd / summary.mean)
+    spec = program_spreads.dumbbells(analysis)
+    values = [row for part in spec["datasets"].values() for row in part]
+    lines = {row["program"]: (row["low"], row["high"]) for row in values if "low" in row}
+    marks = [(row["program"], row["policy"], row["spread"]) for row in values if "policy" in row]
+    assert set(lines) == {name for name, _ in rows}
+    assert len(marks) == 3 * len(rows)
+    assert all(lines[program][0] <= spread <= lines[program][1] for program, _, spread in marks)
+
+
+def test_dumbbells_are_of_studies_of_non_determinism_alone(typical_analysis: Analysis) -> None:
+    assert "programs" not in {figure.id for figure in figures_of(typical_analysis)}
+
+
+def test_bars_that_are_all_full_of_one_page_size_are_not_drawn(analysis: Analysis) -> None:
+    assert {share.page_bytes for one in analysis.placements for share in one.by_size} == {4096}
+    assert "memory" not in {figure.id for figure in figures_of(analysis)}
+
+
+def test_of_many_programs_the_steadiest_are_left_out_and_told(tmp_path: Path) -> None:
+    names = tuple(f"p{number}" for number in range(45))
+    found = analyse(data_of(nondeterministic.repeated(tmp_path / "s", names, measurements=5, executions=6)))
+    figure = figures_of(found)[0]
+    assert figure.id == "programs"
+    assert "5 programs that spread less are not drawn." in figure.caption
 
 
 def test_every_figure_of_the_paper_is_there(analysis: Analysis) -> None:

@@ -8,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from bench.coverage.machines import MACHINES, SHAPES, study
 
 from pagelab.analysis.answer import Answer, answer_of, more, sentence, words
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.stats import paired_ratio, pairs_of, signed_rank
 from pagelab.study.primary import metric_of
 from pagelab.study.setting import Setting
 from pagelab.study.store import Store
@@ -191,6 +194,38 @@ def test_what_an_answer_would_take_is_said_with_the_command() -> None:
     assert told == "±3% needs 333 executions of each (11 min 06 s): again 333"
     assert more(answer(-0.01, 0.01, 0.7), 2.0, str) is None
     assert (answer(-0.12, 0.12, 0.7, family=20).seen or 0) > (found.seen or 0)
+
+
+def test_what_is_narrow_and_undecided_takes_more_than_there_are() -> None:
+    """Regression: 60 pairs (-0.5 to +3.1%) were told that 22 executions would do."""
+    found = answer_of(0.013, Interval(-0.005, 0.031, 0.95), 0.15, 60, level=0.95)
+    assert found.said == "cannot-tell"
+    assert found.needed is not None
+    assert 60 < found.needed < 120
+    told = more(found, 0.1, lambda n: f"run {n}")
+    assert told is not None
+    assert told.startswith(f"an answer needs {found.needed} executions of each (")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("change", [0.0, 0.06])
+def test_words_are_seldom_wrong_on_any_machine(machine: str, change: float) -> None:
+    """400 studies of 20 pairs: nothing, or 6%, which is neither the same nor lower; three standard errors beyond."""
+    random = np.random.default_rng([13, round(100 * change), *map(ord, machine)])
+    said = []
+    for _ in range(400):
+        shapes = (SHAPES["steady"], SHAPES["steady"])
+        one = study(random, MACHINES[machine], shapes, (0.0, np.log1p(change)), 20)
+        baseline, treatment = one.times.T
+        pairs = pairs_of(treatment, baseline, treatment_blocks=one.blocks, baseline_blocks=one.blocks)
+        found = paired_ratio(pairs)
+        ends = Interval(found.interval.low / 100, found.interval.high / 100, 0.95)  # type: ignore[union-attr]
+        said.append(answer_of(found.percent / 100, ends, signed_rank(pairs.apart()).p, 20, level=0.95).said)
+    if change == 0:
+        assert said.count("lower") + said.count("higher") <= 0.083 * 400
+    else:
+        assert said.count("same") + said.count("lower") <= 0.05 * 400
+        assert machine != "quiet" or said.count("higher") >= 0.8 * 400
 
 
 def test_words_of_other_metrics_are_not_those_of_time() -> None:

@@ -35,7 +35,8 @@ class Answer:
     seen: float | None
     """The smallest change that so many pairs would show in four of five studies; None where they can show none."""
     needed: int | None
-    """Executions of each condition for an interval of ± ``NEGLIGIBLE``."""
+    """Executions of each condition for an interval of ± ``NEGLIGIBLE``; where it is as narrow already and nothing can
+    be told, for one that decides if the change stays what it is: more than there are."""
     test: Test = "pairs"
     fewest: int = FEWEST_PAIRS
     """With fewer no test could reject, whatever the data."""
@@ -67,7 +68,27 @@ def answer_of(
         said: Said = "lower" if change < 0 else "higher"
     else:
         said = "same" if max(abs(interval.low), abs(interval.high)) <= NEGLIGIBLE else "cannot-tell"
+        if said == "cannot-tell" and needed <= pairs:
+            needed = _to_decide(abs(log1p(change)), width, pairs)
     return Answer(said, change, interval, p, pairs, seen, needed, test, fewest)
+
+
+def _to_decide(apart: float, width: float, pairs: int) -> int:
+    """Executions with which an interval of this width around this change excludes 0, or lies within ``NEGLIGIBLE``."""
+    distance = max(apart, log1p(NEGLIGIBLE) - apart)
+    return max(pairs + 1, ceil(pairs * (width / distance) ** 2))
+
+
+def is_narrow(found: Answer) -> bool:
+    """Whether the interval is as narrow as ± ``NEGLIGIBLE``, wherever it lies."""
+    return found.interval is not None and log1p(found.interval.high) - log1p(found.interval.low) <= 2 * log1p(
+        NEGLIGIBLE
+    )
+
+
+def needs(found: Answer) -> str:
+    """What :attr:`Answer.needed` executions are for: ``±3%``, or ``an answer``."""
+    return "an answer" if is_narrow(found) else f"±{100 * NEGLIGIBLE:g}%"
 
 
 def fewest_of(test: Test, alpha: float) -> int:
@@ -156,7 +177,7 @@ def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], 
     long = f" ({shown_duration(needed * seconds_a_block)})" if seconds_a_block is not None else ""
     if not found.needed:
         return f"an answer needs more, such as {wording.count(needed, 'execution')} of each{long}: {command(needed)}"
-    return f"±{100 * NEGLIGIBLE:g}% needs {wording.count(needed, 'execution')} of each{long}: {command(needed)}"
+    return f"{needs(found)} needs {wording.count(needed, 'execution')} of each{long}: {command(needed)}"
 
 
 _CROWDED = 3.0

@@ -76,6 +76,8 @@ class Comparison:
     machine: tuple[MachineDifference, ...] | None
     """None where a study has no record of its machine."""
     same_plan: bool
+    earlier_looks: int = 0
+    """Times that a study had come to its end before executions were added: each halves the error of ``level``."""
 
     @property
     def outcome(self) -> Outcome:
@@ -102,7 +104,8 @@ def compare(
             f'--fail-if "{stray[0]}": a ratio is that of pairs, which two studies do not have; judge the mean: '
             f'--fail-if "{stray[0].replace("ratio", "mean")}"'
         )
-    chosen = settings or Settings()
+    chosen, looks = settings or Settings(), max(len(data.plan.earlier_looks) for data in (base, new))
+    chosen = replace(chosen, level=1 - (1 - chosen.level) / 2**looks)
     column = _column(base, new, metric)
     names = [_conditions(data) for data in (base, new)]
     common = [name for name in names[0] if name in names[1]]
@@ -137,6 +140,7 @@ def compare(
         judgements=tuple(judgements),
         machine=_machine(base, new, asked=interleaved),
         same_plan=base.plan.digest == new.plan.digest,
+        earlier_looks=looks,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from pagelab.analysis import set_words
-from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.answer import needs
 from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
@@ -85,7 +85,7 @@ def _needed(one: Judged) -> int:
 
 def _aim(one: Judged) -> str:
     """What so many executions are likely to give."""
-    return f"±{100 * NEGLIGIBLE:g}%" if _needed(one) == one.answer.needed else "an answer"
+    return needs(one.answer) if _needed(one) == one.answer.needed else "an answer"
 
 
 def _longer_s(data: StudyData, executions: int) -> float:

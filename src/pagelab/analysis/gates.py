@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import log
+from math import ceil, comb, log
+from statistics import NormalDist
 from typing import Literal
 
 from pagelab.analysis.answer import Answer
@@ -62,6 +63,8 @@ class Judgement:
     condition: str
     outcome: Outcome
     reason: str
+    needed: int | None = None
+    """Executions of each with which an inconclusive gate would be decided if the change stays what it is."""
 
 
 def parse_gate(text: str) -> Gate:
@@ -89,38 +92,53 @@ def judge(
     ends = _interval(gate, found, in_pairs)
     if isinstance(ends, str):
         return Judgement(gate, condition, "inconclusive", ends)
-    low, high = ends
+    low, middle, high = ends
     limit = gate.limit_percent
+    executions = int(found.table.executions.min())
     if not gate.above:
-        low, high, limit = -high, -low, -limit
+        low, middle, high, limit = -high, -middle, -low, -limit
     if low <= limit < high:
-        return Judgement(gate, condition, "inconclusive", "the limit lies inside the interval: run more executions")
+        half = high - middle if middle < limit else middle - low
+        return _undecided(gate, condition, "the limit lies inside the interval", executions, half, abs(middle - limit))
     tail = (1 - level) / 2
     if gate.limit_percent > -100:
         test = _exchanged(gate, found, in_pairs, tail, seed)
         p = test.higher if (low > limit) == gate.above else test.lower
         if p > tail:
-            return Judgement(gate, condition, "inconclusive", _not_told(p, tail, test))
+            return _not_told(gate, condition, executions, p, tail, test)
     if low > limit:
         return Judgement(gate, condition, "fail", "the whole interval is beyond the limit")
-    executions = int(found.table.executions.min())
     return Judgement(
         gate, condition, "pass", f"the whole interval is within the limit{_modes_not_excluded(executions)}"
     )
 
 
-def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[float, float] | str:
-    """Both ends in percent, or why there is none."""
+def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[float, float, float] | str:
+    """Low end, estimate and high end in percent, or why there is none."""
     if in_pairs is not None and gate.metric == "ratio":
         ratio = in_pairs.ratio.interval
-        return str(ratio) if isinstance(ratio, NotAchievable) else (ratio.low, ratio.high)
+        return str(ratio) if isinstance(ratio, NotAchievable) else (ratio.low, in_pairs.ratio.percent, ratio.high)
     if in_pairs is not None and gate.metric is Metric.MEAN:
         mean = in_pairs.mean
-        return mean if isinstance(mean, str) else (mean.interval.low, mean.interval.high)
+        return mean if isinstance(mean, str) else (mean.interval.low, mean.percent, mean.interval.high)
     if gate.metric == "ratio":
         return "there are no pairs: executions of one of the two failed in every block"
     change = next(change.percent for change in found.changes if change.metric is gate.metric)
-    return change.message if isinstance(change, Refused) else (change.interval.low, change.interval.high)
+    return change.message if isinstance(change, Refused) else (change.interval.low, change.value, change.interval.high)
+
+
+_MOST = 100_000
+"""Executions of each that a comparison may have."""
+
+
+def _undecided(gate: Gate, condition: str, why: str, executions: int, have: float, want: float) -> Judgement:
+    """``have`` shrinks with the root of the number of executions, and decides at ``want``."""
+    times = (have / want) ** 2 if want > 0 else _MOST
+    if executions * times >= _MOST:
+        return Judgement(gate, condition, "inconclusive", f"{why}: the change is at the limit; choose another limit")
+    needed = max(executions + 1, ceil(executions * times))
+    reason = f"{why}: if the change stays what it is, about {needed:,} executions of each decide"
+    return Judgement(gate, condition, "inconclusive", reason, needed)
 
 
 def _exchanged(gate: Gate, found: Changes, in_pairs: InPairs | None, tail: float, seed: int) -> Exchanged | Flipped:
@@ -140,10 +158,26 @@ def _of_ratio(found: InPairs, ratio: float) -> Flipped:
     return Flipped(lower.p, higher.p, lower.total, lower.count is not None)
 
 
-def _not_told(p: float, tail: float, test: Exchanged | Flipped) -> str:
+def _not_told(
+    gate: Gate, condition: str, executions: int, p: float, tail: float, test: Exchanged | Flipped
+) -> Judgement:
     if test.exact and test.choices * tail < 1:
-        return f"so few executions cannot differ at this level (least p {1 / test.choices:.2g}): run more"
-    return f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g}): run more"
+        needed = _fewest(executions, tail, test)
+        few = f"so few executions cannot differ at this level (least p {1 / test.choices:.2g}): run {needed} of each"
+        return Judgement(gate, condition, "inconclusive", few, needed)
+    normal = NormalDist()
+    have, want = (-normal.inv_cdf(min(one, 0.499)) for one in (tail, p))
+    told = f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g})"
+    return _undecided(gate, condition, told, executions, have, want)
+
+
+def _fewest(executions: int, tail: float, test: Exchanged | Flipped) -> int:
+    """Executions of each with which one of all choices is at most ``tail`` of them."""
+    paired = isinstance(test, Flipped)
+    number = executions
+    while (2**number if paired else comb(2 * number, number)) * tail < 1:
+        number += 1
+    return number
 
 
 def _modes_not_excluded(executions: int) -> str:

@@ -106,11 +106,11 @@ def executions_by_row(
         .mark_point(size=46, opacity=0.55, filled=True)
         .encode(
             x=alt.X("value:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title=x_title)),
-            y=alt.Y("row:N", sort=labels, axis=alt.Axis(title=None, labelLimit=320, grid=True)),
+            y=alt.Y("row:N", sort=labels, axis=alt.Axis(title=None, grid=True)),
             color=alt.Color("condition:N", sort=None, legend=None).scale(domain=names, range=list(colours.values())),
             shape=alt.Shape("condition:N", sort=None, legend=None).scale(domain=names, range=list(shapes.values())),
             tooltip=[alt.Tooltip("row:N"), alt.Tooltip("value:Q", title=x_title, format=".5g")],
         )
         .properties(title=title)
     )
-    return theme.finish(chart, width, ROW_PX * max(1, len(rows)))
+    return theme.finish(chart, width, ROW_PX * max(1, len(rows)), labels)

@@ -33,11 +33,15 @@ class Rows:
         axis = alt.Axis(
             labelExpr=f"({labels})[datum.value]",
             labelFontWeight=alt.condition(heading, alt.value("bold"), alt.value("normal")),
-            labelLimit=170,
             grid=False,
         )
         scale = alt.Scale(domain=[row.key for row in self.rows], type="band")
         return alt.Y("row:N", title=None, sort=None, scale=scale, axis=axis)
+
+    @property
+    def labels(self) -> list[str]:
+        """What stands at the left."""
+        return [row.label for row in self.rows]
 
     def __len__(self) -> int:
         return len(self.rows)

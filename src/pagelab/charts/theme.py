@@ -9,6 +9,7 @@ as far as eight can be; conditions also differ in shape and are labelled directl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import altair as alt
@@ -126,7 +127,6 @@ def config(font_size: int = 12) -> dict[str, Any]:
             "titleFontWeight": "normal",
             "orient": "top",
             "symbolSize": 70,
-            "labelLimit": 220,
         },
         "text": {"fontSize": font_size, "color": "var(--ink)"},
         "title": {"color": "var(--ink)", "fontSize": font_size + 1, "anchor": "start", "fontWeight": 600},
@@ -157,15 +157,37 @@ def layered(*charts: alt.Chart) -> alt.LayerChart:
     return alt.LayerChart(layer=list(charts))
 
 
-def finish(chart: alt.Chart | alt.LayerChart, width: Width, height: Any) -> dict[str, Any]:
-    """The chart's specification with size and configuration.
+def finish(chart: alt.Chart | alt.LayerChart, width: Width, height: Any, labels: Iterable[str] = ()) -> dict[str, Any]:
+    """The chart's specification with size and configuration; ``labels`` are those of its rows, at the left.
 
     Checked against Vega-Lite's schema for the page alone: for paper it differs in size, and checks take long.
     """
     spec: dict[str, Any] = chart.properties(width=width, height=height).to_dict(validate=width == "container")
     spec["config"] = config()
+    spec["config"]["axisY"]["labelLimit"] = label_limit(width, 0.38)
+    spec["config"]["legend"]["labelLimit"] = label_limit(width, 0.6)
+    if width != "container":
+        leave_room(spec, width, left=max(map(len, labels), default=0))
     spec.pop("$schema", None)
     return spec
+
+
+def label_limit(width: Width, share: float) -> Any:
+    """Labels are cut only where they would leave no room for the picture: never in a file, which gets wider."""
+    return 0 if width != "container" else {"expr": f"max(110, {share} * containerSize()[0])"}
+
+
+_CHARACTER = 6.6
+"""Widest mean width of a character of a label, of the fonts a reader may have: 12 px high."""
+
+
+def leave_room(spec: dict[str, Any], width: int, *, left: int = 0, right: int = 0) -> None:
+    """A file is drawn with the reader's fonts, not with those that measured it: its edges keep their distance from
+    labels of so many characters.
+    """
+    before, after = left * _CHARACTER, right * _CHARACTER
+    spec["width"] = max(width - round(before + after), round(0.45 * width)) if right else width
+    spec["config"]["padding"] = {"left": 4 + 0.25 * before, "right": 8 + 0.25 * after, "top": 4, "bottom": 2}
 
 
 def css_variables(colours: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,11 +57,18 @@ def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: st
     lines += [", ".join(facts)] if judged else []
     more = answer.more(told, found.seconds_a_block, lambda n: f"{again or 'the same with'} --executions {n}")
     lines += [more] if more else []
+    missing = max((one.needed for one in whole.judgements if one.needed is not None), default=None)
+    if missing is not None and again is not None and more is None:
+        lines.append(f"next: {again}{_limits(whole)} --executions {missing}")
     if found.narrower is not None and found.narrower >= 1:
         lines.append("blocks did not pay: executions of one pair differ as much as any two")
     if found.pairs.left_out:
         lines.append(f"{wording.count(found.pairs.left_out, 'execution')} without a partner in the same block left out")
     return lines if lines[-1] else lines[:-1]
+
+
+def _limits(whole: Comparison) -> str:
+    return "".join(f" --fail-if {shlex.quote(one.gate.text)}" for one in whole.judgements)
 
 
 def _interval(found: InPairs) -> str:
@@ -186,6 +194,11 @@ def _notes(found: Comparison) -> list[str]:
     for side, names in (("A", found.only_base), ("B", found.only_new)):
         if names:
             lines.append(f"only in {side}: {', '.join(names)}")
+    if found.earlier_looks:
+        lines.append(
+            f"executions were added after {wording.count(found.earlier_looks, 'look')}, each of which had twice the "
+            f"error of the next: judged at {wording.level(found.level)}"
+        )
     if not found.same_plan:
         lines.append("the two studies were planned differently")
     if found.machine is None:

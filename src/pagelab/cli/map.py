@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from pagelab import terminal
 from pagelab.cli.options import on_off
+from pagelab.cli.run_once import check_output
 from pagelab.errors import BadInputError, MachineError, PagelabError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pagelab.placement import AddressMap
     from pagelab.placement.colours import ColourFunction
     from pagelab.placement.model import Colouring
-    from pagelab.placement.ptrace_hold import Moment
+    from pagelab.placement.ptrace_hold import Moment, Traced
     from pagelab.policy import Policy
     from pagelab.runner import RunRequest
 
@@ -31,8 +32,13 @@ def map_command(
         list[str], typer.Argument(metavar="PID | -- CMD...", help="A process, or a command to run and map.")
     ],
     at: Annotated[
-        str, typer.Option("--at", metavar="exit|SECONDS", help="When a command is mapped; then it is ended.")
-    ] = "exit",
+        str,
+        typer.Option(
+            "--at",
+            metavar="peak|exit|SECONDS",
+            help="When a command is mapped: when it has most, at its end, or after a time, and then it is ended.",
+        ),
+    ] = "peak",
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Draw it: a name in .svg, .png or .html.")
     ] = None,
@@ -88,7 +94,8 @@ def map_command(
 ) -> None:
     """Page sizes, residency and, as root, frame numbers and cache colours of a process, by region.
 
-    A command is mapped just before it gives its memory back; with --policy and the like it runs under that policy.
+    A command is mapped when it has most memory, or just before it gives its memory back where that is as much; with
+    --policy and the like it runs under that policy.
     Sizes between the base page and 2M, frame numbers and colours are shown to root only.
 
     **Examples**
@@ -107,13 +114,14 @@ def map_command(
 
         sudo pagelab map --frames bin-hopping --aslr off --save bins.json -- ./solver
     """
-    pid, after_s = _pid(target), _seconds(at)
+    pid, when = _pid(target), _when(at)
     flags = (pages, fetch, frames, via, layout)
     governed = policy is not None or any(flags)
     randomised = on_off(aslr)
     if pid is not None and (governed or aslr is not None):
         what = "a policy" if governed else "--aslr"
         raise BadInputError(f"{what} is for a command: process {pid} runs already")
+    check_output(output)
     drawing = _drawing(draw, picture, colours_asked=bool(colors or cache or masks or frames))
     if save is not None:
         from pagelab.placement import framemap
@@ -126,16 +134,16 @@ def map_command(
     if governed:
         asked, chosen = _policy(flags, policy, chosen)
         request = _request(target, stdout, asked, randomised)
-        found, ended = _run_governed(request, asked[0].name, after_s, _mapper(pieces or save is not None, chosen))
+        found, ended = _run_governed(request, asked[0].name, when, _mapper(pieces or save is not None, chosen))
     elif randomised is not None:
         request = _request(target, stdout, None, randomised)
-        found, ended = _run_governed(request, None, after_s, _mapper(pieces or save is not None, chosen))
+        found, ended = _run_governed(request, None, when, _mapper(pieces or save is not None, chosen))
     elif pid is not None:
         from pagelab import placement
 
         found, ended = placement.collect(pid, frames=pieces or save is not None, colouring=chosen), 0
     else:
-        found, ended = _run(target, after_s, stdout, _mapper(pieces or save is not None, chosen))
+        found, ended = _run(target, when, stdout, _mapper(pieces or save is not None, chosen))
     if save is not None and chosen is not None:
         terminal.echo(f"saved: {save} ({framemap.save(found, chosen, save):,} pages)", err=True)
     _show(found if pieces else _without_pieces(found), as_json=as_json, output=output, everything=everything)
@@ -201,16 +209,23 @@ def _pid(target: list[str]) -> int | None:
     return None
 
 
-def _seconds(at: str) -> float | None:
-    if at == "exit":
-        return None
+class _When(NamedTuple):
+    """When a command is looked at: after a time, or at its end, and before that whenever it has more than before."""
+
+    after_s: float | None = None
+    peaks: bool = False
+
+
+def _when(at: str) -> _When:
+    if at in ("peak", "exit"):
+        return _When(peaks=at == "peak")
     try:
         seconds = float(at)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e6:
-        raise BadInputError(f"--at {at}: not a moment; allowed: exit, or a number of seconds")
-    return seconds
+        raise BadInputError(f"--at {at}: not a moment; allowed: peak, exit, or a number of seconds")
+    return _When(seconds)
 
 
 def _check_suffix(picture: Path) -> None:
@@ -219,8 +234,7 @@ def _check_suffix(picture: Path) -> None:
 
     if picture.suffix.lower().removeprefix(".") not in PICTURE_FORMATS:
         raise BadInputError(f"--picture {picture}: unknown kind of picture; allowed: a name in .svg, .png or .html")
-    if not picture.absolute().parent.is_dir():
-        raise BadInputError(f"--picture {picture}: there is no directory {picture.absolute().parent}")
+    check_output(picture, "--picture")
 
 
 def _mapper(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
@@ -237,14 +251,21 @@ def _mapper(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Mo
 
 
 def _run(
-    argv: list[str], after_s: float | None, stdout: str, look: Callable[[int, Moment], AddressMap | PagelabError]
+    argv: list[str], when: _When, stdout: str, look: Callable[[int, Moment], AddressMap | PagelabError]
 ) -> tuple[AddressMap, int]:
     from pagelab.placement import ptrace_hold
 
-    traced = ptrace_hold.run(argv, look, after_s, stdout)
+    return _seen(ptrace_hold.run(argv, look, when.after_s, stdout, peaks=when.peaks))
+
+
+def _seen(traced: Traced[AddressMap | PagelabError]) -> tuple[AddressMap, int]:
+    """The map, at the peak where there was one, and how the program ended, if it ended by itself."""
+    from pagelab.placement.table import fuller
+
     if isinstance(traced.value, PagelabError):
         raise traced.value
-    return traced.value, 0 if traced.moment == "now" else traced.exit_code
+    at_peak = None if isinstance(traced.fullest, PagelabError) else traced.fullest
+    return fuller(at_peak, traced.value), 0 if traced.moment == "now" else traced.exit_code
 
 
 _Flags = tuple[list[str] | None, list[str] | None, list[str] | None, str | None, Path | None]
@@ -288,16 +309,14 @@ def _request(
 def _run_governed(
     request: RunRequest,
     policy: str | None,
-    after_s: float | None,
+    when: _When,
     look: Callable[[int, Moment], AddressMap | PagelabError],
 ) -> tuple[AddressMap, int]:
     from pagelab.placement import governed
 
-    traced, record = governed.run_and_map(request, look, after_s)
-    if isinstance(traced.value, PagelabError):
-        raise traced.value
-    found = traced.value.model_copy(update={"policy": policy, "warnings": [*traced.value.warnings, *record.warnings]})
-    return found, 0 if traced.moment == "now" else traced.exit_code
+    traced, record = governed.run_and_map(request, look, when.after_s, peaks=when.peaks)
+    found, ended = _seen(traced)
+    return found.model_copy(update={"policy": policy, "warnings": [*found.warnings, *record.warnings]}), ended
 
 
 def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: bool) -> None:
@@ -306,7 +325,7 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
         try:
             output.write_text(text + "\n")
         except OSError as error:
-            raise PagelabError(f"cannot write {output}: {error.strerror} (errno {error.errno})") from error
+            raise BadInputError(f"cannot write {output}: {error.strerror} (errno {error.errno})") from error
     if as_json:
         terminal.echo(text)
         return

@@ -6,6 +6,7 @@ take to start, the user would wait for. Only a record that is written out or sho
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pagelab import launcher, machine, terminal
 from pagelab.cli.settings import NOTHING, Typed, asked
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 
 
 class Asked(NamedTuple):
@@ -69,7 +70,7 @@ def perform(one: Asked) -> int:
         "tell_limits": not one.quiet,
         **asked(one.settings),
     }
-    _check_output(one.output)
+    check_output(one.output)
     described = machine.describe()
     written = launcher.launch(request, described)
     if one.json_ or one.output is not None:
@@ -133,19 +134,40 @@ def _flush(targets: list[str]) -> tuple[Literal["none", "files", "all"], list[st
     return "files", targets
 
 
-def _check_output(output: Path | None) -> None:
-    """Before anything runs: a long run must not end with a record that cannot be written."""
-    if output is not None and not output.absolute().parent.is_dir():
-        raise BadInputError(f"--output {output}: there is no directory {output.absolute().parent}")
+def check_output(output: Path | None, option: str = "--output") -> None:
+    """Before anything runs: a long run must not end with a file that cannot be written."""
+    if output is None:
+        return
+    directory = output.absolute().parent
+    if not directory.is_dir():
+        raise BadInputError(f"{option} {output}: there is no directory {directory}")
+    place = output if _is_special(output) else directory
+    if not os.access(place, os.W_OK):
+        denied = f"{os.strerror(errno.EACCES)} (errno {errno.EACCES})"
+        raise BadInputError(f"{option} {output}: cannot write to {place}: {denied}; run: ls -ld {place}")
+
+
+def _is_special(path: Path) -> bool:
+    """A device or a pipe, such as /dev/null: it is written to, and never replaced."""
+    return path.exists() and not path.is_file()
 
 
 def _write(text: str, one: Asked) -> None:
-    if one.output is not None:
+    if one.output is not None and _is_special(one.output):
+        one.output.write_text(text + "\n")
+    elif one.output is not None:
         # A name that nobody can have put a link in the place of.
         temporary = one.output.with_name(f".{os.urandom(8).hex()}.tmp")
-        with temporary.open("x") as file:
-            file.write(text + "\n")
-        temporary.replace(one.output)
+        try:
+            with temporary.open("x") as file:
+                file.write(text + "\n")
+            temporary.replace(one.output)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            reason = f"{error.strerror} (errno {error.errno})"
+            raise MachineError(
+                f"cannot write {one.output}: {reason}; run: df -h {one.output.absolute().parent}"
+            ) from None
     if one.json_:
         terminal.echo(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from typer.core import TyperGroup
 from pagelab import terminal
 from pagelab.cli.options import Argv
 from pagelab.errors import BadInputError, RunFailedError
+from pagelab.spelling import meant, nearest
 
 if TYPE_CHECKING:
     from pagelab.trace import Capture
@@ -25,9 +27,16 @@ class _CaptureByDefault(TyperGroup):
     """A first word that is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] != "--help":
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            _refuse_misspelt(ctx, args[0], list(self.commands))
             args = ["capture", *args]
         return super().parse_args(ctx, args)
+
+
+def _refuse_misspelt(ctx: Any, word: str, known: list[str]) -> None:
+    """A word that is nearly a command's name, and no program's."""
+    if not word.startswith("-") and nearest(word, known) and shutil.which(word) is None:
+        ctx.fail(f"there is no command {ctx.command_path} {word}{meant(word, known)}")
 
 
 trace_app = typer.Typer(

@@ -101,6 +101,8 @@ def _in_hand(error: BaseException) -> list[str]:
     for frame in reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]):
         held = frame.f_locals
         for one in (held.get("self"), *held.values()):
+            if one is sys.stdout:
+                return ["standard output"]
             name = getattr(one, "name", None)
             if isinstance(one, io.IOBase) and isinstance(name, str):
                 return [_shortest(name)]

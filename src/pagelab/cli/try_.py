@@ -204,6 +204,7 @@ def _again(
 def _document(
     wanted: Trying, found: Analysis, directory: Path, pilot: Pilot, blocks: int, again: list[str]
 ) -> TryDocument:
+    from pagelab.analysis.answer import needs
     from pagelab.analysis.try_document import TryDocument
 
     contrasts = {c.policy: c for c in found.planned()}
@@ -216,7 +217,8 @@ def _document(
 
         minutes = pilot.minutes_for(max(missing))
         following = shlex.join([*again, "--minutes", f"{minutes:g}", "--", *wanted.argv])
-        why = f"±3% needs about {max(missing):,} executions of each, {shown_duration(60 * minutes)}"
+        widest = max((one for one in answers if one.said == "cannot-tell"), key=lambda one: one.needed or 0)
+        why = f"{needs(widest)} needs about {max(missing):,} executions of each, {shown_duration(60 * minutes)}"
     return TryDocument(
         command=list(wanted.argv),
         baseline=baseline,

@@ -13,7 +13,7 @@ from typing import Literal
 from pagelab.analysis import wording
 from pagelab.analysis.metrics import metric_named
 from pagelab.diagnose import words
-from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Settings
+from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Settings, lowering
 from pagelab.diagnose.sources import COMBINED
 
 MAIN = 0.5
@@ -81,11 +81,7 @@ def headline(found: Diagnosis, trouble: str | None = None) -> str:
 
 def _confirmed(found: Diagnosis, one: Confirmation, jump: str) -> str:
     finding = _confirmed_finding(found, one)
-    others = [
-        _name(each)
-        for each in found.findings
-        if each.verdict in ("cause", "part") and each.key not in (COMBINED, finding.key)
-    ]
+    others = [_name(each) for each in lowering(found.findings) if each.key not in (COMBINED, finding.key)]
     several = finding.key == COMBINED
     names = [_name(finding), *(others if not several else [])]
     removed = one.of_default.removed

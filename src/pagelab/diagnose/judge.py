@@ -23,6 +23,7 @@ from pagelab.diagnose.model import (
     Typical,
     Value,
     Verdict,
+    lowering,
 )
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import (
@@ -308,18 +309,18 @@ def default_spread(rows: NDArray[np.float64], level: float) -> Range:
 
 
 def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default: float) -> tuple[Finding, Pin] | None:
-    """The pin to confirm: of the sources that lower the spread, the one with the least rest; the simplest of near ties.
+    """The pin to confirm: of :func:`lowering` sources, the one with the least rest; the simplest of near ties.
 
     ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
     source can lower the spread of its control and still have more of it than the default. All of them together are
-    proposed only where they are clearly better than any alone. Of drawn values, the one whose mean is the middle one:
+    proposed only where no source alone is the main cause, or where they lower the spread further than each that is, by
+    their intervals. Of drawn values, the one whose mean is the middle one:
     not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread, and of about
     equals the fastest is taken.
     """
     known = {source.key: source for source in sources}
-    able = [one for one in found if one.verdict in ("cause", "part")]
-    choices = [(one, *_choice(one, known[one.key].drawn, sd_default)) for one in able]
-    choices = [each for each in choices if each[2] > 0]
+    choices = [(one, *_choice(one, known[one.key].drawn, sd_default)) for one in lowering(found)]
+    choices = [each for each in choices if each[2] > 0 and not _is_no_better(each[0], found)]
     if not choices:
         return None
     most = max(removed for _, _, removed in choices)
@@ -327,6 +328,13 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default:
     alone = [each for each in near if each[0].key != COMBINED]
     best, name = alone[0] if alone else near[0]  # sources stand in the order of how little they ask for
     return best, next(pin for pin in known[best.key].pins if pin.name == name)
+
+
+def _is_no_better(one: Finding, found: Sequence[Finding]) -> bool:
+    """Whether this is all sources together, and one of them alone may lower the spread as far."""
+    mains = [each.sd_ratio for each in lowering(found) if each.key != COMBINED and each.verdict == "cause"]
+    lows = [ratio.low for ratio in mains if ratio is not None]
+    return one.key == COMBINED and bool(lows) and (one.sd_ratio is None or one.sd_ratio.high >= min(lows))
 
 
 CLEARED = 0.1
@@ -389,8 +397,8 @@ def interactions(
     Variances of independent causes add, and so does what their pins remove. A difference between that sum and what all
     of them together remove is an interaction, or an overlap, only where its interval excludes 0.
     """
-    lowering = [one for one in found if one.verdict in ("cause", "part")]
-    alone = [one for one in lowering if one.key != COMBINED]
+    able = lowering(found)
+    alone = [one for one in able if one.key != COMBINED]
     combined = next((one for one in found if one.key == COMBINED), None)
     sentences = []
     if len(alone) > 1 and (beyond := _sum_beyond_all(alone, times, copies, sources, level)):
@@ -398,7 +406,7 @@ def interactions(
             f"{', '.join(one.label for one in alone)}: what they remove, each alone, adds up to more than all of the "
             f"variance ({beyond}): they overlap, and act on the same thing"
         )
-    if combined in lowering and combined is not None and combined.removed is not None:
+    if combined in able and combined is not None and combined.removed is not None:
         gone = combined.removed
         judged_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
         surplus = _surplus(times, copies, sources, level)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pagelab.diagnose.spread import Range
+from pagelab.terminal import Shown
 
 SCHEMA = "pagelab.diagnosis/2"
 Verdict = Literal["cause", "part", "adds", "ruled-out", "undecided", "left-out"]
@@ -200,8 +202,8 @@ class Caveat(_Model):
     text: str
 
 
-class Diagnosis(_Model):
-    """The whole answer."""
+class Diagnosis(Shown, _Model):
+    """The whole answer; printed as its sentence and a line a source."""
 
     schema_: Literal["pagelab.diagnosis/2"] = Field(default="pagelab.diagnosis/2", alias="schema")
     settings: Settings
@@ -226,3 +228,24 @@ class Diagnosis(_Model):
     spent_minutes: float
     wanted_minutes: float | None = None
     """A budget that would find a source that halves the spread in four diagnoses of five; None: this one did."""
+
+    def __str__(self) -> str:
+        return Shown.__str__(self)
+
+    def _title(self) -> str:
+        return self.headline
+
+    def _rows(self) -> list[tuple[str, str]]:
+        from pagelab.diagnose import words
+
+        return [(one.label, words.verdict(one)) for one in self.findings]
+
+
+def lowering(found: Sequence[Finding]) -> list[Finding]:
+    """The sources whose pin lowers the spread; not the environment's size where ASLR is one.
+
+    Every size is pinned with ASLR off: what that removes is ASLR's, and the size only draws the layout. One draw may be
+    steadier than another for no better reason than that it is slower.
+    """
+    able = [one for one in found if one.verdict in ("cause", "part")]
+    return [one for one in able if one.key != "environment" or all(each.key != "aslr" for each in able)]

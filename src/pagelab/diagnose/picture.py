@@ -133,7 +133,7 @@ def _strips(strips: list[Strip], metric_name: str, width: theme.Width, height: i
         for value in rows
     ]
     labels = [{"source": strip.label, "text": strip.text} for strip in strips]
-    y = alt.Y("source:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=150))
+    y = alt.Y("source:N", sort=order, title=None, axis=alt.Axis(grid=False))
     lowest = min(dot["time"] for dot in dots)
     room = 1.02 * largest / factor + _TEXT_ROOM * (largest / factor - lowest)
     scale = alt.Scale(domain=[lowest, max(room, largest / factor * 1.02)], zero=False, nice=False)
@@ -152,7 +152,7 @@ def _strips(strips: list[Strip], metric_name: str, width: theme.Width, height: i
         )
     )
     text = alt.Chart(theme.rows(labels)).mark_text(align="right").encode(x=alt.value("width"), y=y, text="text:N")
-    return theme.finish(theme.layered(points, text), width, height * len(strips))
+    return theme.finish(theme.layered(points, text), width, height * len(strips), order)
 
 
 def _rows(one: Finding, times: Times, sd_default: float) -> list[Strip]:

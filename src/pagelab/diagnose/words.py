@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagelab.analysis import wording
-from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Value, Verdict
+from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Value, Verdict, lowering
 from pagelab.diagnose.sources import COMBINED
 
 VERDICTS = {
@@ -69,7 +69,8 @@ def sentences(
     told = []
     if confirmation is not None:
         told += _of_confirmation(confirmation, settings)
-    alone = [one for one in findings if one.key != COMBINED]
+    able = lowering(findings)
+    alone = [one for one in findings if one.key != COMBINED and (one in able or one.verdict not in ("cause", "part"))]
     for verdict, words in (
         ("cause", "pinning one of these removes most of the variance: {}"),
         ("part", "pinning one of these removes part of the variance: {}"),
@@ -80,7 +81,11 @@ def sentences(
         names = [one.label for one in alone if one.verdict == verdict and not (quiet(verdict) and one.values_differ)]
         if names:
             told.append(words.format(wording.listing(names), level=wording.level(settings.level)))
-    matters = [one.label for one in alone if quiet(one.verdict) and one.values_differ]
+    matters = [
+        one.label
+        for one in findings
+        if one.key != COMBINED and one.values_differ and one not in able and one.verdict not in ("adds", "left-out")
+    ]
     if matters:
         listed = wording.listing(matters)
         told.append(f"not seen to make the spread by default, but the value matters where it changes: {listed}")

@@ -30,7 +30,7 @@ def collect(
     *,
     frames: bool = False,
     colouring: ColourFunction | None = None,
-    moment: Literal["now", "exit"] = "now",
+    moment: Literal["now", "peak", "exit"] = "now",
     use_scan: bool = True,
     use_nodes: bool | None = None,
 ) -> AddressMap:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def run_and_map(
-    request: RunRequest, look: Callable[[int, Moment], T], after_s: float | None = None
+    request: RunRequest, look: Callable[[int, Moment], T], after_s: float | None = None, *, peaks: bool = False
 ) -> tuple[Traced[T], Record]:
     """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`ptrace_hold.run` does.
 
@@ -37,7 +37,7 @@ def run_and_map(
         worker.start()
         try:
             pid = _announced(ours)
-            traced = None if pid is None else _hold(pid, ours, look, after_s)
+            traced = None if pid is None else _hold(pid, ours, look, after_s, peaks)
         finally:
             ours.close()
             worker.join()
@@ -74,7 +74,9 @@ def _announced(ours: socket.socket) -> int | None:
     return int(said)
 
 
-def _hold(pid: int, ours: socket.socket, look: Callable[[int, Moment], T], after_s: float | None) -> Traced[T] | None:
+def _hold(
+    pid: int, ours: socket.socket, look: Callable[[int, Moment], T], after_s: float | None, peaks: bool
+) -> Traced[T] | None:
     try:
         ptrace_hold.seize(pid)
     except ProcessLookupError:
@@ -84,7 +86,7 @@ def _hold(pid: int, ours: socket.socket, look: Callable[[int, Moment], T], after
             return None
         raise ptrace_hold.refused(f"process {pid}", error) from error
     ours.close()
-    return ptrace_hold.follow(pid, look, after_s, end=_end)
+    return ptrace_hold.follow(pid, look, after_s, end=_end, peaks=peaks)
 
 
 def _end(pid: int) -> int:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ..record import RunWarning, SizeBytes
+from ..terminal import Shown
 
 SCHEMA = "pagelab.map/1"
 
@@ -128,8 +129,12 @@ class Region(_Model):
     mappings: list[Mapping]
 
 
-class AddressMap(_Model):
-    """A process at one moment."""
+_PRINTED = 8
+"""Regions of a printed map."""
+
+
+class AddressMap(Shown, _Model):
+    """A process at one moment; printed as a short table of its largest regions."""
 
     schema_: Literal["pagelab.map/1"] = Field(default="pagelab.map/1", alias="schema")
     pid: int
@@ -137,8 +142,8 @@ class AddressMap(_Model):
     policy: str | None = None
     """Name of the policy it ran under, where pagelab started it under one."""
     taken_at: str
-    moment: Literal["now", "exit"]
-    """``exit``: just before the process gave its memory back."""
+    moment: Literal["now", "peak", "exit"]
+    """``exit``: just before the process gave its memory back; ``peak``: while it ran, when it had most."""
     base_page_bytes: int
     method: Literal["scan", "pagemap"]
     """``scan``: page sizes by the ioctl PAGEMAP_SCAN; ``pagemap``: an older kernel, where only root sees page sizes."""
@@ -146,8 +151,30 @@ class AddressMap(_Model):
     """Sizes between the base page and 2M were distinguished (kpageflags, root); else they count as base pages."""
     by_size: list[SizeBytes]
     peak_bytes: int | None = None
-    """The most that was resident at any time so far; ``None`` where the kernel does not tell."""
+    """The most that was resident at any time so far, without pages of hugetlbfs; ``None`` where the kernel does not
+    tell."""
+    left_bytes: int | None = None
+    """Of a map at its peak: what was resident when the process ended."""
     colouring: Colouring | None = None
     """``None`` where frames are not known."""
     regions: list[Region]
     warnings: list[RunWarning] = Field(default_factory=list)
+
+    @property
+    def resident_bytes(self) -> int:
+        """All that is resident."""
+        return sum(entry.bytes for entry in self.by_size)
+
+    def __str__(self) -> str:
+        return Shown.__str__(self)
+
+    def _title(self) -> str:
+        from .table import summary
+
+        return summary(self).splitlines()[0]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        from .table import sizes
+
+        largest = sorted(self.regions, key=lambda region: -region.resident_bytes)[:_PRINTED]
+        return [(region.name, sizes(region.by_size).plain) for region in largest if region.resident_bytes]

@@ -111,8 +111,8 @@ def _title(found: AddressMap) -> str:
 
 
 def _subtitle(found: AddressMap, rest: list[Region]) -> list[str]:
-    resident = sum(entry.bytes for entry in found.by_size)
-    moment = "just before it ended" if found.moment == "exit" else found.taken_at
+    resident = found.resident_bytes
+    moment = {"exit": "just before it ended", "peak": "when it had most"}.get(found.moment, found.taken_at)
     scale = "each strip is one region from its first to its last address, at its own scale"
     lines = [f"{size(resident)} resident, {moment}; {scale}"]
     left_out = sum(region.resident_bytes for region in rest)

@@ -105,9 +105,20 @@ def executable(pid: int) -> str | None:
 
 def peak_bytes(pid: int) -> int | None:
     """The most that was resident at a time (VmHWM); ``None`` where the kernel does not tell."""
+    return _status(pid).get("VmHWM")
+
+
+def resident_bytes(pid: int) -> int | None:
+    """What is resident now, pages of hugetlbfs too; ``None`` where the kernel does not tell."""
+    found = _status(pid)
+    return found["VmRSS"] + found.get("HugetlbPages", 0) if "VmRSS" in found else None
+
+
+def _status(pid: int) -> dict[str, int]:
+    """The lines of ``status`` that are in kilobytes, in bytes."""
     try:
         status = lines(f"/proc/{pid}/status")
     except OSError:
-        return None
-    found = next((line.split() for line in status if line.startswith("VmHWM:")), None)
-    return None if found is None else int(found[1]) << 10
+        return {}
+    parts = [line.split() for line in status if line.endswith(" kB")]
+    return {name.rstrip(":"): int(count) << 10 for name, count, _unit in parts}

@@ -1,7 +1,8 @@
-"""Runs a command and holds it to be mapped: just before it frees its memory, or after some seconds.
+"""Runs a command and holds it to be mapped: just before it frees its memory, whenever it has much more than before, or
+after some seconds.
 
-The command is traced (``PTRACE_SEIZE``) with nothing but exit events and signals, so it runs at full speed. Its
-children are not traced. What is held is its main thread: a thread that outlives it runs on while the map is taken.
+The command is traced (``PTRACE_SEIZE``) with nothing but exec and exit events and signals, so it runs at full speed.
+Its children are not traced. What is held is its main thread: a thread that outlives it runs on while the map is taken.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from ..errors import BadInputError, MachineError
+from . import procfs
 
 _SEIZE, _INTERRUPT, _LISTEN, _CONT, _DETACH = 0x4206, 0x4207, 0x4208, 7, 17
-_OPTION_EXIT, _OPTION_EXITKILL = 1 << 6, 1 << 20
-_EVENT_EXIT, _EVENT_STOP = 6, 128
+_OPTION_EXEC, _OPTION_EXIT, _OPTION_EXITKILL = 1 << 4, 1 << 6, 1 << 20
+_EVENT_EXEC, _EVENT_EXIT, _EVENT_STOP = 4, 6, 128
 _ALL_CHILDREN = 0x40000000  # __WALL: also threads and clones
 _POLL_S = 0.005
 _LONGEST_FAILURE = 4096
@@ -28,7 +30,7 @@ _LONGEST_FAILURE = 4096
 _PATIENCE_S = 5.0
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
-Moment = Literal["now", "exit"]
+Moment = Literal["now", "peak", "exit"]
 T = TypeVar("T")
 
 
@@ -40,16 +42,24 @@ class Traced(Generic[T]):
     moment: Moment
     exit_code: int
     """Negative: the number of the signal that ended it."""
+    fullest: T | None = None
+    """What was seen of its last program image when that had most memory; ``None`` where its end was as good."""
 
 
 def run(
-    argv: Sequence[str], look: Callable[[int, Moment], T], after_s: float | None = None, stdout: str = "inherit"
+    argv: Sequence[str],
+    look: Callable[[int, Moment], T],
+    after_s: float | None = None,
+    stdout: str = "inherit",
+    *,
+    peaks: bool = False,
 ) -> Traced[T]:
     """Starts ``argv`` and calls ``look(pid, moment)`` while the process is held.
 
     Without ``after_s`` that is just before its end; with it, after ``after_s`` seconds, or at its end if that
-    comes first. A process that was looked at before its end is ended afterwards (TERM, then KILL). ``stdout`` is
-    ``inherit``, ``null`` or a path.
+    comes first. A process that was looked at before its end is ended afterwards (TERM, then KILL). With ``peaks`` it is
+    also held and looked at whenever it has much more memory than before, and goes on. ``stdout`` is ``inherit``,
+    ``null`` or a path.
 
     Raises :class:`BadInputError` where the program cannot be started, :class:`MachineError` where tracing is refused.
     """
@@ -70,7 +80,7 @@ def run(
             _wait_for_end(pid)
             number, _, what = why.decode(errors="replace").partition(" ")
             raise BadInputError(f"cannot {what}: {os.strerror(int(number))} (errno {number})")
-        return follow(pid, look, after_s)
+        return follow(pid, look, after_s, peaks=peaks)
 
 
 def refused(what: str, error: OSError) -> MachineError:
@@ -131,15 +141,21 @@ def interrupts_go_to_the_program() -> Iterator[None]:
 
 
 def follow(
-    pid: int, look: Callable[[int, Moment], T], after_s: float | None, end: Callable[[int], int] | None = None
+    pid: int,
+    look: Callable[[int, Moment], T],
+    after_s: float | None,
+    end: Callable[[int], int] | None = None,
+    *,
+    peaks: bool = False,
 ) -> Traced[T]:
     """Lets a seized process run until it is to be mapped; see :func:`run`.
 
     ``end`` ends a process that was examined before its end, and returns its status; without it, it is our child.
     """
     deadline = None if after_s is None else time.monotonic() + after_s
+    growth, fullest = (_Growth(pid) if peaks else None), None
     while True:
-        status = _wait(pid, deadline)
+        status = _wait(pid, deadline, growth)
         if status is None:
             _ptrace(_INTERRUPT, pid, 0)
             deadline = None
@@ -150,7 +166,14 @@ def follow(
         if event == _EVENT_EXIT:
             value = look(pid, "exit")
             _ptrace(_CONT, pid, 0)
-            return Traced(value, "exit", _wait_for_end(pid))
+            return Traced(value, "exit", _wait_for_end(pid), fullest)
+        if event == _EVENT_EXEC:
+            growth, fullest = (_Growth(pid) if peaks else None), None
+        if event == _EVENT_STOP and number == signal.SIGTRAP and growth is not None and growth.is_due:
+            with growth.looking():
+                fullest = look(pid, "peak")
+            _ptrace(_CONT, pid, 0)
+            continue
         if event == _EVENT_STOP and number == signal.SIGTRAP and after_s is not None:
             value = look(pid, "now")
             _ptrace(_DETACH, pid, 0)
@@ -162,17 +185,67 @@ def follow(
         _ptrace(_CONT, pid, number if event == 0 else 0)
 
 
-def _wait(pid: int, deadline: float | None) -> int | None:
-    """The next status of the process, or ``None`` when the deadline has passed."""
-    if deadline is None:
+class _Growth:
+    """Tells when a process has so much more memory than at the last look that it is to be looked at again.
+
+    Once looks took two seconds of processor time, they take at most half of the time that the process had for itself.
+    """
+
+    _MORE, _MUCH_MORE = 1.1, 2.0
+    _SMALLEST = 4 << 20
+    """Below, nothing is looked at: the end is."""
+    _STILL_S = 0.01
+    """It has stopped growing when it did not grow for so long."""
+    _SHORTEST_S, _LONGEST_S = 0.001, 0.01
+    _FREE_S, _SHARE = 2.0, 0.5
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._since = self._grew = time.monotonic()
+        self._seen = self._before = 0
+        self._looking_s = self._held_s = 0.0
+        self.is_due = False
+
+    def check(self) -> bool:
+        """Whether it is time: it has much more, or somewhat more and has stopped growing."""
+        now, at = procfs.resident_bytes(self._pid) or 0, time.monotonic()
+        if now > self._before:
+            self._grew = at
+        self._before = now
+        more = now > max(self._MORE * self._seen, self._SMALLEST)
+        timely = now > self._MUCH_MORE * self._seen or at - self._grew >= self._STILL_S
+        allowed_s = max(self._FREE_S, self._SHARE * (at - self._since - self._held_s))
+        self.is_due = more and timely and self._looking_s <= allowed_s
+        return self.is_due
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """It is held, and looked at."""
+        began, cpu_began, self.is_due = time.monotonic(), time.process_time(), False
+        self._seen = max(self._before, procfs.resident_bytes(self._pid) or 0)
+        yield
+        self._looking_s += time.process_time() - cpu_began
+        self._held_s += time.monotonic() - began
+
+    @property
+    def pause_s(self) -> float:
+        """Until the next check: short at first, for the peaks of short programs."""
+        return min(self._LONGEST_S, self._SHORTEST_S + (time.monotonic() - self._since) / 100)
+
+
+def _wait(pid: int, deadline: float | None, growth: _Growth | None = None) -> int | None:
+    """The next status of the process, or ``None`` when the deadline has passed or it is to be looked at."""
+    if deadline is None and (growth is None or growth.is_due):
         return os.waitpid(pid, _ALL_CHILDREN)[1]
     while True:
         found, status = os.waitpid(pid, _ALL_CHILDREN | os.WNOHANG)
         if found:
             return status
-        if time.monotonic() >= deadline:
+        if deadline is not None and time.monotonic() >= deadline:
             return None
-        time.sleep(_POLL_S)
+        if growth is not None and growth.check():
+            return None
+        time.sleep(_POLL_S if growth is None else growth.pause_s)
 
 
 def _wait_for_end(pid: int) -> int:
@@ -197,8 +270,8 @@ def _end(pid: int) -> int:
 
 
 def seize(pid: int) -> None:
-    """Traces a process without stopping it: exit events only, and it dies with us. Raises ``OSError``."""
-    _ptrace(_SEIZE, pid, _OPTION_EXIT | _OPTION_EXITKILL)
+    """Traces a process without stopping it: exec and exit events only, and it dies with us. Raises ``OSError``."""
+    _ptrace(_SEIZE, pid, _OPTION_EXEC | _OPTION_EXIT | _OPTION_EXITKILL)
 
 
 def _ptrace(request: int, pid: int, data: int) -> None:

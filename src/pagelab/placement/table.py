@@ -41,19 +41,32 @@ def page_size(count: int) -> str:
     return str(count)
 
 
-_MUCH = 1.25
-"""A peak is told where it is so many times what is left."""
+MUCH = 1.1
+"""A peak is shown, and told, where it is so many times what is left."""
+_WHEN = {"exit": "just before it ended", "peak": "when it had most", "now": "now"}
 
 
 def summary(found: AddressMap) -> str:
     """One line: the process, and its pages by size."""
-    total = sum(entry.bytes for entry in found.by_size)
+    total = found.resident_bytes
     parts = [f"{size(entry.bytes)} in {page_size(entry.page_bytes)} pages" for entry in found.by_size]
-    when = "just before it ended" if found.moment == "exit" else "now"
+    when = _WHEN[found.moment]
     line = f"process {found.pid} ({found.command}) {when}: {size(total)} resident: {', '.join(parts) or 'nothing'}"
-    if found.moment == "exit" and found.peak_bytes is not None and found.peak_bytes > _MUCH * total:
-        line += f"\nat its peak it had {size(found.peak_bytes)}; this is what is left; map it then: --at SECONDS"
+    peak = found.peak_bytes or 0
+    if found.moment == "exit" and peak > MUCH * total:
+        line += f"\nat its peak it had {size(peak)}; this is what is left; map it then: --at SECONDS"
+    if found.moment == "peak":
+        more = f"its peak was {size(peak)}; " if peak > MUCH * total else ""
+        line += f"\n{more}at its end it had {size(found.left_bytes or 0)}; map that instead: --at exit"
     return line
+
+
+def fuller(at_peak: AddressMap | None, at_end: AddressMap) -> AddressMap:
+    """The map at the peak where there was much more than is left at the end."""
+    left = at_end.resident_bytes
+    if at_peak is None or at_peak.resident_bytes <= MUCH * left:
+        return at_end
+    return at_peak.model_copy(update={"left_bytes": left, "peak_bytes": at_end.peak_bytes or at_peak.peak_bytes})
 
 
 def table(found: AddressMap, *, everything: bool = False, width: int = 120) -> Table:

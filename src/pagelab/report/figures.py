@@ -37,8 +37,8 @@ def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
 
 
 def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | None:
-    """The picture that answers: the set; else the effects; where there are so many that they do not fit a screen, how
-    often each policy was best; where there is nothing to compare, the times.
+    """The picture that answers: the set; else the effects; of non-determinism, the spread of each program, or how often
+    each policy was best; where there is nothing to compare, the times.
     """
     if nondeterminism.is_the_answer(analysis):
         return figures[0]

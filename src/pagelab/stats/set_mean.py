@@ -120,7 +120,9 @@ def spread_ratio(pairs: Pairs) -> float:
     """
     done = pairs.finished
     if len(done) < 2:
-        raise StatsRefusedError(Refusal.ONE_EXECUTION, f"{len(done)} pairs finished: no spread; run more executions")
+        raise StatsRefusedError(
+            Refusal.ONE_EXECUTION, f"{len(done)} pairs finished: no spread; run at least 2 (better 10)"
+        )
     found = []
     for side, name in ((done.treatment, "the policy"), (done.baseline, "the baseline")):
         scaled = unit_range(side)

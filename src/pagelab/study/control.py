@@ -59,7 +59,9 @@ def run_study(
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StudyError(f"cannot make {directory}: {error.strerror}; choose another with: --into DIR") from None
+        raise StudyError(
+            f"cannot make {directory}: {error.strerror} (errno {error.errno}); choose another with: --into DIR"
+        ) from None
     with DirectoryLock(directory):
         _refuse_another(prepared, directory)
         check_destination(directory)

@@ -7,6 +7,7 @@ from pagelab.report.charts.factors import impact_factors
 from pagelab.report.charts.frames import pages_by_colour
 from pagelab.report.charts.misses import time_and_misses
 from pagelab.report.charts.placement import bars
+from pagelab.report.charts.program_spreads import dumbbells
 from pagelab.report.charts.ranks import ranks
 from pagelab.report.charts.schedule import drift
 from pagelab.report.charts.sets import over_set
@@ -17,6 +18,7 @@ __all__ = [
     "boxplot",
     "counter_for",
     "drift",
+    "dumbbells",
     "executions",
     "forest",
     "impact_factors",

@@ -19,8 +19,6 @@ DENSE_ROW_HEIGHT = 17
 MANY_ROWS = 16
 _NARROW = 560
 """CSS pixels of the picture's place below which the words at the right are the short ones."""
-_CHARACTER = 6.6
-"""Widest mean width of a character of a label, of the fonts a reader may have: 12 px high."""
 
 
 def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]:
@@ -37,7 +35,7 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
     layers = _layers(values, (low, high), list(analysis.design.policies), _title(judged), width)
     spec = theme.finish(layers, width, (ROW_HEIGHT if len(judged) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(judged))
     if width != "container":
-        leave_room(spec, values, width)
+        theme.leave_room(spec, width, left=_longest(values, "row"), right=_longest(values, "words"))
     return spec
 
 
@@ -107,13 +105,13 @@ def _layers(
         title=title, tickCount=6, labelExpr="(datum.value > 0 ? '+' : '') + replace(datum.label, '-', '−')"
     )
     rows = alt.Scale(domain=[value["row"] for value in values], type="band")
-    labels = alt.Axis(grid=False, labelLimit=_limit(width, 0.38), minExtent=0)
+    labels = alt.Axis(grid=False, minExtent=0)
     y = alt.Y("row:N", title=None, sort=None, scale=rows, axis=labels)
     right = alt.Axis(
         grid=False,
         orient="right",
         labelExpr=_words(values, width),
-        labelLimit=_limit(width, 0.5),
+        labelLimit=theme.label_limit(width, 0.5),
         labelColor="var(--soft)",
         minExtent=0,
     )
@@ -173,13 +171,5 @@ def _words(values: list[dict[str, Any]], width: theme.Width) -> str:
     )
 
 
-def _limit(width: theme.Width, share: float) -> Any:
-    """Labels are cut only where they would leave no room for the picture."""
-    return 0 if width != "container" else alt.ExprRef(f"max(110, {share} * containerSize()[0])")
-
-
-def leave_room(spec: dict[str, Any], values: list[dict[str, Any]], width: int) -> None:
-    """A file is drawn with the reader's fonts, not with those that measured it: its edges keep their distance."""
-    left, right = (max(len(value[key]) for value in values) * _CHARACTER for key in ("row", "words"))
-    spec["width"] = max(width - round(left + right), round(0.45 * width))
-    spec["config"]["padding"] = {"left": 4 + 0.25 * left, "right": 8 + 0.25 * right, "top": 4, "bottom": 2}
+def _longest(values: list[dict[str, Any]], key: str) -> int:
+    return max(len(value[key]) for value in values)

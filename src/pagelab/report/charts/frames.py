@@ -53,7 +53,7 @@ def pages_by_colour(analysis: Analysis, width: theme.Width = "container") -> dic
         for bar in _bars(one, analysis.condition(one.condition).policy, at[name], row, highest)
     ]
     even = [{"y": at[name] + 1 - _ROOM / highest} for name in dict.fromkeys(named)]
-    return theme.finish(_layers(bars, even, rows, policies), width, ROW_HEIGHT * len(rows))
+    return theme.finish(_layers(bars, even, rows, policies), width, ROW_HEIGHT * len(rows), rows.labels)
 
 
 def _heights(one: FramesSummary) -> list[tuple[float, float]]:
@@ -104,7 +104,6 @@ def _layers(bars: list[dict[str, Any]], even: list[dict[str, Any]], rows: Rows, 
         values=[index + 0.5 for index in range(len(rows))],
         labelExpr=f"({labels})[floor(datum.value)]",
         labelFontWeight=alt.condition(heading, alt.value("bold"), alt.value("normal")),
-        labelLimit=170,
         grid=False,
     )
     scale = alt.Scale(domain=[len(rows), 0], nice=False, zero=False)

@@ -17,12 +17,12 @@ ROW_HEIGHT = 22
 def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any] | None:
     """Shares of the peak by page size; memory given back before the end is an empty outline.
 
-    None when nothing was reported.
+    None when nothing was reported, and where every bar would be full of pages of one size: the table says that.
     """
     by_id = {c.id: c for c in analysis.design.conditions}
     known = [p for p in analysis.placements if p.resident_bytes > 0]
     sizes = sorted({share.page_bytes for p in known for share in p.by_size if share.bytes > 0})
-    if not sizes:
+    if not sizes or (len(sizes) == 1 and all(_is_full(p) for p in known)):
         return None
     rows = grouped((by_id[p.condition].workload, by_id[p.condition].policy) for p in known)
     keys = {p.condition: rows.key(by_id[p.condition].workload, by_id[p.condition].policy) for p in known}
@@ -58,12 +58,17 @@ def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]
     text = totals.mark_text(align="left", dx=5, color="var(--soft)").encode(
         x=alt.X("whole:Q", scale=scale), y=y, text="shown:N"
     )
-    return theme.finish(theme.layered(outline, stack, text), width, ROW_HEIGHT * len(rows))
+    return theme.finish(theme.layered(outline, stack, text), width, ROW_HEIGHT * len(rows), rows.labels)
 
 
 def _most(placement: PlacementSummary) -> float:
     """The peak; of several processes together more can be resident than the largest one's peak."""
     return max(placement.peak_bytes, sum(s.bytes for s in placement.by_size))
+
+
+def _is_full(placement: PlacementSummary) -> bool:
+    """Nothing was given back, to the pixel."""
+    return sum(s.bytes for s in placement.by_size) >= 0.995 * _most(placement)
 
 
 def _whole(placement: PlacementSummary) -> str:

@@ -55,7 +55,7 @@ def ranks(part: NondeterminismPart, metrics: Sequence[str], width: theme.Width =
         rows.append({"row": title, "label": "", "title": title})
         rows += [{"row": _key(title, name), "label": name, "title": ""} for name in family.conditions]
         bars += _bars(title, family, ranking)
-    return theme.finish(_layers(rows, bars, most), width, ROW_HEIGHT * len(rows))
+    return theme.finish(_layers(rows, bars, most), width, ROW_HEIGHT * len(rows), [row["label"] for row in rows])
 
 
 def _key(title: str, condition: str) -> str:
@@ -94,7 +94,7 @@ def _layers(rows: list[dict[str, str]], bars: list[dict[str, Any]], most: int) -
     x_axis = alt.Axis(title="programs (%)", tickCount=5, labelColor="var(--soft)")
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 100], nice=False), axis=x_axis)
     labels = json.dumps({row["row"]: row["label"] for row in rows})
-    axis = alt.Axis(labelExpr=f"({labels})[datum.value]", labelLimit=170, grid=False)
+    axis = alt.Axis(labelExpr=f"({labels})[datum.value]", grid=False)
     scale = alt.Scale(domain=[row["row"] for row in rows], type="band")
     y = alt.Y("row:N", title=None, sort=None, scale=scale, axis=axis)
     data = alt.Chart(theme.rows(bars))

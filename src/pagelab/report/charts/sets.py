@@ -12,7 +12,6 @@ from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, SetContrast, SetPart
 from pagelab.analysis.set_words import words
 from pagelab.charts import theme
-from pagelab.report.charts.effects import leave_room
 
 ROW_HEIGHT = 40
 _NARROW = 560
@@ -47,7 +46,8 @@ def over_set(analysis: Analysis, quantity: str, width: theme.Width = "container"
     chart = _layers(rows, programs, (low, high), list(analysis.design.policies), _title(part, quantity, shown), width)
     spec = theme.finish(chart, width, ROW_HEIGHT * len(rows))
     if width != "container":
-        leave_room(spec, rows, width)
+        left, right = (max(len(row[key]) for row in rows) for key in ("row", "words"))
+        theme.leave_room(spec, width, left=left, right=right)
     return spec
 
 
@@ -117,8 +117,8 @@ def _layers(
     scale = alt.Scale(type="log", domain=list(ends), nice=False)
     axis = alt.Axis(title=title, format="~r", values=_ticks(ends[1]))
     domain = alt.Scale(domain=[row["row"] for row in rows], type="band")
-    limit: Any = 0 if width != "container" else alt.ExprRef("max(110, 0.38 * containerSize()[0])")
-    y = alt.Y("row:N", title=None, sort=None, scale=domain, axis=alt.Axis(grid=False, labelLimit=limit, minExtent=0))
+    limit = theme.label_limit(width, 0.38)
+    y = alt.Y("row:N", title=None, sort=None, scale=domain, axis=alt.Axis(grid=False, minExtent=0))
     bare = alt.Y("row:N", title=None, sort=None, scale=domain, axis=None)
     right = alt.Axis(
         grid=False, orient="right", labelExpr=_words(rows, width), labelLimit=limit, labelColor="var(--soft)"

@@ -35,7 +35,8 @@ def boxplot(
         f"{metric.label} ({unit})" if unit else metric.label,
         list(analysis.design.policies),
     )
-    return theme.finish(layers, width, (ROW_HEIGHT if len(rows) > 3 else FEW_ROWS_HEIGHT) * len(rows))
+    height = (ROW_HEIGHT if len(rows) > 3 else FEW_ROWS_HEIGHT) * len(rows)
+    return theme.finish(layers, width, height, labels.values())
 
 
 def _box(summary: Summary, policy: str, factor: float) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def _layers(
     policies: list[str],
 ) -> alt.LayerChart:
     y = alt.Y("policy:N", title=None, scale=alt.Scale(domain=rows, type="band"), sort=None)
-    y = y.axis(alt.Axis(labelLimit=150, grid=False))
+    y = y.axis(alt.Axis(grid=False))
     colours = theme.condition_colours(policies)
     colour = alt.Color("policy:N", legend=None).scale(domain=policies, range=list(colours.values()))
     stroke = alt.Stroke("policy:N", legend=None).scale(domain=policies, range=list(colours.values()))

@@ -11,6 +11,7 @@ from pagelab.analysis.nondeterminism import words
 from pagelab.analysis.nondeterminism_model import Misses, NondeterminismPart, Trace
 from pagelab.charts import theme
 from pagelab.report import charts
+from pagelab.report.charts import program_spreads
 from pagelab.report.charts.ranks import panels
 from pagelab.report.figure import Figure, slug
 from pagelab.stats.nondeterminism import Metric
@@ -30,8 +31,8 @@ _RANKED = (
 
 
 def is_the_answer(analysis: Analysis) -> bool:
-    """Whether the ranks over programs come first on the page: many were measured repeatedly, as studies of
-    non-determinism do, or there are too many comparisons for a picture of each. Not where the study answers of the
+    """Whether the spread and the ranks over programs come first on the page: many were measured repeatedly, as studies
+    of non-determinism do, or there are too many comparisons for a picture of each. Not where the study answers of the
     set, nor where no ranks differ.
     """
     part = analysis.nondeterminism
@@ -41,6 +42,32 @@ def is_the_answer(analysis: Analysis) -> bool:
         sum(len(family.groups) for family in part.families if family.repeated or whole) for whole in (False, True)
     )
     return repeated >= MANY_GROUPS or (every >= MANY_GROUPS and len(analysis.planned()) > MOST_ROWS)
+
+
+def programs(analysis: Analysis, before: int) -> list[Figure]:
+    """The spread of each program under every policy, where a study is of non-determinism, or of a set; nowhere else."""
+    rows = program_spreads.rows_of(analysis) if is_the_answer(analysis) or analysis.over_set is not None else []
+    if len(rows) < words.FEWEST_GROUPS:
+        return []
+    shown, rest = rows[: program_spreads.MOST_ROWS], len(rows) - program_spreads.MOST_ROWS
+    left_out = f" {wording.count(rest, 'program')} that spread less are not drawn." if rest > 0 else ""
+    description = "; ".join(
+        f"{name}: "
+        + ", ".join(f"{policy} {wording.percent(value / 100, signed=False)}" for policy, value in found.items())
+        for name, found in shown
+    )
+    return [
+        Figure(
+            id="programs",
+            number=before + 1,
+            section="programs",
+            title="Spread from one execution to the next, program by program",
+            caption="A mark is the coefficient of variation of a program’s executions under one policy, on a "
+            f"logarithmic axis: further left is steadier. Described, not tested.{left_out}",
+            alternative=f"{description}.",
+            draw=lambda width: charts.dumbbells(analysis, width),
+        )
+    ]
 
 
 def ranks(analysis: Analysis, before: int) -> list[Figure]:
@@ -201,5 +228,5 @@ def _of_misses(one: Misses, label: str) -> Callable[[theme.Width], dict[str, Any
     return lambda width: charts.time_and_misses(one, label, width)
 
 
-MAKERS = (ranks, traces, other_ranks, factors, misses)
+MAKERS = (programs, ranks, traces, other_ranks, factors, misses)
 """In reading order."""

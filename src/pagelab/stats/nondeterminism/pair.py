@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import ceil, exp, sqrt
 from typing import TYPE_CHECKING, Literal
 
 from pagelab.stats.interval import Interval, IntervalMethod
@@ -109,7 +109,10 @@ def _ratio_of_spreads(metric: Metric, table: Table, level: float) -> Estimate | 
     half = float(t_quantile(degrees, level)) * sqrt(total)
     ends = [float(centre[1] - centre[0]) + side * half for side in (-1, 1)]
     if ends[1] > LARGEST_LOG:
-        return Refused(Refusal.OUT_OF_REACH, "the spreads' ratio could be any: run more executions")
+        enough = ceil(int(table.executions.min()) * (ends[1] / LARGEST_LOG) ** 2) + 1
+        return Refused(
+            Refusal.OUT_OF_REACH, f"the spreads' ratio could be any: about {enough} executions of each would tell"
+        )
     low, high = (100 * (exp(end) - 1) for end in ends)
     return Estimate(percent, Interval(low, high, level, None, IntervalMethod.LOG_T))
 
@@ -134,7 +137,8 @@ def ratio_of_means(base: Executions, new: Executions, level: float) -> Estimate 
     t2 = float(t_quantile(degrees, level)) ** 2
     denominator = mean_a**2 - t2 * v_a
     if denominator <= 0:
-        return Refused(Refusal.OUT_OF_REACH, "base's mean is not told from 0: run more executions")
+        enough = f"about {ceil(len(base) * t2 * v_a / mean_a**2) + 1} executions of each would" if mean_a else "it is 0"
+        return Refused(Refusal.OUT_OF_REACH, f"base's mean is not told from 0: {enough}")
     root = sqrt(max(0.0, t2 * (mean_a**2 * v_b + mean_b**2 * v_a - t2 * v_a * v_b)))
     ends = (mean_a * mean_b - root) / denominator, (mean_a * mean_b + root) / denominator
     return Estimate(100 * (ratio - 1), _in_percent(*ends, level))
