@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pagelab.analysis import load
+from pagelab.analysis import analyse, load
+from pagelab.analysis.commands import limits_of
 from pagelab.study.pair import Pair
 from pagelab.study.sides import again, kept, needs_shell
 from pagelab.study.spec import read
@@ -137,6 +138,12 @@ def test_one_command_under_two_settings(tmp_path: Path) -> None:
     assert f"A: {SAYS_OP}, with --env OP=10 --env LANG=C\n" in done.stdout
     with Store.open(tmp_path / "kept", write=False) as store:
         assert [one.name for one in store.plan().conditions] == ["sh/OP-10", "sh/OP-15"]
+    # The page that is made of it says so, too; with further executions it would be another judgement.
+    with Store.open(tmp_path / "kept", write=False) as store:
+        page = analyse(load(store)).headline
+    assert page.startswith("op: sh is 50.0% higher under OP-15 than under OP-10 (")
+    assert page.endswith("): FAIL, limit 3%.")
+    assert limits_of([{"kind": "limits", "data": {"runs": 12, "judged": [["ratio>3%", "fail"]]}}], 24) == ()
     again = run(tmp_path, "kept", "--fail-if", "ratio>3%", "--json")
     assert again.returncode == 1, again.stderr
     found = json.loads(again.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pagelab.analysis import set_words, verdict
 from pagelab.analysis.caveats import caveats_of
+from pagelab.analysis.commands import with_limits
 from pagelab.analysis.contrasts import contrasts_of, spreads_of
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.design import design_of
@@ -47,7 +48,7 @@ def analyse(data: StudyData) -> Analysis:
         schema=SCHEMA,
         created_by=_version(),
         design=design,
-        headline=verdict.headline(verdict.judged_of(planned, design, metrics), design)
+        headline=with_limits(verdict.headline(verdict.judged_of(planned, design, metrics), design), data.limits)
         if over is None
         else set_words.headline(over, design),
         answers=tuple(c.sentence for c in planned) if over is None else set_words.sentences(over, design),

@@ -6,11 +6,16 @@ command", that was run as A and as B. What is stored stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import polars as pl
 
 from pagelab.study.plan import Plan
 from pagelab.study.sides import NAME, SIDES
+from pagelab.study.store import Store
 
+_OUTCOMES = {"pass": "PASS", "fail": "FAIL", "inconclusive": "UNDECIDED"}
 COMMAND = "the command"
 """The workload that both are; a sentence can have it as its subject."""
 
@@ -18,6 +23,27 @@ COMMAND = "the command"
 def are_two_commands(plan: Plan) -> bool:
     """Whether ``pagelab compare`` made this study of two commands."""
     return plan.name == NAME and tuple(one.workload_name for one in plan.conditions) == SIDES
+
+
+def keep_limits(store: Store, judged: Iterable[tuple[str, str]]) -> None:
+    """Keeps how limits (``ratio>3%``) were judged on these executions: ``pass``, ``fail``, ``inconclusive``."""
+    store.put_event("limits", {"runs": store.runs().height, "judged": [list(one) for one in judged]})
+
+
+def limits_of(events: Iterable[dict[str, Any]], runs: int) -> tuple[tuple[str, str], ...]:
+    """Limits and their outcomes as they were judged last; none where executions were added since."""
+    kept = [event["data"] for event in events if event["kind"] == "limits"]
+    if not kept or kept[-1]["runs"] != runs:
+        return ()
+    return tuple((str(text), str(outcome)) for text, outcome in kept[-1]["judged"])
+
+
+def with_limits(sentence: str, limits: tuple[tuple[str, str], ...]) -> str:
+    """``B is 45.6% slower than A (…): FAIL, limit 3%.``"""
+    if not limits:
+        return sentence
+    told = [f"{_OUTCOMES[outcome]}, limit {text.removeprefix('ratio>')}" for text, outcome in limits]
+    return f"{sentence.removesuffix('.')}: {'; '.join(told)}."
 
 
 def as_one(plan: Plan, runs: pl.DataFrame) -> tuple[Plan, pl.DataFrame]:

@@ -57,15 +57,18 @@ class StudyData:
     """Places of the schedule that have no run."""
     source: str | None = None
     """The study file that was run; None where it is not known."""
+    limits: tuple[tuple[str, str], ...] = ()
+    """Of two commands that were compared with limits: each, and its outcome on these executions."""
 
 
 def load(store: Store) -> StudyData:
     """All runs that *store* holds now; later commits are left out."""
-    from pagelab.analysis.commands import as_one
+    from pagelab.analysis.commands import as_one, limits_of
 
     meta = store.meta()
     plan, runs = as_one(store.plan(), store.runs().sort("position"))
     known = set(runs["run_id"])
+    events = store.events()
     texts = [(run, text) for run, text in store.short_record_texts() if run in known]
     return StudyData(
         plan=plan,
@@ -74,9 +77,10 @@ def load(store: Store) -> StudyData:
         records=tuple((run, Record.model_validate_json(text)) for run, text in texts if _is_record(text)),
         record_lines=RecordLines(store.path, frozenset(known), store.record_bytes()),
         study_warnings=tuple(store.study_warnings()),
-        looks=tuple(event["data"] for event in store.events() if event["kind"] == "look"),
+        looks=tuple(event["data"] for event in events if event["kind"] == "look"),
         origin=Path(meta["origin"]).name if "origin" in meta else None,
         source=meta.get("source"),
+        limits=limits_of(events, runs.height),
         outstanding=len({slot.position for slot in store.slots()} - set(runs["position"])),
     )
 

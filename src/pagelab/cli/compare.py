@@ -182,6 +182,12 @@ def compare_command(
     judged = Settings(level=level, seed=seed)
     found = compare(*data, gates=gates, metric=metric, settings=judged, interleaved=sides is not None)
     _say(found, data[0], sides, why, as_json)
+    if into is not None and found.judgements:
+        from pagelab.analysis.commands import keep_limits
+        from pagelab.study.store import Store
+
+        with Store.open(into) as store:
+            keep_limits(store, [(one.gate.text, one.outcome) for one in found.judgements])
     if into is not None and not as_json:
         terminal.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
     raise typer.Exit(EXIT[found.outcome])

@@ -84,7 +84,7 @@ CREATE TABLE step (
 CREATE TABLE event (
     id      INTEGER PRIMARY KEY,
     at      TEXT NOT NULL,
-    kind    TEXT NOT NULL,               -- warning, look, sized
+    kind    TEXT NOT NULL,               -- warning, look, sized, limits
     data    TEXT NOT NULL                -- JSON; a warning is the record's RunWarning
 ) STRICT;
 """

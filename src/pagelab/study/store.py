@@ -311,7 +311,7 @@ class Store:
         """Block → name of its platform; empty for a study of one machine."""
         return dict(self._db.execute("SELECT block, platform FROM block_platform").fetchall())
 
-    def put_event(self, kind: Literal["warning", "look", "sized"], data: dict[str, Any]) -> None:
+    def put_event(self, kind: Literal["warning", "look", "sized", "limits"], data: dict[str, Any]) -> None:
         """Something about the whole study that is worth saying."""
         with self._transaction():
             self._put_event(kind, data)
@@ -375,7 +375,7 @@ class Store:
             yield rows
 
     def events(self) -> list[dict[str, Any]]:
-        """Warnings, looks and sizes of the whole study: ``{"at", "kind", "data"}``."""
+        """Warnings, looks, sizes and judged limits of the whole study: ``{"at", "kind", "data"}``."""
         rows = self._db.execute("SELECT at, kind, data FROM event ORDER BY id")
         return [{"at": at, "kind": kind, "data": json.loads(data)} for at, kind, data in rows]
 
