@@ -115,8 +115,8 @@ def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], ana
         if found.choice is not None and found.choice.left_out:
             smallest = min(region.bytes for region in found.regions)
             return (
-                f"The budget is less than a region, which has {wording.size(smallest)} or more: with more time regions "
-                "are smaller, and the best of them may fit."
+                f"The budget is less than a region, which has {wording.size(smallest)} or more: give it --budget "
+                f"{-(-smallest >> 20)}M; or more --minutes, with which regions are smaller."
             )
         if everything.said == "lower":
             sentence = answer.sentence(everything, metric, "everything in 2M pages", _KERNEL)

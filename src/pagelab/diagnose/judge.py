@@ -74,7 +74,7 @@ def default_rows(times: Times, copies: Sequence[str], late: Late, timeout_s: flo
         raise StatsRefusedError(
             Refusal.INCOMPLETE_BLOCKS,
             f"{ended} of {executions} executions by default did not end within --timeout {timeout_s:g}, so that their "
-            "spread is not known; give them more time",
+            f"spread is not known; give them more: --timeout {2 * (timeout_s or 0):g}",
         )
     (rows,) = whole_blocks([stacked(times, copies)])
     if rows.shape[1] < SMALLEST_BLOCKS:

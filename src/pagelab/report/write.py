@@ -47,9 +47,10 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
         _swap(building, out)
     except OSError as error:
         shutil.rmtree(building, ignore_errors=True)
+        kept = "the existing report is kept; " if out.exists() else ""
         raise MachineError(
             f"cannot write a report to {out}: {error.filename or building}: {system_reason(error)}; "
-            f"the existing report is kept; make room, or choose a place with --out; run: df -h {out.absolute().parent}"
+            f"{kept}make room, or choose a place with --out; run: df -h {out.absolute().parent}"
         ) from None
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
