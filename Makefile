@@ -11,7 +11,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow kernel-test kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
+.PHONY: demo test test-computing test-machine test-slow kernel-test kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -20,6 +20,16 @@ demo: $(STAMP)            ## The main job: a study of page size and prepaging on
 test: $(STAMP)            ## All tests but the long campaigns
 	cargo test --workspace --locked
 	$(PY) -m pytest -m "not slow" --durations=30
+
+# Tests that compute and draw, and those that need the machine's settings, caches and time: .ci/run runs both at once.
+COMPUTING := $(addprefix tests/,stats models simulate layouts report)
+
+test-computing: $(STAMP)
+	$(PY) -m pytest -m "not slow" --durations=10 -p no:cacheprovider $(COMPUTING)
+
+test-machine: $(STAMP)
+	cargo test --workspace --locked
+	$(PY) -m pytest -m "not slow" --durations=30 $(addprefix --ignore=,$(COMPUTING))
 
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow

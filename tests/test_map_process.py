@@ -347,9 +347,10 @@ def test_a_command_that_gave_memory_back_is_shown_at_its_peak() -> None:
     assert re.fullmatch(r"at its end it had [12]?\d(\.\d+)?M; map that instead: --at exit", second)
     found = json.loads(pagelab_map("--json", "--", sys.executable, "-c", GIVES_BACK).stdout)
     assert found["moment"] == "peak"
-    assert sum(one["bytes"] for one in found["by_size"]) > 64 << 20 > 2 * found["left_bytes"]
-    assert found["peak_bytes"] > 64 << 20
-    assert max(region["resident_bytes"] for region in found["regions"]) >= 64 << 20
+    assert found["peak_bytes"] > 64 << 20 > 2 * found["left_bytes"]
+    # What a process grows by less than a tenth after a look is not looked at again.
+    assert sum(one["bytes"] for one in found["by_size"]) > found["peak_bytes"] / 1.1
+    assert max(region["resident_bytes"] for region in found["regions"]) > (64 << 20) / 1.1
 
 
 def test_looks_take_a_bounded_share_of_the_time() -> None:
