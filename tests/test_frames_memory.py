@@ -3,6 +3,7 @@ kernel's switch for huge pages in each of its positions."""
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ from harness.memory import MemoryGroup, swap_file
 from harness.placing import run_placed
 from harness.policies import THP
 from harness.processes import processes_named
+from pagelab.placement.regions import pool_of
 
 SWAPPING = [*MAIN, BY_NAME["masks"], BY_NAME["window-16"]]
+HUGE = 2 << 20
 LARGER_MIB = 48
 """What lives in smaller groups with swap."""
 
@@ -206,6 +209,20 @@ def test_guest_is_placed_where_huge_pages_are_always_given(
     run = run_placed(policy, guest_argv(guest, workshop), run_under)
     sizes = {size.page_bytes for region in run.regions() if region.region == "anon" for size in region.by_size}
     assert sizes == {4096}, run.story()
+
+
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_no_huge_page_has_room_among_the_tables_of_the_library(policy: FramesPolicy, run_under: Runner) -> None:
+    """Where huge pages are always given, khugepaged would fill what lies between small tables."""
+    run = run_under(possible(policy).toml, ["cat", "/proc/self/smaps"], env=policy.environment()).succeeded()
+    roomy = []
+    for mapping in re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", run.stdout, flags=re.MULTILINE)[1:]:
+        head, *_, flags = mapping.splitlines()
+        start, end = (int(address, 16) for address in head.split()[0].split("-"))
+        of_ours = len(head.split()) == 5 and pool_of(start) is None
+        if of_ours and -(-start // HUGE) < end // HUGE and "nh" not in flags.split():
+            roomy.append(head)
+    assert roomy == [], run.story()
 
 
 @pytest.mark.usefixtures("folios_always")

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use linux_raw_sys::general;
 
-use crate::boundary::arch::{PAGE, PMD, nr};
+use crate::boundary::arch::{PAGE, nr};
 
 pub mod call;
 pub mod nodes;
@@ -211,13 +211,11 @@ pub fn map_unused(addr: usize, len: usize, prot: i32, flags: i32) -> Result<usiz
 }
 
 /// The same for a table that is touched here and there: never in huge pages, one for each place would be memory that the
-/// program lacks.
+/// program lacks. That holds for small tables, too: neighbours become one mapping, in which a huge page has room.
 pub fn mmap_sparse(len: usize) -> Result<usize> {
     let at = mmap_own(len)?;
-    if len >= PMD {
-        // A kernel without huge pages rightly refuses the advice.
-        let _ = advise(at, len, Advice::BasePages);
-    }
+    // A kernel without huge pages rightly refuses the advice.
+    let _ = advise(at, len, Advice::BasePages);
     Ok(at)
 }
 
