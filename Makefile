@@ -110,7 +110,7 @@ $(PY): | system
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # What these goals need of the system is looked for, and as root installed, before anything is built.
-WITH_PACKAGES := $(filter test test-slow bench power,$(MAKECMDGOALS))
+WITH_PACKAGES := $(filter test% bench power,$(MAKECMDGOALS))
 system:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "pagelab: Python 3.11 or newer is needed, and $(PYTHON) is not" >&2; exit 1; }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import resource
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from .sample import Result, absolute, compare
 from .simulate_paging import threads_compared
-from .tools import Bench, need
+from .tools import LEVELS, Bench, built_example, need
 
 MATRIX = r"""
 static double a[200][200], b[200][200], c[200][200];
@@ -42,11 +41,12 @@ REPEATS = {"matrix product": 3, "gzip -9": 2, "Zipf 0.9": 1}
 CPU_UNIT = "Mref/CPU-s"
 EXECUTIONS = 8
 """Of one trace, shared among threads."""
+AT_LEVELS = ("caches", "TLB")
 
 
 def measure(bench: Bench) -> Iterator[Result]:
     """Every simulation of every input, decoded in memory, in turns with cachegrind (and its instrumentation)."""
-    example, rounds = _example(), min(bench.rounds, ROUNDS)
+    example, rounds = built_example("cache_speed"), min(bench.rounds, ROUNDS)
     matrix, traces = _matrix(bench), {}
     for name, command in {"matrix product": [str(matrix)], "gzip -9": _gzip(bench)}.items():
         traces[name] = bench.scratch / f"{command[0].rsplit('/', 1)[-1]}.trace"
@@ -58,6 +58,10 @@ def measure(bench: Bench) -> Iterator[Result]:
             done = _run([example, str(traces.get(name, "zipf")), str(repeats)])
             for line in map(json.loads, done.splitlines()):
                 found[line["work"], name] = line["mref_per_cpu_s"]
+            for level, what in LEVELS.items():
+                for work in AT_LEVELS:
+                    done = _run(["env", level, example, str(traces.get(name, "zipf")), str(repeats), work])
+                    found[f"{work} ({what})", name] = json.loads(done)["mref_per_cpu_s"]
         for key, value in found.items() if turn > 0 else ():
             samples.setdefault(key, []).append(value)
     for (work, name), values in samples.items():
@@ -118,13 +122,3 @@ def _cachegrind(binary: Path) -> float:
     columns = [next(line for line in lines if line.startswith(key)).split()[1:] for key in ("events:", "summary:")]
     totals = dict(zip(*columns, strict=True))
     return (int(totals["Dr"]) + int(totals["Dw"])) / seconds / 1e6
-
-
-def _example() -> str:
-    package = ["-p", "pagelab-simulate", "--example", "cache_speed"]
-    _run([need("cargo"), "build", "--release", "--locked", "-q", *package])
-    metadata = json.loads(_run(["cargo", "metadata", "--no-deps", "--format-version", "1"]))
-    path = Path(metadata["target_directory"]) / "release/examples/cache_speed"
-    found = shutil.which(path)
-    assert found, path
-    return found

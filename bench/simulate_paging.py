@@ -7,6 +7,8 @@ from a file in the page cache, through its own reader.
 
 from __future__ import annotations
 
+import itertools
+import json
 import resource
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from pagelab.simulate.page_faults import PAPER_COLOURS
 from pagelab.simulate.traces import feed
 
 from .sample import Result, absolute, compare, interleave
-from .tools import HERE, Bench, need
+from .tools import HERE, LEVELS, Bench, built_example, need
 
 PAGES = 100_000
 MILLION = 1_000_000
@@ -131,6 +133,7 @@ def measure(bench: Bench) -> Iterator[Result]:
             yield absolute(f"{work}, {trace.name}", UNIT, values, goal=goal, at_least=True)
         if peer is not None:
             yield compare(f"one size, LRU, {trace.name}: libcachesim, pagelab", UNIT, peer, samples["one size, LRU"])
+    yield from at_levels(min(bench.rounds, ROUNDS))
     for trace in traces[2:4]:
         sides = {
             policy: lambda policy=policy, trace=trace: rate(trace, lambda: seven(trace, policy, bench.scratch))
@@ -141,6 +144,25 @@ def measure(bench: Bench) -> Iterator[Result]:
             yield absolute(title, UNIT, values, goal=SEVEN_GOAL, at_least=True)
     for trace in traces:
         yield from both_cores(trace, min(bench.rounds, ROUNDS))
+
+
+def at_levels(rounds: int) -> Iterator[Result]:
+    """The stacks by code for older processors; each in a process, in turns, on traces that it makes itself."""
+    example = built_example("paging_speed")
+    inputs = {
+        "zipf:0.9:100000": "Zipf 0.9",
+        "sweep:100000": "sweep",
+        "zipf:0.8:1000000": "Zipf 0.8, 1 million pages",
+        "uniform:4000000": "uniform, 4 million pages",
+    }
+    samples: dict[str, list[float]] = {}
+    for _, (given, trace), (level, what) in itertools.product(range(rounds), inputs.items(), LEVELS.items()):
+        done = subprocess.run(["env", level, example, given, "1"], check=True, capture_output=True, text=True)
+        for found in map(json.loads, done.stdout.splitlines()):
+            work = "all sizes, one colour" if found["colour_counts"] == 1 else "all sizes × 7 colour counts"
+            samples.setdefault(f"{work} ({what}), {trace}", []).append(found["m_per_cpu_s"])
+    for name, values in samples.items():
+        yield absolute(name, UNIT, values)
 
 
 def both_cores(trace: References, rounds: int) -> Iterator[Result]:

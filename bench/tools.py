@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ MOSAIC = """pages = "4K"
 memory = ["heap", "anon", "arenas"]
 pages = { mosaic = [["0", "64M", "2M"], ["128M", "1G", "2M"]], otherwise = "4K" }
 """
+LEVELS = {"PAGELAB_INSTRUCTIONS=avx2": "AVX2 at most", "PAGELAB_INSTRUCTIONS=baseline": "no AVX"}
+"""Environments that keep the simulators' code to instructions of older processors."""
 
 
 @dataclass(frozen=True)
@@ -40,3 +43,13 @@ def need(program: str) -> str:
     if found is None:
         raise SystemExit(f"bench needs {program}; run: apt-get install {packages.providing(program)}")
     return found
+
+
+def built_example(name: str) -> str:
+    """The path of an example of ``crates/simulate``, built as the package is."""
+    cargo = need("cargo")
+    package = ["-p", "pagelab-simulate", "--example", name]
+    subprocess.run([cargo, "build", "--release", "--locked", "-q", *package], check=True)
+    metadata = [cargo, "metadata", "--no-deps", "--format-version", "1"]
+    target = json.loads(subprocess.run(metadata, check=True, capture_output=True).stdout)["target_directory"]
+    return str(Path(target) / "release/examples" / name)

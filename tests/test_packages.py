@@ -164,6 +164,12 @@ def test_an_old_rust_is_told_before_anything_is_built(bare: Path, rustc: str | N
     assert not (checkout / ".venv").exists()
 
 
+@pytest.mark.parametrize("goal", ["test", "test-machine", "test-computing", "test-slow", "bench", "power"])
+def test_what_tests_need_is_installed_whichever_of_them_are_run(goal: str) -> None:
+    command = [packages.need("make"), "-C", str(ROOT), "--dry-run", goal]
+    assert "packages.py tests" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_process_that_ends_while_it_is_looked_at_is_gone() -> None:
     """Its files in /proc give ESRCH once it was collected, ENOENT if they were opened too late."""
     for _ in range(300):

@@ -1,5 +1,7 @@
 //! Optional instructions of the processor.
 
+use std::sync::OnceLock;
+
 /// Instructions that code is compiled for, each with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -11,16 +13,27 @@ pub enum Level {
     Avx512,
 }
 
-/// The best that this processor has.
+/// The environment variable that keeps code to a level: `baseline` or `avx2`, to measure what the others gain.
+pub const LIMIT: &str = "PAGELAB_INSTRUCTIONS";
+
+/// The best that this processor has, and that [`LIMIT`] allows.
 #[inline]
 pub fn level() -> Level {
     #[cfg(test)]
-    return detected().min(tests::LIMIT.get());
+    return allowed().min(tests::LIMIT.get());
     #[cfg(not(test))]
-    detected()
+    allowed()
 }
 
-#[inline]
+fn allowed() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(|| match std::env::var(LIMIT).as_deref() {
+        Ok("baseline") => Level::Baseline,
+        Ok("avx2") => detected().min(Level::Avx2),
+        _ => detected(),
+    })
+}
+
 fn detected() -> Level {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2")
@@ -234,7 +247,7 @@ pub mod tests {
     /// What `work` gives on processors of every level, up to this one's.
     pub fn on_every_level<T>(work: impl Fn() -> T) -> Vec<T> {
         let levels = [Level::Baseline, Level::Avx2, Level::Avx512];
-        let results = levels.into_iter().filter(|level| *level <= detected()).map(|level| {
+        let results = levels.into_iter().filter(|level| *level <= allowed()).map(|level| {
             LIMIT.set(level);
             work()
         });

@@ -112,9 +112,7 @@ impl Core {
             let mut one = missed[at];
             one.window = windows.number(asid, one.address);
             let is_hit = list.buffers.found[at];
-            let cost = windows.cost(one.window);
-            cost.hits += u64::from(is_hit);
-            cost.misses += u64::from(!is_hit);
+            windows.cost(one.window).add_one(is_hit);
             // Sixteen bits for each size: a batch has fewer.
             let shift = 16 * leaf_number(u32::from(one.page_bits));
             hits += u64::from(is_hit) << shift;

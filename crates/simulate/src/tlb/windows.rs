@@ -1,6 +1,7 @@
 //! H, M and C by window of 2 MiB.
 
-use crate::pages::{NONE, PageMap};
+use crate::pages::Pages;
+use crate::table::Table;
 
 /// Binary logarithm of a window.
 pub const WINDOW_BITS: u32 = 21;
@@ -25,6 +26,12 @@ impl Cost {
         self.misses += other.misses;
         self.walk_cycles += other.walk_cycles;
     }
+
+    /// Adds a hit, or a miss. (Which of them cannot be foretold: so it is not a branch, and changes one place only.)
+    #[inline(always)]
+    pub(super) fn add_one(&mut self, is_hit: bool) {
+        *std::hint::select_unpredictable(is_hit, &mut self.hits, &mut self.misses) += 1;
+    }
 }
 
 /// The cost of one window of one address space.
@@ -38,45 +45,45 @@ pub struct Window {
     pub cost: Cost,
 }
 
+/// By number of a window among all address spaces'; windows that were never asked for lie between them, without cost.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
-    numbers: PageMap,
-    costs: Vec<(u64, Cost)>,
+    numbers: Pages,
+    costs: Table<Cost>,
 }
 
 impl Windows {
     pub(super) fn new() -> Windows {
-        Windows { numbers: PageMap::default(), costs: vec![] }
+        Windows { numbers: Pages::default(), costs: Table::default() }
     }
 
     /// The number of the window of `address`.
     #[inline(always)]
     pub(super) fn number(&mut self, asid: u16, address: u64) -> u32 {
-        let key = u64::from(asid) << NUMBER_BITS | address >> WINDOW_BITS;
-        match self.numbers.get(key) {
-            NONE => {
-                let number = self.costs.len() as u64;
-                self.costs.push((key, Cost::default()));
-                self.numbers.set(key, number);
-                number as u32
-            }
-            number => number as u32,
+        let number = self.numbers.id(u64::from(asid) << NUMBER_BITS | address >> WINDOW_BITS);
+        if number as usize >= self.costs.len() {
+            self.costs.resize(self.numbers.len(), Cost::default());
         }
+        number
     }
 
     /// The cost of the window that has this number.
     #[inline(always)]
     pub(super) fn cost(&mut self, number: u32) -> &mut Cost {
-        &mut self.costs[number as usize].1
+        &mut self.costs[number as usize]
     }
 
-    pub(super) fn finish(mut self) -> Vec<Window> {
-        self.costs.sort_unstable_by_key(|(key, _)| *key);
-        let window = |(key, cost): (u64, Cost)| Window {
-            asid: (key >> NUMBER_BITS) as u16,
-            start: (key & ((1 << NUMBER_BITS) - 1)) << WINDOW_BITS,
-            cost,
-        };
-        self.costs.into_iter().map(window).collect()
+    pub(super) fn finish(self) -> Vec<Window> {
+        let mut windows: Vec<Window> = (0..)
+            .zip(self.costs.iter())
+            .filter(|(_, cost)| **cost != Cost::default())
+            .map(|(number, cost)| {
+                let key = self.numbers.page(number);
+                let start = (key & ((1 << NUMBER_BITS) - 1)) << WINDOW_BITS;
+                Window { asid: (key >> NUMBER_BITS) as u16, start, cost: *cost }
+            })
+            .collect();
+        windows.sort_unstable_by_key(|window| (window.asid, window.start));
+        windows
     }
 }
