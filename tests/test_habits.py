@@ -167,7 +167,7 @@ def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[st
             2,
             "the working directory was removed: No such file or directory (errno 2)",
         ),
-        ("open('gone/file')", 2, "gone/file: No such file or directory (errno 2)"),
+        ("open('gone/file')", 2, "gone/file: No such file or directory (errno 2); there is no directory gone"),
         ("raise sqlite3.OperationalError('database or disk is full')", 3, "No space left on device (errno 28)"),
         ("raise type('CommClosedError', (Exception,), {})('in tcp')", 3, "scheduler does not answer (in tcp)"),
         ("raise RuntimeError('a slip')", 4, "PAGELAB_TRACEBACK=1"),
@@ -179,6 +179,13 @@ def test_what_nobody_foresaw_is_one_line(tmp_path: Path, statement: str, code: i
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_trace_for_a_directory_that_is_not_there_says_how_to_make_it(tmp_path: Path, trace: Path) -> None:
+    command = [sys.executable, "-m", "pagelab", "trace", "convert", str(trace), "gone/new.trace"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is no directory gone; run: mkdir -p gone" in done.stderr
 
 
 def test_signs_that_the_locale_lacks_are_typed() -> None:

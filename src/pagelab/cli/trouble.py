@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,9 @@ def _system(error: OSError) -> str:
     object_ = " and ".join(names) or "a file"
     reason = error.strerror or os.strerror(number)
     advice = _NEXT.get(number, "run: ls -ld {place}").format(place=place)
+    if number == errno.ENOENT and names and not Path(names[-1]).parent.exists():
+        parent = Path(names[-1]).parent
+        advice = f"there is no directory {parent} (any more); run: mkdir -p {shlex.quote(str(parent))}"
     return f"cannot read or write {object_}: {reason} (errno {number}); {advice}"
 
 

@@ -26,7 +26,11 @@ pub(super) fn format(name: &str) -> Result<Format> {
 
 fn named<T>(path: &Path, result: std::io::Result<T>) -> Result<T> {
     result.map_err(|source| {
-        let message = format!("{}: {source}", path.display());
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists());
+        let advice = parent.map_or_else(String::new, |parent| {
+            format!("; there is no directory {0}; run: mkdir -p {0}", parent.display())
+        });
+        let message = format!("{}: {source}{advice}", path.display());
         TraceError::Io { operation: "open a trace", source: named_error(&source, message) }
     })
 }
