@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -37,8 +38,8 @@ for line in sys.stdin:
     }
     print(json.dumps({name: frame.to_dict(as_series=False) for name, frame in frames.items()}), flush=True)
 """
-PAGES_MOST = 20_000
-REFERENCES_MOST = 60_000
+PAGES_MOST = 200_000
+REFERENCES_MOST = 300_000
 COLOURS = ([1], [1, 2, 4, 8, 16, 32, 64], [3, 6, 12, 5], [2, 64], [7])
 CACHES = ("zen-3", "skylake", "broadwell")
 TLBS = ("zen-3", "zen-4", "broadwell", "skylake", "sapphire-rapids")
@@ -49,7 +50,7 @@ def references(rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     count, pages = int(rng.integers(1, REFERENCES_MOST)), int(rng.integers(1, PAGES_MOST) ** rng.choice([0.5, 1.0]))
     kinds = {
         "uniform": lambda: rng.integers(pages, size=count),
-        "skewed": lambda: (rng.pareto(rng.uniform(0.3, 2), size=count) * 3).astype(np.int64) % pages,
+        "skewed": lambda: np.minimum(rng.pareto(rng.uniform(0.3, 2), size=count) * 3, 2.0**40).astype(np.int64) % pages,
         "swept": lambda: np.arange(count) % pages,
         "run": lambda: np.repeat(rng.integers(pages, size=count // 8 + 1), 8)[:count],
     }
@@ -72,7 +73,8 @@ def references(rng: np.random.Generator) -> dict[str, NDArray[Any]]:
 def jobs(rng: np.random.Generator, path: Path) -> list[dict[str, Any]]:
     """What is asked of one trace."""
     colours = COLOURS[rng.integers(len(COLOURS))]
-    frames = sorted({int(size) for size in rng.integers(64, PAGES_MOST, size=6)})
+    unit = math.lcm(*colours)
+    frames = sorted({unit * int(size) for size in rng.integers(1, PAGES_MOST // unit, size=6)})
     seeds = int(rng.integers(1, 4))
     return [
         *(
@@ -127,7 +129,7 @@ def differences(one: dict[str, dict[str, list[Any]]], other: dict[str, dict[str,
     for name in one.keys() & other.keys():
         common = one[name].keys() & other[name].keys()
         found += [f"{name}.{column}" for column in sorted(common) if one[name][column] != other[name][column]]
-        found += [] if common else [f"{name}: no column in common"]
+        found += [f"{name}: no column in common"] if not common and (one[name] or other[name]) else []
     return found
 
 
