@@ -6,6 +6,7 @@
 
 mod parallel;
 mod reuses;
+mod swings;
 mod top;
 mod walk;
 mod window;
@@ -16,9 +17,8 @@ use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use crate::pages::{Id, Pages};
 use crate::tasks::{Task, run_all};
+use swings::{BATCH, Parted, Swings};
 use walk::{Walk, walk_of};
-
-const BATCH: usize = 1024;
 
 /// Faults of LRU at one colour count, for every memory size, and how memory fills up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,7 @@ impl Curve {
 pub struct Stacks {
     pages: Pages,
     walks: Vec<(Chain, Box<dyn Walk>)>,
+    swings: Swings,
     references: u64,
 }
 
@@ -66,7 +67,7 @@ impl Stacks {
             let walk = walk_of(&chain);
             (chain, walk)
         });
-        Ok(Self { pages: Pages::default(), walks: walks.collect(), references: 0 })
+        Ok(Self { pages: Pages::default(), walks: walks.collect(), swings: Swings::new(), references: 0 })
     }
 
     /// Colour counts.
@@ -76,21 +77,29 @@ impl Stacks {
 
     /// Takes the next references.
     pub fn feed<T: Touch>(&mut self, references: &[T]) {
+        let mut parted = Parted::EMPTY;
         for batch in references.chunks(BATCH) {
-            self.feed_batch(batch);
+            self.references += batch.iter().map(Touch::count).sum::<u64>();
+            self.swings.part(batch, &mut parted);
+            self.feed_batch(&parted);
         }
     }
 
-    fn feed_batch<T: Touch>(&mut self, batch: &[T]) {
-        let (mut ids, mut codes) = ([0; BATCH], [0; BATCH]);
-        let (ids, codes) = (&mut ids[..batch.len()], &mut codes[..batch.len()]);
-        for (id, reference) in ids.iter_mut().zip(batch) {
-            *id = self.pages.id(reference.page());
-            self.references += reference.count();
+    fn feed_batch(&mut self, parted: &Parted) {
+        let (stay, pairs) = parted.lengths;
+        let (stays, there, back) = (&parted.stays[..stay], &parted.there[..pairs], &parted.back[..pairs]);
+        let (mut ids, mut codes) = ([0; BATCH], [[0; BATCH]; 2]);
+        let ids = &mut ids[..stay];
+        for (id, page) in ids.iter_mut().zip(stays) {
+            *id = self.pages.id(*page);
         }
+        let [codes, others] = &mut codes;
         for (chain, walk) in &mut self.walks {
-            chain.codes(batch, codes);
-            walk.feed(ids, codes, self.pages.len());
+            chain.codes(stays, &mut codes[..stay]);
+            walk.feed(ids, &codes[..stay], self.pages.len());
+            chain.codes(there, &mut codes[..pairs]);
+            chain.codes(back, &mut others[..pairs]);
+            walk.count_swings(&codes[..pairs], &others[..pairs]);
         }
     }
 
@@ -155,7 +164,8 @@ impl Stacks {
     /// Takes the next pages, which are used once each: while the walks count a piece, each by itself, the pages of the next one
     /// get their numbers.
     fn feed_in_stages(&mut self, pieces: &[Vec<u64>], threads: usize) {
-        let Self { pages, walks, references } = self;
+        self.swings.forget();
+        let Self { pages, walks, references, .. } = self;
         let (mut now, mut next) = (Numbered::default(), Numbered::default());
         now.number(pages, pieces.first());
         for (nth, piece) in pieces.iter().enumerate() {
@@ -174,10 +184,12 @@ impl Stacks {
     /// Empties the stacks and begins all counts again; memory is kept for what is to come.
     fn clear(&mut self) {
         self.references = 0;
+        self.swings.forget();
         self.walks.iter_mut().for_each(|(_, walk)| walk.clear());
     }
 
     fn arrange(&mut self, order: &[Id]) {
+        self.swings.forget();
         let pages: Vec<u64> = order.iter().map(|&id| self.pages.page(id)).collect();
         let mut codes = vec![0; pages.len()];
         for (chain, walk) in &mut self.walks {
