@@ -99,12 +99,15 @@ def test_a_time_is_filled_by_pairs_that_take_as_long_as_their_longer_half(tmp_pa
     run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))  # type: ignore[arg-type]
     with Store.open(tmp_path / "out", write=False) as store:
         (sized,) = [event["data"] for event in store.events() if event["kind"] == "sized"]
-        blocks = store.plan().executions
+        pilot = budget.fewest_blocks(store.plan())
         spent = budget.spent_s(store)
         in_turn = float(store.runs()["duration_s"].sum())
     (pace,) = sized["paces"]
     assert 0.1 <= pace["block_s"] < 0.14
-    assert blocks * pace["block_s"] <= 6
+    (blocks,) = sized["blocks"].values()
+    assert blocks > pilot
+    # What the pilot took, and the others at its pace: a busy machine changes the pace later.
+    assert sized["spent_s"] + (blocks - pilot) * pace["block_s"] <= 6
     assert spent < 0.85 * in_turn
 
 
