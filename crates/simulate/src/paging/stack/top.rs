@@ -4,6 +4,8 @@
 //! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector; what is
 //! read as a vector is written as one, because a single lane just written would keep the vector waiting.
 
+use std::hint::black_box;
+
 use crate::cpu;
 use crate::pages::Id;
 
@@ -104,15 +106,17 @@ impl<const L: usize> Top<L> {
         for (other, keep) in self.codes.iter_mut().zip(others) {
             *other = (*other & keep) | (code & !keep);
         }
-        let present = ((1_u32 << self.filled) - 1) as u16;
+        let present = ((1_u32 << self.filled) - 1) as u16 & !bit;
         let codes = self.codes;
-        for (rows, mask) in self.same.iter_mut().zip(self.masks) {
-            let masked = codes.map(|other| other & mask);
-            let mine = cpu::equal_lanes(&masked, &[code & mask; PLACES]) & present & !bit;
-            for s in 0..PLACES {
-                let column = if masked[s] == code & mask { bit } else { 0 };
-                rows[s] = (((rows[s] & !bit) | column) & others[s]) | (mine & !others[s]);
-            }
+        // As many as there are, which the compiler is not to know: it would mix the levels' vectors up.
+        for (rows, mask) in self.same.iter_mut().zip(self.masks).take(black_box(L)) {
+            let differ: [u16; PLACES] = std::array::from_fn(|s| (codes[s] ^ code) & mask);
+            let mine = cpu::equal_lanes(&differ, &[0; PLACES]) & present;
+            let old = *rows;
+            *rows = std::array::from_fn(|s| {
+                let column = if mine & BITS[s] == 0 { old[s] & !bit } else { old[s] | bit };
+                (column & others[s]) | (mine & !others[s])
+            });
         }
         self.touch(place);
     }
