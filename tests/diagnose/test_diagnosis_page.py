@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_diagnose import diagnosed, sleeps, stack
 
 from pagelab.diagnose import allocate
 from pagelab.diagnose.model import Diagnosis
 from pagelab.diagnose.page import Phases, figures_of, render, write
+from pagelab.diagnose.picture import axis_ends
 from report.browser import Browser
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "diagnosis-2.json"
@@ -69,6 +71,16 @@ def test_without_a_cause_the_default_alone_is_the_picture(tmp_path: Path, monkey
     figures = [(figure.id, figure.section) for figure in figures_of(found, phases)]
     assert figures == [("default", "first"), ("sources", "sources"), ("schedule", "schedule")]
     assert "Confirmation: fresh" not in render(found, phases, tmp_path / "d")
+
+
+def test_a_stray_execution_does_not_squash_the_others() -> None:
+    times = np.linspace(1.0, 1.1, 100)
+    assert axis_ends(np.append(times, 30.0)) == (1.0, 1.1)
+    assert axis_ends(np.append(times, [0.1, 30.0, 31.0])) == (1.0, 1.1)
+    # A mode of its own is none, nor is one of a few.
+    assert axis_ends(np.append(times, np.full(6, 2.0))) == (1.0, 2.0)
+    assert axis_ends(np.array([1.0, 1.1, 1.2, 1.3, 2.0])) == (1.0, 2.0)
+    assert axis_ends(np.ones(3)) == (1.0, 1.0)
 
 
 def test_the_published_schema_is_that_of_the_code(of_the_stack: tuple[Path, Diagnosis]) -> None:

@@ -178,7 +178,9 @@ def test_executions_that_time_out_now_and_then_leave_a_diagnosis(tmp_path: Path)
 
 def test_a_default_that_often_times_out_is_refused_with_advice(tmp_path: Path) -> None:
     asked = settings(tmp_path).model_copy(update={"timeout_s": 1.0})
-    with pytest.raises(BadInputError, match=r"executions by default did not end within --timeout 1.*give them more: --timeout 2"):
+    with pytest.raises(
+        BadInputError, match=r"executions by default did not end within --timeout 1.*give them more: --timeout 2"
+    ):
         begin(asked, tmp_path / "d", timing_out(0.3))
 
 

@@ -93,8 +93,8 @@ def _confirmation(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure
         number=0,
         section="first",
         title=f"Fresh executions, by default and with {one.recommended}",
-        caption=f"A dot is an execution; {one.executions} of each, interleaved, that had no part in finding the "
-        "cause. The closer together a row, the steadier the program.",
+        caption=f"A dot is an execution, a triangle at the edge one beyond it; {one.executions} of each, interleaved, "
+        "that had no part in finding the cause. The closer together a row, the steadier the program.",
         alternative=f"Fresh executions: spread {cvs[0]} by default, {cvs[1]} with {one.recommended}.",
         draw=lambda width: picture.confirmation(found, phases.confirmed, width),
     )
@@ -120,7 +120,7 @@ def _default(found: Diagnosis, phases: Phases) -> Figure:
         number=0,
         section="first",
         title="Executions with everything at its default",
-        caption="A dot is an execution of the exploration.",
+        caption="A dot is an execution of the exploration, a triangle at the edge one beyond it.",
         alternative=f"Executions by default: spread {words.spread(found.default_spread.estimate)}.",
         draw=lambda width: picture.default(found, phases.explored, width),
     )
@@ -137,8 +137,9 @@ def _sources(found: Diagnosis, phases: Phases) -> Figure:
         number=0,
         section="sources",
         title="Executions with one source of variance pinned at a time",
-        caption="A dot is an execution. The figures are ratios of standard deviations of log times, to what each "
-        "source is compared with (see the table): below 1, pinning lowers the spread. In colour: so judged, at the "
+        caption="A dot is an execution, a triangle at the edge one beyond it. The figures are ratios of standard "
+        "deviations of log times, to what each source is compared with (see the table): below 1, pinning lowers the "
+        "spread. In colour: so judged, at the "
         "joint level of all sources. Rows of one page size, CPU or cache state have that value’s own ratio to the "
         "default.",
         alternative=f"Executions by source. {comparisons}.",

@@ -24,6 +24,10 @@ _JITTER = 0.30
 _BY_VALUE = ("pages", "cpu", "page-cache")
 _TEXT_ROOM = 0.4
 """Room for the figures on the right, as a share of the range of times."""
+_STRAYS = 0.02
+"""The share of times at each end that may lie outside the axis ..."""
+_MARGIN = 0.5
+"""... where they lie this far from all others, as a share of the others' range: they would squash them."""
 _PINNED = "something pinned"
 Times = Mapping[str, NDArray[np.float64]]
 """Condition to the times of its whole blocks."""
@@ -132,27 +136,48 @@ def _strips(strips: list[Strip], metric_name: str, width: theme.Width, height: i
         for rows in strip.times
         for value in rows
     ]
+    low, high = axis_ends(np.array([dot["time"] for dot in dots]))
+    for dot in dots:
+        dot["beyond"] = "lower" if dot["time"] < low else "higher" if dot["time"] > high else ""
+        dot["at"] = min(max(dot["time"], low), high)
     labels = [{"source": strip.label, "text": strip.text} for strip in strips]
     y = alt.Y("source:N", sort=order, title=None, axis=alt.Axis(grid=False))
-    lowest = min(dot["time"] for dot in dots)
-    room = 1.02 * largest / factor + _TEXT_ROOM * (largest / factor - lowest)
-    scale = alt.Scale(domain=[lowest, max(room, largest / factor * 1.02)], zero=False, nice=False)
+    room = 1.02 * high + _TEXT_ROOM * (high - low)
+    scale = alt.Scale(domain=[low, room], zero=False, nice=False)
     colours = alt.Color("colour:N", legend=None).scale(
         domain=["c0", "c1", "zero"], range=["var(--c0)", "var(--c1)", "var(--zero)"]
     )
     title = f"{metric.label} ({unit})" if unit else metric.label
-    points = (
-        alt.Chart(theme.rows(dots))
-        .mark_circle(size=16, opacity=0.55)
-        .encode(
-            x=alt.X("time:Q", scale=scale, axis=alt.Axis(title=title, tickCount=6, labelColor="var(--soft)")),
+
+    def marked(mark: alt.Chart) -> alt.Chart:
+        return mark.encode(
+            x=alt.X("at:Q", scale=scale, axis=alt.Axis(title=title, tickCount=6, labelColor="var(--soft)")),
             y=y,
             yOffset=alt.YOffset("jitter:Q", scale=alt.Scale(domain=[-1 / _JITTER, 1 / _JITTER])),
             color=colours,
+            tooltip=[alt.Tooltip("source:N"), alt.Tooltip("time:Q", format=".4~g")],
         )
+
+    shapes = {"lower": "triangle-left", "higher": "triangle-right"}
+    within = [dot for dot in dots if not dot["beyond"]]
+    parts = [marked(alt.Chart(theme.rows(within)).mark_circle(size=16, opacity=0.55))]
+    for beyond, shape in shapes.items():
+        outside = [dot for dot in dots if dot["beyond"] == beyond]
+        if outside:
+            chart = alt.Chart(theme.rows(outside))
+            parts.append(marked(chart.mark_point(shape=shape, filled=True, size=40, opacity=0.8)))
+    parts.append(
+        alt.Chart(theme.rows(labels)).mark_text(align="right").encode(x=alt.value("width"), y=y, text="text:N")
     )
-    text = alt.Chart(theme.rows(labels)).mark_text(align="right").encode(x=alt.value("width"), y=y, text="text:N")
-    return theme.finish(theme.layered(points, text), width, height * len(strips), order)
+    return theme.finish(theme.layered(*parts), width, height * len(strips), order)
+
+
+def axis_ends(times: NDArray[np.float64]) -> tuple[float, float]:
+    """From the lowest time to the highest, but for a few that lie far from all others."""
+    low, high = (float(value) for value in np.quantile(times, [_STRAYS, 1 - _STRAYS]))
+    margin = _MARGIN * (high - low)
+    near = times[(times >= low - margin) & (times <= high + margin)]
+    return float(near.min()), float(near.max())
 
 
 def _rows(one: Finding, times: Times, sd_default: float) -> list[Strip]:
