@@ -32,8 +32,6 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
     "models": models.measure,
     "reports": reports.measure,
 }
-OWN_FILE = {"overhead", "windows", "frames", "trace", "paging", "caches", "models", "reports"}
-"""Parts with results in a file of their own name; those of the others are together in ``bench``."""
 THREADS = (
     "Rows of one thread over two compare real time, which needs a machine without other load. In their last\n"
     "column: what is lost to work done twice, as processor time; and what this machine gives two works of one thread\n"
@@ -69,7 +67,7 @@ def main() -> int:
         Path(scratch).chmod(0o755)
         bench = Bench(Path(scratch), arguments.rounds)
         for part in arguments.only or PARTS:
-            results = files.setdefault(part if part in OWN_FILE else "bench", [])
+            results = files.setdefault(part, [])
             for result in PARTS[part](bench):
                 results.append(result)
                 print(_row(result), flush=True)

@@ -7,7 +7,7 @@ mod optimal;
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use crate::pages::{Id, Pages};
-use lists::{Clock, Fifo, Lists, Random};
+use lists::{Clock, Fifo, Lists, Places, Random};
 
 pub use optimal::{Optimal, SpillError};
 
@@ -40,8 +40,9 @@ pub struct Size {
 
 /// Operation of one memory on references.
 trait Replace: std::fmt::Debug + Send + Sync {
-    /// Takes references, as ids below `bound` and the lists they belong to; returns the faults.
-    fn feed(&mut self, ids: &[Id], lists: &[u16], bound: usize) -> u64;
+    /// Takes references, as ids below `bound` and the lists they belong to; returns the faults. `places`: those of its pages,
+    /// among others', where it does not keep them itself.
+    fn feed(&mut self, places: &mut Places, ids: &[Id], lists: &[u16], bound: usize) -> u64;
 }
 
 /// Memories of one policy, of several sizes and colour counts; each reference goes to all.
@@ -49,6 +50,9 @@ trait Replace: std::fmt::Debug + Send + Sync {
 pub struct Memories {
     pages: Pages,
     memories: Vec<Memory>,
+    /// Frames of pages; of none under LRU, which orders pages.
+    places: Vec<Places>,
+    is_lru: bool,
     references: u64,
     last: Option<u64>,
 }
@@ -70,20 +74,23 @@ impl Memories {
     /// # Panics
     /// Where a size has no frames.
     pub fn new(policy: Policy, colouring: &Colouring, sizes: &[Size]) -> Result<Self, ColouringError> {
-        let memory = |&size: &Size| {
+        let memory = |(nth, &size): (usize, &Size)| {
+            let (_, nth) = Places::of_memory(nth);
             assert!(size.frames > 0, "each colour needs a frame");
             let chain = Chain::split(colouring, &[size.colours])?.remove(0);
             let lists = 1 << chain.code_bits();
             let replace: Box<dyn Replace> = match policy {
                 Policy::Lru => Box::new(lru::Lru::new(lists, size.frames)),
-                Policy::Fifo => Box::new(Lists::<Fifo>::new(lists, size.frames, 0)),
-                Policy::Clock => Box::new(Lists::<Clock>::new(lists, size.frames, 0)),
-                Policy::Random { seed } => Box::new(Lists::<Random>::new(lists, size.frames, seed)),
+                Policy::Fifo => Box::new(Lists::<Fifo>::new(nth, lists, size.frames, 0)),
+                Policy::Clock => Box::new(Lists::<Clock>::new(nth, lists, size.frames, 0)),
+                Policy::Random { seed } => Box::new(Lists::<Random>::new(nth, lists, size.frames, seed)),
             };
             Ok(Memory { size, chain, faults: 0, replace })
         };
-        let memories = sizes.iter().map(memory).collect::<Result<_, _>>()?;
-        Ok(Self { pages: Pages::default(), memories, references: 0, last: None })
+        let memories = sizes.iter().enumerate().map(memory).collect::<Result<_, _>>()?;
+        let places = Places::of(sizes.len());
+        let is_lru = policy == Policy::Lru;
+        Ok(Self { pages: Pages::default(), memories, places, is_lru, references: 0, last: None })
     }
 
     /// Takes the next references.
@@ -110,13 +117,19 @@ impl Memories {
         for (id, &page) in ids.iter_mut().zip(batch) {
             *id = self.pages.id(page);
         }
+        let bound = self.pages.len();
         let mut colours = 0;
-        for memory in &mut self.memories {
+        for (nth, memory) in self.memories.iter_mut().enumerate() {
+            let (group, of_group) = Places::of_memory(nth);
+            let places = &mut self.places[group];
+            if of_group == 0 && !self.is_lru {
+                places.prepare(ids, bound);
+            }
             if memory.size.colours != colours {
                 memory.chain.codes(batch, lists);
                 colours = memory.size.colours;
             }
-            memory.faults += memory.replace.feed(ids, lists, self.pages.len());
+            memory.faults += memory.replace.feed(places, ids, lists, bound);
         }
     }
 

@@ -4,6 +4,7 @@
 //! entries that later uses have made stale. Each entry is walked over once.
 
 use super::Replace;
+use super::lists::Places;
 use crate::cpu;
 use crate::pages::Id;
 
@@ -66,7 +67,7 @@ impl Log {
 }
 
 impl Replace for Lru {
-    fn feed(&mut self, ids: &[Id], lists: &[u16], bound: usize) -> u64 {
+    fn feed(&mut self, _: &mut Places, ids: &[Id], lists: &[u16], bound: usize) -> u64 {
         self.stamp.resize(bound, ABSENT);
         let stamp = &mut self.stamp[..];
         for &id in ids {
