@@ -52,6 +52,7 @@ def references(rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         "uniform": lambda: rng.integers(pages, size=count),
         "skewed": lambda: np.minimum(rng.pareto(rng.uniform(0.3, 2), size=count) * 3, 2.0**40).astype(np.int64) % pages,
         "swept": lambda: np.arange(count) % pages,
+        "alternating": lambda: rng.integers(pages, size=(count // 16 + 1, 2)).repeat(8, axis=0).reshape(-1)[:count],
         "run": lambda: np.repeat(rng.integers(pages, size=count // 8 + 1), 8)[:count],
     }
     parts = [kinds[str(rng.choice(list(kinds)))]() for _ in range(int(rng.integers(1, 4)))]

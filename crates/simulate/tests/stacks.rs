@@ -71,6 +71,31 @@ fn many_pages_and_many_compactions() {
 }
 
 #[test]
+fn alternations_across_batches_and_between_other_references() {
+    let mut trace = Vec::new();
+    for (nth, x) in noise(7).take(300).enumerate() {
+        let (one, other, length) = (x % 40, (x >> 8) % 40, (x >> 16) % if nth % 4 == 0 { 3000 } else { 7 });
+        trace.extend((0..length).map(|at| if at % 2 == 0 { one } else { other }));
+        if nth == 150 {
+            // So long that alternations are no longer looked for.
+            trace.extend(noise(8).take(40_000).map(|x| x % 5000));
+        }
+    }
+    assert_exact(&trace, &ALL);
+    assert_exact(&trace, &[3, 6, 12]);
+    assert_exact(&trace, &[1]);
+    let whole = |threads, piece| {
+        let mut stacks = Parallel::new(&Colouring::Modulo, &ALL, threads).unwrap();
+        trace.repeat(20).chunks(piece).for_each(|part| stacks.feed(part));
+        stacks.curves()
+    };
+    let expected = whole(1, usize::MAX);
+    for (threads, piece) in [(1, 1), (1, 1023), (2, 4097), (8, 100_000)] {
+        assert_eq!(whole(threads, piece), expected, "{threads} threads, {piece} references at a time");
+    }
+}
+
+#[test]
 fn sweeps_of_every_length_around_the_blocks() {
     for pages in [15_u64, 16, 17, 255, 256, 257, 1024, 4111] {
         let sweep: Vec<u64> = (0..12_000).map(|i| i % pages).collect();

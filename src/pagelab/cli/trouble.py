@@ -81,8 +81,7 @@ def _system(error: OSError) -> str:
     reason = error.strerror or os.strerror(number)
     advice = _NEXT.get(number, "run: ls -ld {place}").format(place=place)
     if number == errno.ENOENT and names and not Path(names[-1]).parent.exists():
-        parent = Path(names[-1]).parent
-        advice = f"there is no directory {parent} (any more); run: mkdir -p {shlex.quote(str(parent))}"
+        advice = f"there is no directory {Path(names[-1]).parent}; run: ls -ld {shlex.quote(place)}"
     return f"cannot read or write {object_}: {reason} (errno {number}); {advice}"
 
 

@@ -4,9 +4,9 @@
 //! The distance of a reference at c colours is the number of other pages of its colour used since its last use: the
 //! reference is a fault for memories with at most that many frames of its colour.
 
+mod alternations;
 mod parallel;
 mod reuses;
-mod swings;
 mod top;
 mod walk;
 mod window;
@@ -17,7 +17,7 @@ use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use crate::pages::{Id, Pages};
 use crate::tasks::{Task, run_all};
-use swings::{BATCH, Parted, Swings};
+use alternations::{Alternations, BATCH, Parted};
 use walk::{Walk, walk_of};
 
 /// Faults of LRU at one colour count, for every memory size, and how memory fills up.
@@ -53,7 +53,7 @@ impl Curve {
 pub struct Stacks {
     pages: Pages,
     walks: Vec<(Chain, Box<dyn Walk>)>,
-    swings: Swings,
+    alternations: Alternations,
     references: u64,
 }
 
@@ -67,7 +67,12 @@ impl Stacks {
             let walk = walk_of(&chain);
             (chain, walk)
         });
-        Ok(Self { pages: Pages::default(), walks: walks.collect(), swings: Swings::new(), references: 0 })
+        Ok(Self {
+            pages: Pages::default(),
+            walks: walks.collect(),
+            alternations: Alternations::new(),
+            references: 0,
+        })
     }
 
     /// Colour counts.
@@ -80,7 +85,7 @@ impl Stacks {
         let mut parted = Parted::EMPTY;
         for batch in references.chunks(BATCH) {
             self.references += batch.iter().map(Touch::count).sum::<u64>();
-            self.swings.part(batch, &mut parted);
+            self.alternations.part(batch, &mut parted);
             self.feed_batch(&parted);
         }
     }
@@ -99,7 +104,7 @@ impl Stacks {
             walk.feed(ids, &codes[..stay], self.pages.len());
             chain.codes(there, &mut codes[..pairs]);
             chain.codes(back, &mut others[..pairs]);
-            walk.count_swings(&codes[..pairs], &others[..pairs]);
+            walk.count_alternations(&codes[..pairs], &others[..pairs]);
         }
     }
 
@@ -164,7 +169,7 @@ impl Stacks {
     /// Takes the next pages, which are used once each: while the walks count a piece, each by itself, the pages of the next one
     /// get their numbers.
     fn feed_in_stages(&mut self, pieces: &[Vec<u64>], threads: usize) {
-        self.swings.forget();
+        self.alternations.forget();
         let Self { pages, walks, references, .. } = self;
         let (mut now, mut next) = (Numbered::default(), Numbered::default());
         now.number(pages, pieces.first());
@@ -184,12 +189,12 @@ impl Stacks {
     /// Empties the stacks and begins all counts again; memory is kept for what is to come.
     fn clear(&mut self) {
         self.references = 0;
-        self.swings.forget();
+        self.alternations.forget();
         self.walks.iter_mut().for_each(|(_, walk)| walk.clear());
     }
 
     fn arrange(&mut self, order: &[Id]) {
-        self.swings.forget();
+        self.alternations.forget();
         let pages: Vec<u64> = order.iter().map(|&id| self.pages.page(id)).collect();
         let mut codes = vec![0; pages.len()];
         for (chain, walk) in &mut self.walks {

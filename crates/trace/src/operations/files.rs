@@ -26,13 +26,22 @@ pub(super) fn format(name: &str) -> Result<Format> {
 
 fn named<T>(path: &Path, result: std::io::Result<T>) -> Result<T> {
     result.map_err(|source| {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists());
-        let advice = parent.map_or_else(String::new, |parent| {
-            format!("; there is no directory {0}; run: mkdir -p {0}", parent.display())
-        });
-        let message = format!("{}: {source}{advice}", path.display());
+        let message = format!("{}: {source}", path.display());
         TraceError::Io { operation: "open a trace", source: named_error(&source, message) }
     })
+}
+
+/// As [`named`], of a file that is to be made: a missing directory is told with the command that makes it.
+fn made<T>(path: &Path, result: std::io::Result<T>) -> Result<T> {
+    let missing = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists());
+    let advised = result.map_err(|source| match missing {
+        Some(parent) => {
+            let advice = format!("there is no directory {0}; run: mkdir -p {0}", parent.display());
+            named_error(&source, format!("{source}; {advice}"))
+        }
+        None => source,
+    });
+    named(path, advised)
 }
 
 fn named_error(source: &std::io::Error, message: String) -> std::io::Error {
@@ -84,7 +93,7 @@ impl NewFile {
         // In a directory that others may write to, a name that can be guessed could be a link of theirs.
         part.push(format!(".part-{:016x}", RandomState::new().build_hasher().finish()));
         let part = PathBuf::from(part);
-        let file = named(&part, File::create_new(&part))?;
+        let file = made(&part, File::create_new(&part))?;
         Ok((NewFile { path: output.path.clone(), part }, BufWriter::with_capacity(BUFFER, file)))
     }
 

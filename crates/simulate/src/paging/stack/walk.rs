@@ -26,7 +26,7 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     /// Takes references, as ids below `bound` and codes.
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize);
     /// Counts pairs of references that go from one page to another, which was used before it, and back; by codes.
-    fn count_swings(&mut self, there: &[u16], back: &[u16]);
+    fn count_alternations(&mut self, there: &[u16], back: &[u16]);
     /// The curves of the levels, which have these colour counts.
     fn curves(&self, counts: &[u32], references: u64) -> Vec<Curve>;
     /// Every page in the stacks, the one used longest ago first.
@@ -78,7 +78,7 @@ struct Levels<const L: usize> {
     first_uses: Vec<Id>,
     masks: [u16; L],
     /// References of such pairs, by the number of levels at which both pages have the same colour.
-    swings: [u64; MAX_LEVELS + 1],
+    alternations: [u64; MAX_LEVELS + 1],
     /// Pages of each class that were ever used, by level.
     population: [Vec<u32>; L],
     filled: [Vec<u64>; L],
@@ -98,7 +98,7 @@ impl<const L: usize> Levels<L> {
             reuses: Reuses::default(),
             first_uses: Vec::new(),
             masks,
-            swings: [0; MAX_LEVELS + 1],
+            alternations: [0; MAX_LEVELS + 1],
             population: bits.map(|bits| vec![0; 1 << bits]),
             filled: [const { Vec::new() }; L],
         }
@@ -255,13 +255,13 @@ impl<const L: usize> Walk for Levels<L> {
         );
     }
 
-    fn count_swings(&mut self, there: &[u16], back: &[u16]) {
+    fn count_alternations(&mut self, there: &[u16], back: &[u16]) {
         let least = self.masks[0].count_ones();
         for (one, other) in there.iter().zip(back) {
             // Colours of a chain nest: so many of the codes' lowest bits are the same.
             let same = (u32::from(one ^ other) | 1 << u16::BITS).trailing_zeros();
             let levels = (same + 1).saturating_sub(least).min(L as u32);
-            self.swings[levels as usize] += 2;
+            self.alternations[levels as usize] += 2;
         }
     }
 
@@ -311,8 +311,8 @@ impl<const L: usize> Walk for Levels<L> {
     fn reuses(&self) -> Vec<Vec<u64>> {
         let mut levels = self.reuses.levels();
         for (level, counts) in levels.iter_mut().enumerate() {
-            let apart = self.swings[..=level].iter().sum::<u64>();
-            let together = self.swings[level + 1..].iter().sum::<u64>();
+            let apart = self.alternations[..=level].iter().sum::<u64>();
+            let together = self.alternations[level + 1..].iter().sum::<u64>();
             if apart + together > 0 {
                 counts.resize(counts.len().max(2), 0);
                 counts[0] += apart;
@@ -325,7 +325,7 @@ impl<const L: usize> Walk for Levels<L> {
     fn forget_counts(&mut self) {
         self.first_uses.clear();
         self.reuses.forget();
-        self.swings = [0; MAX_LEVELS + 1];
+        self.alternations = [0; MAX_LEVELS + 1];
     }
 
     fn clear(&mut self) {

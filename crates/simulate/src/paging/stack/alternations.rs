@@ -1,4 +1,4 @@
-//! Programs go back and forth between two pages most of the time: between their code and their data.
+//! Alternations between two pages: most page runs of programs go back and forth between code and data.
 //!
 //! Two references that go there and back leave the stacks as they were. Each has one page used since, which the levels count at
 //! which both have the same colour. So such pairs of references are taken out before anything else is done with a batch.
@@ -15,7 +15,7 @@ const NOWHERE: [u64; 2] = [u64::MAX; 2];
 
 /// What is taken out of batches.
 #[derive(Debug)]
-pub(super) struct Swings {
+pub(super) struct Alternations {
     /// The last two references: the one before first.
     last: [u64; 2],
     rests: u32,
@@ -35,7 +35,7 @@ impl Parted {
         Parted { stays: [0; BATCH], there: [0; BATCH / 2], back: [0; BATCH / 2], lengths: (0, 0) };
 }
 
-impl Swings {
+impl Alternations {
     pub(super) const fn new() -> Self {
         Self { last: NOWHERE, rests: 0 }
     }
