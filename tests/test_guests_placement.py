@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +78,21 @@ def test_lists_that_grow_past_each_other_keep_two_mebibyte_pages(workshop: Works
     assert placement.placed_fraction is not None, run.story()
     assert placement.placed_fraction >= 0.99, run.story()
     assert WarningKind.PLACEMENT_SHORTFALL not in run.kinds(), run.story()
+
+
+@NEEDS_THP
+def test_pages_that_a_fork_splits_are_told_as_such(run_under: Runner) -> None:
+    """Shells fork: what they share with their children the kernel splits when it is written."""
+    script = (
+        "import os, time\nb = bytearray(b'x') * 10_000_000\nif os.fork() == 0:\n    time.sleep(0.5)\n    os._exit(0)\n"
+    )
+    script += "b[::4096] = b[::4096]\nos.wait()"
+    run = run_under(BY_NAME["all-2M"].toml, [sys.executable, "-c", script]).succeeded()
+    (warning,) = [w for w in run.the_record.warnings if w.kind == WarningKind.PLACEMENT_SHORTFALL]
+    placement = run.the_record.placement
+    assert warning.data["short_by_fork"] == placement.whole_touched_tiles - placement.tiles_as_asked, run.story()
+    assert "processes that forked or were forked" in warning.message, run.story()
+    assert warning.severity == "warning", run.story()
 
 
 @NEEDS_THP

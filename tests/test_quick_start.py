@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pagelab.cli import quick
 from pagelab.cli.run import run_command
 from pagelab.cli.run_once import Asked
+from pagelab.cli.run_settings import parameter_of
 from pagelab.cli.settings import FLAGS
 from pagelab.machine import describe
 from pagelab.machine.colours.model import Verdict, VerdictFile
@@ -42,11 +43,11 @@ def test_the_table_is_that_of_the_parser() -> None:
             switches |= dict.fromkeys(one.opts, (name, True)) | dict.fromkeys(one.secondary_opts, (name, False))
         else:
             (lists if one.multiple else values).update(dict.fromkeys(one.opts, name))
-    typed = {f"--{flag}": flag for flag in FLAGS}
+    typed = {f"--{flag}": parameter_of(flag) for flag in FLAGS}
     assert values == {**quick.VALUES, **typed}
     assert lists == quick.LISTS
     assert {word: said for word, said in switches.items() if word != "--help"} == quick.SWITCHES
-    assert set(Asked._fields) == {*PARAMETERS, "argv", "settings"} - set(FLAGS) - {"help"}
+    assert set(Asked._fields) == {*PARAMETERS, "argv", "settings"} - set(map(parameter_of, FLAGS)) - {"help"}
 
 
 def test_defaults_are_those_of_the_command() -> None:
@@ -59,7 +60,7 @@ def test_defaults_are_those_of_the_command() -> None:
 def as_parsed(words: Sequence[str]) -> dict[str, Any]:
     """What the parser makes of the words, in the form of ``quick.arguments``, with all that was not said."""
     given = dict(COMMAND.make_context("run", list(words)).params)
-    typed = {flag: value for flag in FLAGS if (value := given.pop(flag)) is not None}
+    typed = {flag: value for flag in FLAGS if (value := given.pop(parameter_of(flag))) is not None}
     argv = list(given.pop("argv"))
     return {**{name: value or None for name, value in given.items()}, "argv": argv, "settings": typed}
 

@@ -26,6 +26,7 @@ VALUES = {
     "switch": st.booleans(),
     "number": st.integers(0, 63),
     "seconds": st.floats(0.001, 1e6, allow_nan=False),
+    "size": st.integers(0, 1 << 62),
     "text": st.text("abcxyz", min_size=1, max_size=8),
 }
 
@@ -68,6 +69,7 @@ TOML = {
     "switch": ('"off"', False),
     "number": ("1", 1),
     "seconds": ('"2min"', 120.0),
+    "size": ('"1.5M"', 3 << 19),
     "text": ('"nobody"', "nobody"),
 }
 

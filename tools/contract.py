@@ -92,7 +92,7 @@ def _write_settings(schema: Path, to: Path) -> None:
     rows = []
     for field, described in json.loads(schema.read_text())["properties"].items():
         if "x-setting" in described:
-            facts = {"field": field, **_form(described), **described["x-setting"]}
+            facts = {"field": field, **_form(field, described), **described["x-setting"]}
             shown = (f"{key}={tuple(value) if isinstance(value, list) else value!r}" for key, value in facts.items())
             rows.append(f"RunSetting({', '.join(shown)}),")
     title = "The settings of a run that people choose, as the request has them."
@@ -123,13 +123,15 @@ def _write_table(to: Path, title: str, row: str, name: str, rows: list[str]) -> 
     to.write_text(done.stdout)
 
 
-def _form(described: dict[str, Any]) -> dict[str, Any]:
-    """The kind of a setting, by the JSON type of its field, and its words where it is a choice."""
+def _form(field: str, described: dict[str, Any]) -> dict[str, Any]:
+    """The kind of a setting, by its unit or the JSON type of its field, and its words where it is a choice."""
     choices = [described, *described.get("anyOf", [])]
     words = next((tuple(one["enum"]) for one in choices if "enum" in one), None)
     if words is not None:
         default = described.get("default")
         return {"kind": "words", "words": words, **({} if default is None else {"default": default})}
+    if field.endswith("_bytes"):
+        return {"kind": "size"}
     kind = described["type"][0] if isinstance(described["type"], list) else described["type"]
     found = {"boolean": "switch", "integer": "number", "number": "seconds", "array": "cpus", "string": "text"}[kind]
     return {"kind": found, **({"words": ("on", "off")} if found == "switch" else {})}

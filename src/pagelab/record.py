@@ -59,6 +59,7 @@ __all__ = [
     "Times",
     "WarningKind",
     "about_the_machine",
+    "is_short",
 ]
 
 
@@ -67,6 +68,11 @@ def about_the_machine(data: Mapping[str, Any]) -> bool:
     study reports it once.
     """
     return bool(data.get("scope") == "machine")
+
+
+def is_short(warning: Mapping[str, Any]) -> bool:
+    """Whether a warning says that memory got fewer pages of the asked size than are left to chance, or to a fork."""
+    return warning["kind"] == WarningKind.PLACEMENT_SHORTFALL and warning.get("severity") != "info"
 
 
 class Record(Shown, contract.Record):

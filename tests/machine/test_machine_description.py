@@ -57,6 +57,12 @@ def test_description_agrees_with_the_system_and_with_itself() -> None:
     json.dumps(found)
 
 
+@pytest.mark.parametrize(("bits", "reports"), [("0110010100", True), ("0110000100", False), ("0110", False)])
+def test_a_balloon_that_reports_free_pages_is_seen(tmp_path: Path, bits: str, reports: bool) -> None:
+    tree = machine(tmp_path, {"/sys/bus/virtio/drivers/virtio_balloon/virtio3/features": f"{bits}\n"})
+    assert describe(tree)["free_page_reporting"] is reports
+
+
 def test_switches_are_read_afresh(tmp_path: Path) -> None:
     thp = "/sys/kernel/mm/transparent_hugepage/enabled"
     tree = machine(tmp_path, {thp: "always [madvise] never\n"})

@@ -93,6 +93,9 @@ pub struct Settings {
     pub preloaded: bool,
     pub flush: FlushMode,
     pub scheduler: String,
+    /// Free memory that was touched before the program started, so that the host backs it; null: none.
+    #[serde(default)]
+    pub host_backed_bytes: Option<u64>,
     /// Limits in force: memory.max, cpu.max, cpuset.cpus.effective … as read.
     #[serde(default)]
     pub cgroup: BTreeMap<String, String>,

@@ -93,6 +93,16 @@ pub struct Request {
         "flag": "timeout", "metavar": "SECONDS", "help": "End an execution after this long.",
     })))]
     pub timeout_s: Option<f64>,
+    /// Bytes of free memory that are touched and given back before the program starts, so that the host of a virtual
+    /// machine backs them; null: none, or in a study as many as the program has needed so far, where the machine returns
+    /// free memory to its host.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "study": ["study", "workload"],
+        "flag": "host-backed", "metavar": "SIZE",
+        "help": "Touch this much free memory first, so that a virtual machine's host backs it.",
+    })))]
+    pub host_backed_bytes: Option<u64>,
     /// `inherit`, `null`, or a path.
     #[serde(default = "null_stream")]
     pub stdin: String,

@@ -49,6 +49,8 @@ warning_kinds! {
     FaultAroundNotControlled => "fault-around-not-controlled",
     /// The page cache could not be flushed.
     CacheNotFlushed => "cache-not-flushed",
+    /// Free memory could not be touched before the program started.
+    HostNotBacked => "host-not-backed",
     /// Address-space randomisation could not be set.
     AslrNotControlled => "aslr-not-controlled",
     /// A counter could not be opened.

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
+/// The value of a process that counts its images that began by fork.
+pub const FORKED: &str = "images.forked";
+
 /// Everything that the guests of one run reported, in the order in which the images began.
 #[derive(Debug, Default)]
 pub struct Guests {
@@ -122,7 +125,7 @@ impl Guests {
         files.into_values().collect()
     }
 
-    /// Warnings from notes, states and unreadable files.
+    /// Warnings from notes, states and unreadable files; those of what was placed are the record's.
     pub fn warn(&self, program: i32, warnings: &mut Warnings) {
         self.warn_unusable(warnings);
         self.warn_lost(warnings);
@@ -132,19 +135,6 @@ impl Guests {
             warnings.0.push(run_warning(kind, &total));
         }
         self.warn_uncounted(warnings);
-        let placement = self.placement();
-        if placement.tiles_as_asked < placement.whole_touched_tiles {
-            let (got, asked) = (placement.tiles_as_asked, placement.whole_touched_tiles);
-            let fraction = placement.placed_fraction.unwrap_or(0.0);
-            // The target is 99%: a shortfall of less than 1% is information only.
-            let severity = if fraction >= 0.99 { Severity::Info } else { Severity::Serious };
-            let message = format!(
-                "{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%); run: pagelab doctor",
-                fraction * 100.0
-            );
-            let data = json!({"tiles_as_asked": got, "whole_touched_tiles": asked, "placed_fraction": fraction});
-            warnings.add(Kind::PlacementShortfall, severity, message, data);
-        }
     }
 
     /// Warns of unusable guest files. (A program may write such files on purpose.)
@@ -278,7 +268,7 @@ fn describe(process: &mut Process, report: &Report, run_started_ns: u64) {
     for &(name, value) in &report.counters {
         *guest.values.entry(name.to_owned()).or_default() += value;
     }
-    let images = if report.started == Started::Fork { "images.forked" } else { "images.executed" };
+    let images = if report.started == Started::Fork { FORKED } else { "images.executed" };
     *guest.values.entry(images.to_owned()).or_default() += 1;
 }
 

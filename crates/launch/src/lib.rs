@@ -17,6 +17,7 @@ pub mod frames;
 pub mod guard;
 pub mod guest_files;
 pub mod guests;
+pub mod host_backing;
 pub mod measurements;
 pub mod phase;
 pub mod policy;

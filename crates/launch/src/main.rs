@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ["--kernel-frames"] => report(frames::kernel::try_here().map(|()| 0)),
         ["--fifo"] => report(scheduler::take(Some(Scheduler::Fifo), &mut Warnings::default()).map(|_| 0)),
         ["--chase"] => chase(),
+        ["--touch", bytes, sizes @ ..] => touch(bytes, sizes),
         [] => report(launch("-")),
         ["--complaint", complaints, request] => launch_for(complaints, request),
         [request] => report(launch(request)),
@@ -51,6 +52,12 @@ fn chase() -> i32 {
             3
         }
     }
+}
+
+/// Touches free memory, for the launcher itself.
+fn touch(bytes: &str, sizes: &[&str]) -> i32 {
+    let done = bytes.parse().map_err(std::io::Error::other);
+    i32::from(done.and_then(|bytes| pagelab_launch::host_backing::touch(bytes, sizes)).is_err())
 }
 
 /// A run for a caller that reads the launcher's messages in a file; it ends with its caller.

@@ -28,6 +28,9 @@ pub struct Prepared {
     policy: Policy,
 }
 
+/// Smaller pages than these are entries of page tables.
+const SMALLEST_PMD: u64 = 2 << 20;
+
 /// The policy of a request that names none.
 const KERNEL_DEFAULT: &str = "name = \"kernel\"\n";
 
@@ -126,14 +129,26 @@ pub fn wants_demand(plan: &PlanSpec) -> bool {
     plan.sections.iter().any(|section| section.fetch == Fetch::Demand)
 }
 
-/// Transparent sizes to be switched on for a plan: empty unless it names one between the base page and 2M, since 2M
-/// alone needs no switch (MADV_COLLAPSE works without).
-pub fn mthp_sizes(plan: &PlanSpec) -> Vec<u64> {
-    const SMALLEST_PMD: u64 = 2 << 20;
+/// Every size that a plan asks for, 0 where it is left to the kernel, and how.
+fn page_sizes(plan: &PlanSpec) -> impl Iterator<Item = (u64, Via)> {
     let whole = |section: &SectionSpec| (section.otherwise, section.otherwise_via);
     let pieces =
         plan.sections.iter().flat_map(|section| &section.intervals).map(|piece| (piece.page_bytes, piece.via));
-    let transparent = plan.sections.iter().map(whole).chain(pieces).filter(|(_, via)| *via == Via::Thp);
+    plan.sections.iter().map(whole).chain(pieces)
+}
+
+/// Whether memory may get huge pages, and whether it may get smaller ones.
+pub fn may_be(plan: &PlanSpec) -> (bool, bool) {
+    let sizes: Vec<u64> = page_sizes(plan).map(|(bytes, _)| bytes).collect();
+    let is_left = sizes.is_empty() || sizes.contains(&0);
+    let any = |is: fn(u64) -> bool| is_left || sizes.iter().any(|&bytes| is(bytes));
+    (any(|bytes| bytes >= SMALLEST_PMD), any(|bytes| bytes < SMALLEST_PMD))
+}
+
+/// Transparent sizes to be switched on for a plan: empty unless it names one between the base page and 2M, since 2M
+/// alone needs no switch (MADV_COLLAPSE works without).
+pub fn mthp_sizes(plan: &PlanSpec) -> Vec<u64> {
+    let transparent = page_sizes(plan).filter(|(_, via)| *via == Via::Thp);
     let mut sizes: Vec<u64> = transparent.map(|(bytes, _)| bytes).filter(|&bytes| bytes > BASE_PAGE).collect();
     sizes.sort_unstable();
     sizes.dedup();

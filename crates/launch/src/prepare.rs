@@ -48,6 +48,8 @@ pub struct Ready<'r> {
     pub regex: Option<Regex>,
     /// What is counted.
     pub events: Vec<counters::Role>,
+    /// Free memory that was touched before it starts; None: not yet, or not asked for.
+    pub host_backed_bytes: Option<u64>,
 }
 
 /// Decides everything from a request. Nothing is changed, except that the run directory is made.
@@ -96,6 +98,7 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
         library,
         regex,
         events,
+        host_backed_bytes: None,
     })
 }
 

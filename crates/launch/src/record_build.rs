@@ -63,6 +63,8 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     if ready.preloaded && ready.policy.inherits_exec() {
         processes::warn_ungoverned(&sources, seen.pid, &mut ready.warnings);
     }
+    let placement = seen.guests.placement();
+    processes::warn_short_placed(&placement, &processes, &mut ready.warnings);
     Record {
         schema: record::SCHEMA,
         id: None,
@@ -78,7 +80,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
             major: usage.major_faults.saturating_sub(measuring.major_faults),
         },
         processes,
-        placement: seen.guests.placement(),
+        placement,
         frames: by_kernel.or_else(|| report::total(&seen.guests.reports, seen.placing.as_ref())),
         fetch: Fetch { residency_at_start: seen.guests.residency(ready.run_dir.path()), ..seen.fetch },
         counters: seen.counted.counters,
@@ -111,6 +113,7 @@ fn settings(ready: &Ready<'_>, limits: cgroup::Limits) -> Settings {
         preloaded: ready.preloaded,
         flush: ready.request.flush.mode,
         scheduler: ready.fifo.map_or_else(process::scheduler, |priority| format!("SCHED_FIFO priority {priority}")),
+        host_backed_bytes: ready.host_backed_bytes,
         cgroup: limits.files,
     }
 }

@@ -27,7 +27,7 @@ use crate::sys::trace::Stopped;
 use crate::sys::{self};
 use crate::user;
 use crate::warnings::Warnings;
-use crate::{aslr, flush};
+use crate::{aslr, flush, host_backing};
 use pagelab_contract::record::{Fetch, Record};
 use pagelab_policy::plan::{Flags, PlanSpec, RunSpec};
 use pagelab_policy::windows::HANDED;
@@ -62,6 +62,9 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     if ready.policy.hint.is_some() {
         kernel::set_up(&mut held)?;
     }
+    // Last: what is free now is what the program gets.
+    ready.host_backed_bytes =
+        host_backing::back(request.host_backed_bytes, policy::may_be(&ready.policy.plan), &mut ready.warnings);
     start(ready, streams, measure, Machine { held, fetch, placing }, caller, watcher)
 }
 

@@ -166,7 +166,17 @@ def _schedule(data: StudyData) -> str:
     )
     return (
         f"randomised complete blocks, seed {data.plan.seed}: every block runs each condition once, in random order, "
-        f"so that drift of the machine meets all conditions alike{lead}"
+        f"so that drift of the machine meets all conditions alike{lead}{_backed(data)}"
+    )
+
+
+def _backed(data: StudyData) -> str:
+    most = max((record.settings.host_backed_bytes or 0 for _, record in data.records), default=0)
+    if not most:
+        return ""
+    return (
+        f"; before executions up to {wording.size(most)} of free memory was touched, so that the host backs it "
+        "(host_backed = 0 in study.toml: not)"
     )
 
 

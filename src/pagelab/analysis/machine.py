@@ -46,8 +46,8 @@ _FIRST = (
 """What a reader asks first; everything else follows under its own key."""
 
 
-_SETTINGS = {"cgroup", "uid", *(one.field for one in RUN_SETTINGS if one.kind != "seconds")}
-"""Of the record's settings; a time limit may differ by workload, and says nothing of the machine."""
+_SETTINGS = {"cgroup", "uid", *(one.field for one in RUN_SETTINGS if one.kind not in ("seconds", "size"))}
+"""Of the record's settings; limits and sizes may differ by workload, and say nothing of the machine."""
 
 
 def machine_of(data: StudyData) -> Machine:

@@ -37,6 +37,11 @@ def _option(one: RunSetting) -> Any:
     return typer.Option(f"--{one.flag}", metavar=one.metavar, help=one.help, rich_help_panel=WHAT)
 
 
+def parameter_of(flag: str) -> str:
+    """The name of its parameter in Python."""
+    return flag.replace("-", "_")
+
+
 def _with_options(command: Callable[..., None], options: dict[str, tuple[Any, Any]]) -> Callable[..., None]:
     own = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
@@ -45,13 +50,13 @@ def _with_options(command: Callable[..., None], options: dict[str, tuple[Any, An
             parameters.append(one)
             continue
         parameters += [
-            one.replace(name=flag, default=None, annotation=Annotated[kind | None, option])
+            one.replace(name=parameter_of(flag), default=None, annotation=Annotated[kind | None, option])
             for flag, (option, kind) in options.items()
         ]
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        typed = {flag: given.pop(flag) for flag in options}
+        typed = {flag: given.pop(parameter_of(flag)) for flag in options}
         command(**given, **{_PARAMETER: typed})
 
     with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pagelab.contract.rows import RunSetting
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.errors import BadInputError
+from pagelab.sizes import size_bytes
 
 if TYPE_CHECKING:
     from pagelab.study.setting import Setting
@@ -30,6 +31,8 @@ def read(one: RunSetting, typed: Any) -> Any:
         return cpus_of(typed)
     if one.kind == "seconds" and typed is not None and not math.isfinite(typed):
         raise BadInputError(f"--{one.flag} {typed}: not a number of seconds; without the flag there is no limit")
+    if one.kind == "size" and typed is not None:
+        return size_bytes(typed, f"--{one.flag}")
     if one.words and typed is not None and typed not in one.words:
         left = "without the flag it is left as it is"
         raise BadInputError(f"--{one.flag} {typed}: allowed: {', '.join(one.words)} ({left})")

@@ -73,6 +73,10 @@ class Settings(Model):
     How the page cache is flushed.
     """
     scheduler: str
+    host_backed_bytes: int | None = None
+    """
+    Free memory that was touched before the program started, so that the host backs it; null: none.
+    """
     cgroup: dict[str, str] = {}
     """
     Limits in force: memory.max, cpu.max, cpuset.cpus.effective … as read.
@@ -314,6 +318,7 @@ class WarningKind(StrEnum):
     READAHEAD_NOT_CONTROLLED = "readahead-not-controlled"
     FAULT_AROUND_NOT_CONTROLLED = "fault-around-not-controlled"
     CACHE_NOT_FLUSHED = "cache-not-flushed"
+    HOST_NOT_BACKED = "host-not-backed"
     ASLR_NOT_CONTROLLED = "aslr-not-controlled"
     COUNTER_UNAVAILABLE = "counter-unavailable"
     COUNTER_IMPLAUSIBLE = "counter-implausible"

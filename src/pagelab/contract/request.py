@@ -144,6 +144,12 @@ class Request(Model):
     """
     Seconds after which the whole tree is ended; null: never.
     """
+    host_backed_bytes: int | None = None
+    """
+    Bytes of free memory that are touched and given back before the program starts, so that the host of a virtual
+    machine backs them; null: none, or in a study as many as the program has needed so far, where the machine returns
+    free memory to its host.
+    """
     stdin: str = "null"
     """
     `inherit`, `null`, or a path.

@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 KEEP = "keep"
 """The word of study.toml for a setting that stays as it is."""
 _SWITCH = {"on": True, "off": False}
+_UNITS = {"seconds": "_s", "size": "_bytes"}
 
-Kind = Literal["switch", "words", "cpus", "number", "seconds", "text"]
+Kind = Literal["switch", "words", "cpus", "number", "seconds", "size", "text"]
 
 
 class RunSetting(NamedTuple):
@@ -42,7 +43,7 @@ class RunSetting(NamedTuple):
     @property
     def key(self) -> str:
         """Its key in study.toml: the field without its unit."""
-        return self.field.removesuffix("_s") if self.kind == "seconds" else self.field
+        return self.field.removesuffix(_UNITS.get(self.kind, ""))
 
     def asked(self, word: Any) -> Any:
         """The request's value of a word or value of study.toml, or of a flag that was read."""
@@ -68,7 +69,7 @@ class RunSetting(NamedTuple):
 
 def said_type(one: RunSetting) -> Any:
     """The type of what :meth:`RunSetting.said` returns, without None."""
-    plain = {"cpus": list[int], "number": int, "seconds": float, "text": str}
+    plain = {"cpus": list[int], "number": int, "size": int, "seconds": float, "text": str}
     return plain[one.kind] if one.kind in plain else Literal[*one.words]
 
 

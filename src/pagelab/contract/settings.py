@@ -55,4 +55,12 @@ RUN_SETTINGS = (
         metavar="SECONDS",
         help="End an execution after this long.",
     ),
+    RunSetting(
+        field="host_backed_bytes",
+        kind="size",
+        study=("study", "workload"),
+        flag="host-backed",
+        metavar="SIZE",
+        help="Touch this much free memory first, so that a virtual machine's host backs it.",
+    ),
 )

@@ -54,6 +54,8 @@ def study_toml(
             "baseline": DEFAULT,
             "metric": settings.metric,
             "level": settings.level,
+            # How much times differ is what is asked, and the host has a part in it.
+            "host_backed": 0,
             "workload": [workload],
             "policy": policies,
         }

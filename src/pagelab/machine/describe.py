@@ -20,6 +20,9 @@ _THP = "/sys/kernel/mm/transparent_hugepage"
 _HUGETLB = "/sys/kernel/mm/hugepages"
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
+_BALLOONS = "/sys/bus/virtio/drivers/virtio_balloon"
+_REPORTING = 5
+"""Number of the feature (virtio 1.2, section 5.5.3)."""
 
 
 class Cache(NamedTuple):
@@ -58,6 +61,7 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
         "thp_bytes": pmd,
         "mthp_bytes": [size["bytes"] for size in mthp],
         "mthp_switchable": any(_writable(tree, size["switch"]) for size in mthp),
+        "free_page_reporting": _reports_free_pages(tree),
         "max_map_count": tree.number("/proc/sys/vm/max_map_count"),
         "thp": {
             **{name: tree.get(f"{_THP}/{name}") for name in ("enabled", "defrag", "shmem_enabled")},
@@ -68,6 +72,12 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
         **geometry,
         "colour_verdict": _colour_verdict(tree, geometry["caches"]),
     }
+
+
+def _reports_free_pages(tree: Tree) -> bool:
+    """Whether a virtio balloon tells the host which pages are free (VIRTIO_BALLOON_F_REPORTING)."""
+    features = (tree.get(f"{_BALLOONS}/{device}/features") for device in tree.names(_BALLOONS))
+    return any(bits is not None and bits[_REPORTING : _REPORTING + 1] == "1" for bits in features)
 
 
 def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] | None:

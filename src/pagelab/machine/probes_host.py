@@ -52,6 +52,13 @@ def _memory(context: Context) -> Finding:
     return Finding("ok", f"{available:.1f} GiB available of {fields['MemTotal'] / (1 << 30):.1f}", fields)
 
 
+def _free_page_reporting(context: Context) -> Finding:
+    if not context.machine["free_page_reporting"]:
+        return Finding("ok", "free memory stays with this machine", False)
+    text = "free memory goes back to the host after seconds, and touching it again is a fault there"
+    return Finding("degraded", text, True, f"{context.pagelab} run --host-backed SIZE; studies do it by themselves")
+
+
 def _nodes(context: Context) -> Finding:
     nodes = context.machine["nodes"]
     if len(nodes) <= 1:
@@ -195,6 +202,9 @@ QUESTIONS = (
     Question("container", "host", "who can add missing features", _container),
     Question("cpus", "host", "the program gets a CPU, pagelab another", _cpus),
     Question("memory", "host", "huge pages need free memory in one piece", _memory),
+    Question(
+        "free-page-reporting", "host", "first touches take many times as long, now and then", _free_page_reporting
+    ),
     Question("nodes", "host", "memory of another node is slower", _nodes),
     Question("governor", "host", "a changing clock changes run times", _governor),
     Question("boost", "host", "a changing clock changes run times", _boost),

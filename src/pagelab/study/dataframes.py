@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import polars as pl
 
-from ..record import RunWarning, WarningKind, about_the_machine
+from ..record import RunWarning, WarningKind, about_the_machine, is_short
 from .plan import Plan
 
 _HUGE_BYTES = 2 << 20
@@ -91,7 +91,7 @@ def runs(store: Source) -> pl.DataFrame:
     """One row an execution, in order of position, warm-ups and failed ones too.
 
     Columns: those of docs/architecture/contracts.md (Store), ``platform`` (of a study on a cluster),
-    ``short_placed`` (a placement-shortfall warning),
+    ``short_placed`` (a placement-shortfall warning that is more than information),
     ``exit_code``, ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it
     was interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where it did not
     count).
@@ -145,7 +145,7 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
         "huge_bytes": sum(size["bytes"] for size in placement["by_size"] if size["page_bytes"] >= _HUGE_BYTES),
         "frames_placed_fraction": frames["placed_fraction"],
         "frames_moved_pages": _moved(frames),
-        "short_placed": any(warning["kind"] == "placement-shortfall" for warning in record["warnings"]),
+        "short_placed": any(map(is_short, record["warnings"])),
         "warnings": sum(not about_the_machine(warning["data"]) for warning in record["warnings"]),
         "exit_code": outcome["exit_code"],
         "signal": outcome["signal"],

@@ -20,6 +20,7 @@ from ..record import RunWarning, WarningKind
 from . import budget
 from .co_run import CoRunExecutor
 from .errors import StudyError, StudyInterruptedError
+from .host_backing import HostBacking
 from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
 from .job import Executor, Job, LocalExecutor, Runner, Stoppable, run_steps
@@ -55,6 +56,7 @@ class Session:
         self._progress = progress or Silent()
         self._plan: Plan = store.plan()
         self._conditions = {condition.index: condition for condition in self._plan.conditions}
+        self._backing = HostBacking(self._plan, store, machine.get("machine", {}))
         self._id = 0
         self._attempts: dict[int, int] = {}
         self._resume = f"pagelab study resume {directory}"
@@ -146,6 +148,7 @@ class Session:
         for job, result in executor.execute(self._jobs(slots)):
             self._stop_if_cut(job, result)
             self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
+            self._backing.after(job.condition, result)
             time_left.finished(job.slot.condition, result.duration_s or 0.0)
             self._progress.finished(job.condition.name, result.status, result.message, time_left.seconds())
             if interrupts.seen:
@@ -186,6 +189,7 @@ class Session:
             condition = self._conditions[slot.condition]
             if limit is not None and limit < (condition.request.timeout_s or math.inf):
                 condition = condition.asking(timeout_s=limit)
+            condition = self._backing.before(condition)
             self._attempts[slot.position] = self._store.begin_attempt(slot.position, self._id)
             self._progress.running(condition.name)
             yield Job(slot, condition, self._directory.resolve() / OUTPUT, self._plan.step_timeout_s)

@@ -15,6 +15,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ..contract.rows import KEEP, RunSetting
 from ..contract.settings import RUN_SETTINGS
+from ..errors import BadInputError
+from ..sizes import size_bytes
 from . import toml_model
 
 Scalar = str | int | float | bool
@@ -43,6 +45,13 @@ def _fraction(value: Any) -> Any:
     return value
 
 
+def _size(value: Any) -> int:
+    try:
+        return size_bytes(value, "the size")
+    except BadInputError as error:
+        raise ValueError(str(error)) from None
+
+
 def _words(value: Any) -> Any:
     """A command string is split into words as a shell would, and refused where only a shell could run it."""
     if not isinstance(value, str):
@@ -68,6 +77,7 @@ def _nonempty(words: list[str]) -> list[str]:
 
 
 Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
+Size = Annotated[int, BeforeValidator(_size), Field(le=1 << 62)]
 Fraction = Annotated[float, BeforeValidator(_fraction), Field(gt=0, lt=1)]
 Words = Annotated[list[str], BeforeValidator(_words), AfterValidator(_nonempty)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)]
@@ -86,7 +96,8 @@ def _form(one: RunSetting) -> Any:
     """The type of a setting's value, as study.toml writes it."""
     if one.kind in ("switch", "words"):
         return Literal[*one.words, *([KEEP] if one.default is None else [])]
-    return {"cpus": _Cpus, "number": Annotated[int, Field(ge=0)], "seconds": Duration, "text": str}[one.kind]
+    number = Annotated[int, Field(ge=0)]
+    return {"cpus": _Cpus, "number": number, "seconds": Duration, "size": Size, "text": str}[one.kind]
 
 
 def _settings_of(table: str) -> type[_Raw]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..record import WarningKind, about_the_machine
+from ..record import WarningKind, about_the_machine, is_short
 from .interim_looks import looks_of
 from .lock import Holder, holder_of
 from .progress import TimeLeft
@@ -118,7 +118,7 @@ def _warnings(store: Store) -> tuple[dict[str, int], int]:
         own = [warning["kind"] for warning in said if not about_the_machine(warning["data"])]
         of_machine.update((w["kind"], w["message"]) for w in said if about_the_machine(w["data"]))
         kinds.update(own)
-        short += WarningKind.PLACEMENT_SHORTFALL in own
+        short += any(map(is_short, said))
     kinds.update(kind for kind, _ in of_machine)
     failed_steps = store.rows("SELECT count(*) FROM step WHERE message IS NOT NULL")[0][0]
     if failed_steps:

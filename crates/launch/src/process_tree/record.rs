@@ -1,13 +1,14 @@
 //! The processes of a run: from the guests' reports and the launcher's own reaping.
 
 use crate::counters::{Announced, Counted, Image, Tree};
-use crate::guests::Guests;
+use crate::guests::{FORKED, Guests};
 use crate::process_tree::reap::Story;
 use crate::sys::process;
 use crate::target::Target;
 use crate::warnings::{Kind, SCOPE, SCOPE_MACHINE, Severity, Warnings};
-use pagelab_contract::record::Process;
+use pagelab_contract::record::{Placement, Process, Region};
 use serde_json::json;
+use std::collections::HashSet;
 
 /// All processes that are known of, in order of their start.
 ///
@@ -95,6 +96,52 @@ pub fn warn_ungoverned(seen: &Seen<'_>, program: i32, warnings: &mut Warnings) {
         names.join(", ")
     );
     warnings.warn(Kind::ChildUngoverned, message, json!({"pids": pids, "executables": names}));
+}
+
+/// Says how many tiles are not as the policy asks. The target is 99%: less than 1% short is information only.
+///
+/// The kernel splits a huge page that two processes share after a fork when either writes to it: there nothing is amiss
+/// with the machine, and a tenth of the tiles is information.
+pub fn warn_short_placed(placement: &Placement, processes: &[Process], warnings: &mut Warnings) {
+    let (got, asked) = (placement.tiles_as_asked, placement.whole_touched_tiles);
+    if got >= asked {
+        return;
+    }
+    let parents: HashSet<i32> = processes.iter().map(|process| process.ppid).collect();
+    let is_forked =
+        |process: &Process| process.guest.as_ref().is_some_and(|guest| guest.values.contains_key(FORKED));
+    let forks = |process: &&Process| parents.contains(&process.pid) || is_forked(process);
+    let short = |process: &Process| process.placement.iter().map(tiles_short).sum::<u64>();
+    let by_fork = processes.iter().filter(forks).map(short).sum::<u64>();
+    let only_by_fork = by_fork == asked - got;
+    let fraction = placement.placed_fraction.unwrap_or(0.0);
+    let severity = match fraction {
+        0.99.. => Severity::Info,
+        0.9.. if only_by_fork => Severity::Info,
+        _ if only_by_fork => Severity::Warning,
+        _ => Severity::Serious,
+    };
+    let why = if only_by_fork {
+        "; the others are in processes that forked or were forked: the kernel splits a huge page that two processes share \
+         when one writes to it"
+    } else {
+        "; run: pagelab doctor"
+    };
+    let message = format!(
+        "{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%){why}",
+        fraction * 100.0
+    );
+    let data = json!({
+        "tiles_as_asked": got, "whole_touched_tiles": asked, "placed_fraction": fraction, "short_by_fork": by_fork,
+    });
+    warnings.add(Kind::PlacementShortfall, severity, message, data);
+}
+
+fn tiles_short(region: &Region) -> u64 {
+    region
+        .whole_touched_tiles
+        .zip(region.tiles_as_asked)
+        .map_or(0, |(whole, as_asked)| whole.saturating_sub(as_asked))
 }
 
 /// The programs of one process that no report is about. An image's report begins between its exec and the next one.

@@ -1,0 +1,74 @@
+"""Free memory that is touched before a run: how much, for whom, and where nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import TWO_BY_TWO, record, spec_in, tools
+
+from pagelab.record import Record
+from pagelab.study.control import resume_study, run_study
+from pagelab.study.errors import StudyInterruptedError
+from pagelab.study.plan import Condition
+from pagelab.study.tools import Tools
+
+MIB = 1 << 20
+PEAKS = {"a/kernel": 5 * MIB, "a/4K": 3 * MIB, "b/kernel": 80 * MIB, "b/4K": 90 * MIB}
+ONE_BY_TWO = TWO_BY_TWO.replace('[[workload]]\nname = "b"\ncommand = "true"\n', "")
+Asked = list[tuple[str, int | None]]
+
+
+def watched(asked: Asked, reports: bool = True, stop_after: int | None = None) -> Tools:
+    """Tools whose runs need ``PEAKS``, and that note what was asked for before each."""
+
+    def behave(condition: Condition) -> Record:
+        if stop_after is not None and len(asked) == stop_after:
+            raise KeyboardInterrupt
+        asked.append((condition.name, condition.request.host_backed_bytes))
+        return record(condition, peak_rss_bytes=PEAKS[condition.name])
+
+    return replace(tools(behave), machine=lambda: {"machine": {"free_page_reporting": reports}, "provenance": {}})
+
+
+def largest_so_far(asked: Asked) -> Asked:
+    """The same runs, each with the largest peak that its workload had before."""
+    return [
+        (name, max((PEAKS[one] for one, _ in asked[:at] if one[0] == name[0]), default=None))
+        for at, (name, _) in enumerate(asked)
+    ]
+
+
+def test_as_much_as_the_workload_has_needed_so_far_under_any_policy(tmp_path: Path) -> None:
+    asked: Asked = []
+    run_study(spec_in(tmp_path), tmp_path / "out", watched(asked))
+    assert asked == largest_so_far(asked)
+    assert dict(asked) == {"a/kernel": 5 * MIB, "a/4K": 5 * MIB, "b/kernel": 90 * MIB, "b/4K": 90 * MIB}
+
+
+def test_a_session_that_goes_on_knows_what_was_needed_before(tmp_path: Path) -> None:
+    asked: Asked = []
+    with pytest.raises(StudyInterruptedError):
+        run_study(spec_in(tmp_path), tmp_path / "out", watched(asked, stop_after=9))
+    resume_study(tmp_path / "out", watched(asked))
+    assert len(asked) == 16
+    assert asked == largest_so_far(asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "reports", "expected"),
+    [
+        (TWO_BY_TWO, False, None),
+        (f"host_backed = 0\n{TWO_BY_TWO}", True, 0),
+        (f'host_backed = "7M"\n{TWO_BY_TWO}', False, 7 * MIB),
+        (f'co_run = true\nmetric = "cpu_s"\n{ONE_BY_TWO}', True, None),
+        (TWO_BY_TWO.replace('pages = "4K"', 'frames = "page-coloring"'), True, None),
+    ],
+)
+def test_nothing_else_where_the_study_says_so_or_it_would_be_in_the_way(
+    tmp_path: Path, text: str, reports: bool, expected: int | None
+) -> None:
+    asked: Asked = []
+    run_study(spec_in(tmp_path, text), tmp_path / "out", watched(asked, reports))
+    assert {found for _, found in asked} == {expected}
