@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
     "frames": frames.measure,
     "trace": trace.measure,
     "paging": simulate_paging.measure,
+    "policies": simulate_paging.policies,
     "caches": caches.measure,
     "models": models.measure,
     "reports": reports.measure,

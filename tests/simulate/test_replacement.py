@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError
 from pagelab.simulate.page_faults import paging
 from pagelab.simulate.replacement_runs import POLICIES, replacement
 from pagelab.simulate.sampling import sampled_paging
@@ -106,11 +104,6 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, object], message:
 def test_samples_that_cannot_be_are_refused(how: dict[str, float]) -> None:
     with pytest.raises(BadInputError):
         sampled_paging(np.arange(9), [4], **how)  # type: ignore[arg-type]  # that is the point
-
-
-def test_a_directory_that_cannot_be_spilled_to_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match=r"cannot spill to .*missing"):
-        replacement(np.arange(9), ["opt"], [4], spill=tmp_path / "missing")
 
 
 def test_frames_have_the_same_columns() -> None:

@@ -2,7 +2,7 @@
 //!
 //! usage: `paging_speed TRACE [ROUNDS [THREADS [TIMES [clock]]]]`; the trace is counted TIMES over. TRACE:
 //! `zipf:EXPONENT:PAGES`, `uniform:PAGES`, `sweep:PAGES`, `mixed:PAGES` (Zipf 1.0, between sweeps over all pages), or a
-//! pagelab trace's file. With `clock`, not the stacks, but memories under CLOCK of 1/2, 1/4 ... 1/128 of the pages.
+//! pagelab trace's file. With `clock` or `opt`, not the stacks, but memories under CLOCK or OPT of 1/2, 1/4 ... 1/128 of the pages.
 
 #![allow(unsafe_code, reason = "CPU time comes from the C library")]
 
@@ -84,8 +84,11 @@ fn main() {
     let number = |nth| std::env::args().nth(nth).map(|text| text.parse::<usize>().expect("a number"));
     let (rounds, threads, times) = (number(2).unwrap_or(3), number(3).unwrap_or(1), number(4).unwrap_or(1));
     let pages = trace(&input.split(':').collect::<Vec<_>>());
-    if std::env::args().nth(5).is_some_and(|policy| policy == "clock") {
-        return clock(&input, &pages, rounds);
+    match std::env::args().nth(5).as_deref() {
+        Some("clock") => return seven_sizes(&input, Policy::Clock, &pages, rounds),
+        Some("random") => return seven_sizes(&input, Policy::Random { seed: 1 }, &pages, rounds),
+        Some("opt") => return seven_sizes(&input, Policy::Optimal, &pages, rounds),
+        _ => {}
     }
     for counts in [&[1][..], &[1, 2, 4, 8, 16, 32, 64]] {
         for _ in 0..rounds {
@@ -103,18 +106,18 @@ fn main() {
     }
 }
 
-fn clock(input: &str, pages: &[u64], rounds: usize) {
+fn seven_sizes(input: &str, policy: Policy, pages: &[u64], rounds: usize) {
     let most = pages.iter().max().map_or(1, |page| *page as u32 + 1);
     let sizes: Vec<Size> = (1..8).map(|shift| Size { colours: 1, frames: (most >> shift).max(1) }).collect();
     for _ in 0..rounds {
         let before = cpu_time();
-        let mut memories = Memories::new(Policy::Clock, &Colouring::Modulo, &sizes).expect("sizes that there are");
+        let mut memories = Memories::new(policy, &Colouring::Modulo, &sizes).expect("sizes that there are");
         pages.chunks(PIECE).for_each(|piece| memories.feed(piece));
-        let faults: Vec<u64> = memories.faults().map(|(_, faults)| faults).collect();
+        let faults: Vec<u64> = memories.faults().into_iter().map(|(_, faults)| faults).collect();
         let cpu = (cpu_time() - before).as_secs_f64();
         let rate = pages.len() as f64 / cpu / 1e6;
         println!(
-            r#"{{"input": "{input}", "clock": 7, "m_per_cpu_s": {rate:.1}, "cpu_s": {cpu:.3}, "faults": {faults:?}}}"#
+            r#"{{"input": "{input}", "{policy:?}": 7, "m_per_cpu_s": {rate:.1}, "cpu_s": {cpu:.3}, "faults": {faults:?}}}"#
         );
     }
 }

@@ -2,11 +2,15 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use crate::cpu;
 use crate::table::Table;
 
 const CHUNK_BITS: u32 = 6;
 /// Pages of one chunk: neighbours share an entry of the directory and lie together in every array.
 const CHUNK: usize = 1 << CHUNK_BITS;
+
+/// How many pages ahead the directory is fetched.
+const AHEAD: usize = 12;
 
 /// A page's number inside the simulator: below [`Pages::len`], with holes for pages that were never seen.
 pub type Id = u32;
@@ -52,6 +56,17 @@ impl Pages {
             Err(at) => self.insert((page >> CHUNK_BITS) + 1, at),
         };
         chunk << CHUNK_BITS | (page as u32 & (CHUNK as u32 - 1))
+    }
+
+    /// The numbers of `pages`.
+    #[inline(always)]
+    pub fn ids(&mut self, pages: &[u64], ids: &mut [Id]) {
+        for (nth, (id, &page)) in ids.iter_mut().zip(pages).enumerate() {
+            if let Some(&soon) = pages.get(nth + AHEAD) {
+                cpu::prefetch(&self.entries, self.home((soon >> CHUNK_BITS) + 1));
+            }
+            *id = self.id(page);
+        }
     }
 
     /// The number of `page`, if its chunk was seen.

@@ -11,7 +11,7 @@ pub mod stack;
 pub use pagelab_trace::Run;
 
 pub use colouring::{Chain, Colouring, ColouringError};
-pub use memory::{Memories, Optimal, Policy, Size};
+pub use memory::{Memories, Policy, Size};
 pub use sampled::{Sampled, Sampling};
 pub use stack::{Curve, Parallel, Stacks};
 

@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use common::{lru_faults, noise};
-use pagelab_simulate::paging::{Colouring, Memories, Optimal, Policy, Size};
+use pagelab_simulate::paging::{Colouring, Memories, Policy, Size};
 use proptest::prelude::*;
 
 fn fifo_faults(trace: &[u64], colours: u64, frames: usize) -> u64 {
@@ -64,14 +64,6 @@ fn optimal_faults(trace: &[u64], colours: u64, frames: usize) -> u64 {
     faults
 }
 
-fn file() -> std::fs::File {
-    let path =
-        std::env::temp_dir().join(format!("pagelab-opt-{}-{:?}", std::process::id(), std::thread::current().id()));
-    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    file
-}
-
 fn traces() -> impl Strategy<Value = Vec<u64>> {
     let piece = prop_oneof![
         (0..40_u64, 1..30_u64).prop_map(|(first, length)| (first..first + length).collect()),
@@ -91,7 +83,7 @@ fn run(policy: Policy, trace: &[u64]) -> Vec<u64> {
     let mut memories = Memories::new(policy, &Colouring::Modulo, &sizes()).unwrap();
     trace.chunks(97).for_each(|part| memories.feed(part));
     assert_eq!(memories.references(), trace.len() as u64);
-    memories.faults().map(|(_, faults)| faults).collect()
+    memories.faults().into_iter().map(|(_, faults)| faults).collect()
 }
 
 fn expected(trace: &[u64], naive: impl Fn(&[u64], u64, usize) -> u64) -> Vec<u64> {
@@ -105,23 +97,16 @@ proptest! {
         prop_assert_eq!(run(Policy::Clock, &trace), expected(&trace, clock_faults));
         let lru = |trace: &[u64], colours: u64, frames: usize| lru_faults(trace, |page| page % colours, frames);
         prop_assert_eq!(run(Policy::Lru, &trace), expected(&trace, lru));
-        let mut optimal = Optimal::new(file(), &Colouring::Modulo, &sizes()).unwrap();
-        optimal.feed(&trace);
-        let found: Vec<u64> = optimal.faults(file()).unwrap().into_iter().map(|(_, faults)| faults).collect();
-        prop_assert_eq!(found, expected(&trace, optimal_faults));
+        prop_assert_eq!(run(Policy::Optimal, &trace), expected(&trace, optimal_faults));
     }
 }
 
 #[test]
-fn opt_walks_over_many_blocks_and_never_faults_more_than_lru() {
+fn opt_never_faults_more_than_lru() {
     let trace: Vec<u64> = noise(5).take(300_000).map(|x| (x % 900) * (x >> 32) % 900).collect();
-    let mut optimal = Optimal::new(file(), &Colouring::Modulo, &sizes()).unwrap();
-    optimal.feed(&trace);
-    let best = optimal.faults(file()).unwrap();
-    for ((_, best), lru) in best.iter().zip(run(Policy::Lru, &trace)) {
-        assert!(*best <= lru);
-    }
-    assert!(best[2].1 * 10 < run(Policy::Lru, &trace)[2] * 9, "OPT with 13 frames should be far better");
+    let best = run(Policy::Optimal, &trace);
+    assert!(best.iter().zip(run(Policy::Lru, &trace)).all(|(best, lru)| *best <= lru));
+    assert!(best[2] * 10 < run(Policy::Lru, &trace)[2] * 9, "OPT with 13 frames should be far better");
 }
 
 /// The pages of each colour by their next use, as the definition has it, for traces that a search for each use would take too long.
@@ -163,9 +148,9 @@ fn opt_of_many_sizes_and_far_uses_is_its_definition() {
         .into_iter()
         .flat_map(|colours| frames.map(|frames| Size { colours, frames: frames.div_ceil(colours) }))
         .collect();
-    let mut optimal = Optimal::new(file(), &Colouring::Modulo, &sizes).unwrap();
+    let mut optimal = Memories::new(Policy::Optimal, &Colouring::Modulo, &sizes).unwrap();
     optimal.feed(&trace);
-    for (size, faults) in optimal.faults(file()).unwrap() {
+    for (size, faults) in optimal.faults() {
         // A page that is used again at once is no change of page, and no fault.
         assert_eq!(
             faults,
@@ -184,7 +169,7 @@ fn random_replacement_faults_as_often_as_uniform_references_demand() {
     let faults = |seed| {
         let mut memories = Memories::new(Policy::Random { seed }, &Colouring::Modulo, &size).unwrap();
         memories.feed(&trace);
-        memories.faults().next().unwrap().1 as f64
+        memories.faults()[0].1 as f64
     };
     let miss = 1.0 - f64::from(frames) / pages as f64;
     let deviation = (length as f64 * miss * (1.0 - miss)).sqrt();

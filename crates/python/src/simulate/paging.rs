@@ -1,15 +1,9 @@
 //! One simulation of paging, of whatever kind.
 
-use std::fs::File;
-use std::path::PathBuf;
-
-use pagelab_simulate::paging::memory::SpillError;
 use pagelab_simulate::paging::stack::Curve;
-use pagelab_simulate::paging::{
-    Colouring, Memories, Optimal, Parallel, Policy, Run, Sampled, Sampling, Size, Touch,
-};
+use pagelab_simulate::paging::{Colouring, Memories, Parallel, Policy, Run, Sampled, Sampling, Size, Touch};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -18,7 +12,6 @@ use super::refused;
 enum Kind {
     Stacks(Parallel),
     Memories(Memories),
-    Optimal(Optimal),
     Sampled(Sampled),
 }
 
@@ -32,7 +25,6 @@ impl Paging {
         match &mut self.0 {
             Kind::Stacks(stacks) => stacks.feed(references),
             Kind::Memories(memories) => memories.feed(references),
-            Kind::Optimal(optimal) => optimal.feed(references),
             Kind::Sampled(sampled) => sampled.feed(references),
         }
     }
@@ -53,10 +45,6 @@ fn sizes(sizes: &[(u32, u32)]) -> PyResult<Vec<Size>> {
         return Err(refused("each colour needs at least one frame"));
     }
     Ok(sizes.iter().map(|&(colours, frames)| Size { colours, frames }).collect())
-}
-
-fn open(path: &PathBuf) -> PyResult<File> {
-    Ok(File::options().read(true).write(true).open(path)?)
 }
 
 fn integers<'py>(py: Python<'py>, values: &[u64]) -> Bound<'py, PyBytes> {
@@ -89,10 +77,11 @@ impl Paging {
         Ok(Self(Kind::Stacks(stacks)))
     }
 
-    /// Memories of (colours, frames of each) under "lru", "fifo", "clock" or "random".
+    /// Memories of (colours, frames of each) under "lru", "fifo", "clock", "random" or "opt".
     #[staticmethod]
     fn memories(policy: &str, name: &str, masks: Vec<u64>, memories: Vec<(u32, u32)>, seed: u64) -> PyResult<Self> {
         let policy = match policy {
+            "opt" => Policy::Optimal,
             "lru" => Policy::Lru,
             "fifo" => Policy::Fifo,
             "clock" => Policy::Clock,
@@ -103,14 +92,6 @@ impl Paging {
         };
         let memories = Memories::new(policy, &colouring(name, masks)?, &sizes(&memories)?).map_err(refused)?;
         Ok(Self(Kind::Memories(memories)))
-    }
-
-    /// Memories of (colours, frames of each) under OPT; `spill`: an empty file to write to and read from.
-    #[staticmethod]
-    fn optimal(name: &str, masks: Vec<u64>, memories: Vec<(u32, u32)>, spill: PathBuf) -> PyResult<Self> {
-        let memories = sizes(&memories)?;
-        let optimal = Optimal::new(open(&spill)?, &colouring(name, masks)?, &memories).map_err(refused)?;
-        Ok(Self(Kind::Optimal(optimal)))
     }
 
     /// LRU for all memory sizes from a sample of the pages.
@@ -168,26 +149,9 @@ impl Paging {
         Ok((sampled.references(), epochs.iter().map(row).collect()))
     }
 
-    /// References, and the faults of each memory; `spill`: for OPT, another empty file.
-    #[pyo3(signature = (spill = None))]
-    fn faults(&mut self, py: Python<'_>, spill: Option<PathBuf>) -> PyResult<(u64, Vec<SizeRow>)> {
-        match &mut self.0 {
-            Kind::Memories(memories) => Ok((memories.references(), memories.faults().map(size_row).collect())),
-            Kind::Optimal(optimal) => {
-                let spill = spill.ok_or_else(|| refused("OPT needs a file to spill to"))?;
-                let file = open(&spill)?;
-                let faults = py.detach(|| optimal.faults(file)).map_err(spill_error)?;
-                Ok((optimal.references(), faults.into_iter().map(size_row).collect()))
-            }
-            _ => Err(refused("these have curves")),
-        }
-    }
-}
-
-fn spill_error(error: SpillError) -> PyErr {
-    let SpillError { operation, source } = error;
-    match source.raw_os_error() {
-        Some(errno) => PyOSError::new_err((errno, format!("cannot {operation}: {source}"))),
-        None => refused(format_args!("cannot {operation}: {source}")),
+    /// References, and the faults of each memory.
+    fn faults(&self) -> PyResult<(u64, Vec<SizeRow>)> {
+        let Kind::Memories(memories) = &self.0 else { return Err(refused("these have curves")) };
+        Ok((memories.references(), memories.faults().into_iter().map(size_row).collect()))
     }
 }

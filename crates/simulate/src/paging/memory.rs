@@ -7,11 +7,11 @@ mod optimal;
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use crate::pages::{Id, Pages};
-use lists::{Clock, Fifo, Lists, Places, Random};
-
-pub use optimal::{Optimal, SpillError};
+use lists::{Clock, Fifo, Lists, Random};
 
 const BATCH: usize = 1024;
+/// Memories whose state of a page, or of a time, lies together.
+const TOGETHER: usize = 8;
 
 /// Replacement policy of a full list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum Policy {
         /// The same seed gives the same faults.
         seed: u64,
     },
+    /// The page whose next use lies farthest ahead.
+    Optimal,
 }
 
 /// A memory: how many colours, and how many frames each.
@@ -38,31 +40,37 @@ pub struct Size {
     pub frames: u32,
 }
 
-/// Operation of one memory on references.
+/// Some of the memories, which take references together.
 trait Replace: std::fmt::Debug + Send + Sync {
-    /// Takes references, as ids below `bound` and the lists they belong to; returns the faults. `places`: those of its pages,
-    /// among others', where it does not keep them itself.
-    fn feed(&mut self, places: &mut Places, ids: &[Id], lists: &[u16], bound: usize) -> u64;
+    /// Takes changes of page, and the ids of these pages, which are below `bound`.
+    fn feed(&mut self, pages: &[u64], ids: &[Id], bound: usize);
+
+    /// Faults so far, each with the memory that it is of.
+    fn faults(&self) -> Vec<(usize, u64)>;
+}
+
+/// One memory as it is asked for: which it is, its colours, and the frames of each.
+#[derive(Debug)]
+struct Asked {
+    nth: usize,
+    chain: Chain,
+    frames: u32,
+}
+
+impl Asked {
+    fn lists(&self) -> usize {
+        1 << self.chain.code_bits()
+    }
 }
 
 /// Memories of one policy, of several sizes and colour counts; each reference goes to all.
 #[derive(Debug)]
 pub struct Memories {
     pages: Pages,
-    memories: Vec<Memory>,
-    /// Frames of pages; of none under LRU, which orders pages.
-    places: Vec<Places>,
-    is_lru: bool,
+    sizes: Vec<Size>,
+    parts: Vec<Box<dyn Replace>>,
     references: u64,
     last: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Memory {
-    size: Size,
-    chain: Chain,
-    faults: u64,
-    replace: Box<dyn Replace>,
 }
 
 impl Memories {
@@ -74,28 +82,25 @@ impl Memories {
     /// # Panics
     /// Where a size has no frames.
     pub fn new(policy: Policy, colouring: &Colouring, sizes: &[Size]) -> Result<Self, ColouringError> {
-        let memory = |(nth, &size): (usize, &Size)| {
-            let (_, nth) = Places::of_memory(nth);
-            assert!(size.frames > 0, "each colour needs a frame");
-            let chain = Chain::split(colouring, &[size.colours])?.remove(0);
-            let lists = 1 << chain.code_bits();
-            let replace: Box<dyn Replace> = match policy {
-                Policy::Lru => Box::new(lru::Lru::new(lists, size.frames)),
-                Policy::Fifo => Box::new(Lists::<Fifo>::new(nth, lists, size.frames, 0)),
-                Policy::Clock => Box::new(Lists::<Clock>::new(nth, lists, size.frames, 0)),
-                Policy::Random { seed } => Box::new(Lists::<Random>::new(nth, lists, size.frames, seed)),
-            };
-            Ok(Memory { size, chain, faults: 0, replace })
+        let asked = |(nth, &Size { colours, frames }): (usize, &Size)| {
+            assert!(frames > 0, "each colour needs a frame");
+            let chain = Chain::split(colouring, &[colours])?.remove(0);
+            Ok(Asked { nth, chain, frames })
         };
-        let memories = sizes.iter().enumerate().map(memory).collect::<Result<_, _>>()?;
-        let places = Places::of(sizes.len());
-        let is_lru = policy == Policy::Lru;
-        Ok(Self { pages: Pages::default(), memories, places, is_lru, references: 0, last: None })
+        let asked: Vec<Asked> = sizes.iter().enumerate().map(asked).collect::<Result<_, _>>()?;
+        let parts = match policy {
+            Policy::Lru => apart(asked, |mut one| lru::Lru::new(one.remove(0))),
+            Policy::Fifo => together(asked, |some| Lists::<Fifo>::new(some, 0)),
+            Policy::Clock => together(asked, |some| Lists::<Clock>::new(some, 0)),
+            Policy::Random { seed } => together(asked, |some| Lists::<Random>::new(some, seed)),
+            Policy::Optimal => optimal::alike(asked),
+        };
+        Ok(Self { pages: Pages::default(), sizes: sizes.to_vec(), parts, references: 0, last: None })
     }
 
     /// Takes the next references.
     pub fn feed<T: Touch>(&mut self, references: &[T]) {
-        let mut pages = [0; BATCH];
+        let (mut pages, mut ids) = ([0; BATCH], [0; BATCH]);
         for batch in references.chunks(BATCH) {
             let mut length = 0;
             for reference in batch {
@@ -107,29 +112,9 @@ impl Memories {
                     length += 1;
                 }
             }
-            self.feed_batch(&pages[..length]);
-        }
-    }
-
-    fn feed_batch(&mut self, batch: &[u64]) {
-        let (mut ids, mut lists) = ([0; BATCH], [0; BATCH]);
-        let (ids, lists) = (&mut ids[..batch.len()], &mut lists[..batch.len()]);
-        for (id, &page) in ids.iter_mut().zip(batch) {
-            *id = self.pages.id(page);
-        }
-        let bound = self.pages.len();
-        let mut colours = 0;
-        for (nth, memory) in self.memories.iter_mut().enumerate() {
-            let (group, of_group) = Places::of_memory(nth);
-            let places = &mut self.places[group];
-            if of_group == 0 && !self.is_lru {
-                places.prepare(ids, bound);
-            }
-            if memory.size.colours != colours {
-                memory.chain.codes(batch, lists);
-                colours = memory.size.colours;
-            }
-            memory.faults += memory.replace.feed(places, ids, lists, bound);
+            let (pages, ids) = (&pages[..length], &mut ids[..length]);
+            self.pages.ids(pages, ids);
+            self.parts.iter_mut().for_each(|part| part.feed(pages, ids, self.pages.len()));
         }
     }
 
@@ -140,7 +125,34 @@ impl Memories {
     }
 
     /// Faults of each memory, in the order of [`Memories::new`].
-    pub fn faults(&self) -> impl Iterator<Item = (Size, u64)> {
-        self.memories.iter().map(|memory| (memory.size, memory.faults))
+    #[must_use]
+    pub fn faults(&self) -> Vec<(Size, u64)> {
+        let mut found: Vec<(Size, u64)> = self.sizes.iter().map(|size| (*size, 0)).collect();
+        for (nth, faults) in self.parts.iter().flat_map(|part| part.faults()) {
+            found[nth].1 = faults;
+        }
+        found
     }
+}
+
+/// At most so many memories in a part.
+fn parts<R: Replace + 'static>(
+    mut asked: Vec<Asked>,
+    most: usize,
+    make: impl Fn(Vec<Asked>) -> R,
+) -> Vec<Box<dyn Replace>> {
+    let mut parts: Vec<Box<dyn Replace>> = Vec::new();
+    while !asked.is_empty() {
+        let some = asked.drain(..most.min(asked.len())).collect();
+        parts.push(Box::new(make(some)));
+    }
+    parts
+}
+
+fn apart<R: Replace + 'static>(asked: Vec<Asked>, make: impl Fn(Vec<Asked>) -> R) -> Vec<Box<dyn Replace>> {
+    parts(asked, 1, make)
+}
+
+fn together<R: Replace + 'static>(asked: Vec<Asked>, make: impl Fn(Vec<Asked>) -> R) -> Vec<Box<dyn Replace>> {
+    parts(asked, TOGETHER, make)
 }

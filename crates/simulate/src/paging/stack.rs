@@ -95,9 +95,7 @@ impl Stacks {
         let (stays, there, back) = (&parted.stays[..stay], &parted.there[..pairs], &parted.back[..pairs]);
         let (mut ids, mut codes) = ([0; BATCH], [[0; BATCH]; 2]);
         let ids = &mut ids[..stay];
-        for (id, page) in ids.iter_mut().zip(stays) {
-            *id = self.pages.id(*page);
-        }
+        self.pages.ids(stays, ids);
         let [codes, others] = &mut codes;
         for (chain, walk) in &mut self.walks {
             chain.codes(stays, &mut codes[..stay]);

@@ -58,9 +58,6 @@ def paging_command(
     page_size: Annotated[str, typer.Option("--page-size", metavar="SIZE", help="Page size, for traces.")] = "4K",
     threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, help="Threads for LRU at all sizes.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of random replacement and of samples.")] = 1,
-    spill: Annotated[
-        Path | None, typer.Option("--spill", metavar="DIR", help="Directory of OPT's spill files.")
-    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write tables (CSV, Parquet) and figures there.")
     ] = None,
@@ -108,7 +105,7 @@ def paging_command(
             raise BadInputError(f"--policy {policy}: samples are for LRU only")
         found = _sampled(wanted, sample, sample_pages, seed)
     else:
-        found = _chosen(wanted, policy.split(","), seed, spill)
+        found = _chosen(wanted, policy.split(","), seed)
     _tell(found, wanted, out, as_json)
 
 
@@ -134,7 +131,7 @@ def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: 
     return found.faults
 
 
-def _chosen(wanted: _Wanted, policies: list[str], seed: int, spill: Path | None) -> pl.DataFrame:
+def _chosen(wanted: _Wanted, policies: list[str], seed: int) -> pl.DataFrame:
     from pagelab.cli.simulate.progress import shown
     from pagelab.simulate.replacement_runs import replacement
 
@@ -146,7 +143,6 @@ def _chosen(wanted: _Wanted, policies: list[str], seed: int, spill: Path | None)
             wanted.sizes,
             wanted.colours,
             seed=seed,
-            spill=spill,
             report=report,
             **wanted.shared,
         )

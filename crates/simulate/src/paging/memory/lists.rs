@@ -1,150 +1,147 @@
-//! Memories under FIFO, CLOCK and random replacement: an array of frames for each colour. These policies decide at faults and
-//! set at most one bit at hits.
+//! Memories under FIFO, CLOCK and random replacement: an array of frames for each colour. These policies decide at faults, and
+//! set at most a bit at hits.
+//!
+//! Whether a page is in memory is a bit, and so is whether it was used since it was last looked at. A page's bits of all
+//! memories lie together: a reference reads two bytes to know where it faults, and sets all of them.
 
 use pagelab_stats::stream::{Stream, mix};
 
-use super::Replace;
+use super::{Asked, BATCH, Replace, TOGETHER};
 use crate::cpu;
 use crate::pages::Id;
+use crate::paging::colouring::Chain;
 use crate::table::Table;
 
-const ABSENT: u32 = u32::MAX;
-/// Memories whose frames of a page lie together, at most: as many as fit into half a cache line.
-const TOGETHER: usize = 8;
+/// How many references, or frames, ahead memory is fetched.
+const AHEAD: usize = 8;
+/// As many frames as are in four cache lines.
+const FAR_AHEAD: usize = 64;
 
-/// The frames of every page, in several memories: a page's lie together, for a reference asks all memories.
-#[derive(Debug)]
-pub struct Places {
-    frames: Table<u32>,
-    /// Binary logarithm of the memories.
-    memories_bits: u32,
+/// Of each page, the memories that it is in (the low bits), and those in which it was used (the high ones).
+type Flags = [u16];
+
+const fn held(memory: usize) -> u16 {
+    1 << memory
 }
 
-impl Places {
-    /// Of pages that are in no memory: one for as many memories as there are, at most [`TOGETHER`] of them in each.
-    pub fn of(memories: usize) -> Vec<Places> {
-        let together = memories.min(TOGETHER).next_power_of_two();
-        let places = || Places { frames: Table::default(), memories_bits: together.trailing_zeros() };
-        std::iter::repeat_with(places).take(memories.div_ceil(together)).collect()
-    }
-
-    /// Which of them has those of a memory, and which of its own that memory is.
-    pub fn of_memory(nth: usize) -> (usize, usize) {
-        (nth / TOGETHER, nth % TOGETHER)
-    }
-
-    /// Pages below `bound` may come; these come now.
-    pub fn prepare(&mut self, ids: &[Id], bound: usize) {
-        self.frames.resize(bound << self.memories_bits, ABSENT);
-        ids.iter().for_each(|&id| self.prefetch(id));
-    }
-
-    #[inline(always)]
-    fn at(&self, id: Id, memory: usize) -> usize {
-        ((id as usize) << self.memories_bits) + memory
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, id: Id) {
-        cpu::prefetch(&self.frames, self.at(id, 0));
-    }
-
-    #[inline(always)]
-    fn get(&self, id: Id, memory: usize) -> u32 {
-        self.frames[self.at(id, memory)]
-    }
-
-    #[inline(always)]
-    fn set(&mut self, id: Id, memory: usize, frame: u32) {
-        let at = self.at(id, memory);
-        self.frames[at] = frame;
-    }
+const fn used(memory: usize) -> u16 {
+    1 << (memory + TOGETHER)
 }
 
 /// A policy's choice among the frames of a full list.
 pub trait Choose: std::fmt::Debug + Send + Sync {
     /// For lists of `frames` frames.
     fn new(lists: usize, frames: u32, seed: u64) -> Self;
-    /// The page in this frame was used again, or has just come.
-    fn used(&mut self, frame: usize);
-    /// Which of the frames of a full list, the first of which is `first`, loses its page.
-    fn victim(&mut self, list: usize, first: usize, frames: u32) -> usize;
-    /// A frame that is likely to lose its page some faults later, if one can tell.
-    fn soon(&self, _list: usize, _first: usize, _frames: u32) -> Option<usize> {
-        None
-    }
+    /// Which of the frames of a full list loses its page; `pages` are those in its frames.
+    fn victim(&mut self, list: usize, pages: &[Id], flags: &mut Flags, memory: usize) -> usize;
 }
 
-/// Frames between the one whose page leaves and the one whose page is fetched.
-const AHEAD: u32 = 8;
-
-/// The frame so many after a hand.
-#[inline(always)]
-fn ahead(first: usize, hand: u32, frames: u32) -> Option<usize> {
-    let at = hand + AHEAD;
-    (AHEAD < frames).then(|| first + if at < frames { at } else { at - frames } as usize)
-}
-
-/// One memory.
+/// Up to eight memories.
 #[derive(Debug)]
 pub struct Lists<C> {
-    frames: u32,
-    choose: C,
-    /// Which of the memories of its [`Places`] it is.
+    memories: Vec<Memory<C>>,
+    /// Those of the memories, each once.
+    chains: Vec<Chain>,
+    flags: Table<u16>,
+}
+
+#[derive(Debug)]
+struct Memory<C> {
     nth: usize,
+    frames: usize,
+    /// Which of the chains is its own.
+    chain: usize,
+    choose: C,
     /// The page in each frame.
-    held: Vec<Id>,
+    pages: Table<Id>,
     /// Frames in use, by list.
-    used: Vec<u32>,
+    in_use: Vec<usize>,
+    faults: u64,
 }
 
 impl<C: Choose> Lists<C> {
-    pub fn new(nth: usize, lists: usize, frames: u32, seed: u64) -> Self {
-        let choose = C::new(lists, frames, seed);
-        let held = vec![0; lists * frames as usize];
-        Self { frames, choose, nth, held, used: vec![0; lists] }
+    pub fn new(asked: Vec<Asked>, seed: u64) -> Self {
+        let mut chains: Vec<Chain> = Vec::new();
+        let memory = |one: Asked| {
+            let lists = one.lists();
+            let chain = chains.iter().position(|chain| chain.counts() == one.chain.counts()).unwrap_or_else(|| {
+                chains.push(one.chain);
+                chains.len() - 1
+            });
+            Memory {
+                nth: one.nth,
+                frames: one.frames as usize,
+                chain,
+                choose: C::new(lists, one.frames, seed),
+                pages: Table::new(lists * one.frames as usize, 0),
+                in_use: vec![0; lists],
+                faults: 0,
+            }
+        };
+        let memories = asked.into_iter().map(memory).collect();
+        Self { memories, chains, flags: Table::default() }
     }
 
     #[inline(always)]
-    fn fault(&mut self, places: &mut Places, id: Id, list: usize) -> usize {
-        let first = list * self.frames as usize;
-        let used = &mut self.used[list];
-        let frame = if *used < self.frames {
-            *used += 1;
-            first + *used as usize - 1
-        } else {
-            let frame = self.choose.victim(list, first, self.frames);
-            if let Some(soon) = self.choose.soon(list, first, self.frames) {
-                places.prefetch(self.held[soon]);
+    fn take(&mut self, ids: &[Id], codes: &[[u16; BATCH]]) {
+        let (flags, memories) = (&mut self.flags[..], &mut self.memories[..]);
+        let in_all = (1_u16 << (memories.len() - 1) << 1).wrapping_sub(1) & 0xff;
+        for (at, &id) in ids.iter().enumerate() {
+            if let Some(&soon) = ids.get(at + AHEAD) {
+                cpu::prefetch(flags, soon as usize);
             }
-            places.set(self.held[frame], self.nth, ABSENT);
-            frame
-        };
-        self.held[frame] = id;
-        places.set(id, self.nth, frame as u32);
-        frame
+            let mut absent = in_all & !flags[id as usize];
+            flags[id as usize] = in_all | in_all << TOGETHER;
+            while absent != 0 {
+                let memory = absent.trailing_zeros() as usize;
+                absent &= absent - 1;
+                let one = &mut memories[memory];
+                let list = codes[one.chain][at];
+                one.fault(id, list as usize, flags, memory);
+            }
+        }
+    }
+}
+
+impl<C: Choose> Memory<C> {
+    #[inline(always)]
+    fn fault(&mut self, id: Id, list: usize, flags: &mut Flags, memory: usize) {
+        self.faults += 1;
+        let pages = &mut self.pages[list * self.frames..][..self.frames];
+        let in_use = &mut self.in_use[list];
+        if *in_use < self.frames {
+            pages[*in_use] = id;
+            *in_use += 1;
+        } else {
+            let frame = self.choose.victim(list, pages, flags, memory);
+            let leaves = std::mem::replace(&mut pages[frame], id);
+            flags[leaves as usize] &= !held(memory);
+        }
     }
 }
 
 impl<C: Choose> Replace for Lists<C> {
-    fn feed(&mut self, places: &mut Places, ids: &[Id], lists: &[u16], _bound: usize) -> u64 {
-        let mut faults = 0;
-        for (&id, &list) in ids.iter().zip(lists) {
-            let mut frame = places.get(id, self.nth) as usize;
-            if frame == ABSENT as usize {
-                faults += 1;
-                frame = self.fault(places, id, list as usize);
-            }
-            self.choose.used(frame);
+    fn feed(&mut self, pages: &[u64], ids: &[Id], bound: usize) {
+        self.flags.resize(bound, 0);
+        let mut codes = vec![[0; BATCH]; self.chains.len()];
+        for (chain, codes) in self.chains.iter().zip(&mut codes) {
+            chain.codes(pages, &mut codes[..pages.len()]);
         }
-        faults
+        cpu::widest(
+            #[inline(always)]
+            || self.take(ids, &codes),
+        );
+    }
+
+    fn faults(&self) -> Vec<(usize, u64)> {
+        self.memories.iter().map(|memory| (memory.nth, memory.faults)).collect()
     }
 }
 
 /// First in, first out: the oldest frame of each list.
 #[derive(Debug)]
 pub struct Fifo {
-    oldest: Vec<u32>,
+    oldest: Vec<usize>,
 }
 
 impl Choose for Fifo {
@@ -153,83 +150,75 @@ impl Choose for Fifo {
     }
 
     #[inline(always)]
-    fn used(&mut self, _: usize) {}
-
-    #[inline(always)]
-    fn victim(&mut self, list: usize, first: usize, frames: u32) -> usize {
-        let oldest = self.oldest[list];
-        self.oldest[list] = if oldest + 1 == frames { 0 } else { oldest + 1 };
-        first + oldest as usize
-    }
-
-    #[inline(always)]
-    fn soon(&self, list: usize, first: usize, frames: u32) -> Option<usize> {
-        ahead(first, self.oldest[list], frames)
+    fn victim(&mut self, list: usize, pages: &[Id], flags: &mut Flags, _: usize) -> usize {
+        pass(&mut self.oldest[list], pages, flags)
     }
 }
 
 /// CLOCK, the second-chance approximation of LRU: PAGING names it as what operating systems do (section 2). It has the hand of
-/// each list, and a bit for each frame, which says whether it was used since the hand passed.
+/// each list.
 #[derive(Debug)]
 pub struct Clock {
-    hands: Vec<u32>,
-    used: Vec<u64>,
+    hands: Vec<usize>,
 }
 
 impl Choose for Clock {
-    fn new(lists: usize, frames: u32, _: u64) -> Self {
-        Self { hands: vec![0; lists], used: vec![0; (lists * frames as usize).div_ceil(64)] }
+    fn new(lists: usize, _: u32, _: u64) -> Self {
+        Self { hands: vec![0; lists] }
     }
 
     #[inline(always)]
-    fn used(&mut self, frame: usize) {
-        self.used[frame / 64] |= 1 << (frame % 64);
-    }
-
-    #[inline(always)]
-    fn victim(&mut self, list: usize, first: usize, frames: u32) -> usize {
-        let mut hand = self.hands[list];
+    fn victim(&mut self, list: usize, pages: &[Id], flags: &mut Flags, memory: usize) -> usize {
         loop {
-            let frame = first + hand as usize;
-            let (word, at) = (&mut self.used[frame / 64], frame as u32 % 64);
-            // As far as this word and this list go: how many from here on were used, and whether one follows that was not.
-            let here = (64 - at).min(frames - hand);
-            let used = (!(*word >> at)).trailing_zeros().min(here);
-            *word &= !(u64::MAX.checked_shr(64 - used).unwrap_or(0) << at);
-            hand += used;
-            if used < here {
-                let frame = first + hand as usize;
-                self.hands[list] = if hand + 1 == frames { 0 } else { hand + 1 };
+            let frame = pass(&mut self.hands[list], pages, flags);
+            let flags = &mut flags[pages[frame] as usize];
+            if *flags & used(memory) == 0 {
                 return frame;
             }
-            if hand == frames {
-                hand = 0;
-            }
+            *flags &= !used(memory);
         }
-    }
-
-    #[inline(always)]
-    fn soon(&self, list: usize, first: usize, frames: u32) -> Option<usize> {
-        ahead(first, self.hands[list], frames)
     }
 }
 
-/// Replacement of a random page: one stream of draws for all lists of a memory.
+/// Moves a hand over one frame, and fetches the flags of a page that it will come to. There are many hands, so that the
+/// processor does not see that each of them goes over its frames in order.
+#[inline(always)]
+fn pass(hand: &mut usize, pages: &[Id], flags: &Flags) -> usize {
+    let frame = *hand;
+    cpu::prefetch(pages, frame + FAR_AHEAD);
+    *hand = if frame + 1 == pages.len() { 0 } else { frame + 1 };
+    if let Some(&soon) = pages.get(frame + AHEAD) {
+        cpu::prefetch(flags, soon as usize);
+    }
+    frame
+}
+
+/// Replacement of a random page: one stream of draws for all lists of a memory. Some are drawn ahead, so that the frames and the
+/// flags of their pages can be fetched.
 #[derive(Debug)]
 pub struct Random {
     stream: Stream,
+    drawn: [u32; DRAWN],
+    next: usize,
 }
+
+const DRAWN: usize = 16;
 
 impl Choose for Random {
     fn new(lists: usize, frames: u32, seed: u64) -> Self {
-        Self { stream: Stream::at(mix(mix(mix(seed) ^ lists as u64) ^ u64::from(frames))) }
+        let mut stream = Stream::at(mix(mix(mix(seed) ^ lists as u64) ^ u64::from(frames)));
+        let drawn = std::array::from_fn(|_| stream.below(frames));
+        Self { stream, drawn, next: 0 }
     }
 
     #[inline(always)]
-    fn used(&mut self, _: usize) {}
-
-    #[inline(always)]
-    fn victim(&mut self, _: usize, first: usize, frames: u32) -> usize {
-        first + self.stream.below(frames) as usize
+    fn victim(&mut self, _: usize, pages: &[Id], flags: &mut Flags, _: usize) -> usize {
+        let frame = std::mem::replace(&mut self.drawn[self.next], self.stream.below(pages.len() as u32));
+        cpu::prefetch(pages, self.drawn[self.next] as usize);
+        self.next = (self.next + 1) % DRAWN;
+        if let Some(&soon) = pages.get(self.drawn[(self.next + DRAWN / 2) % DRAWN] as usize) {
+            cpu::prefetch(flags, soon as usize);
+        }
+        frame as usize
     }
 }

@@ -3,17 +3,20 @@
 //! A hit appends to the log and touches one word beside; the page to evict is found by walking the log from its old end over
 //! entries that later uses have made stale. Each entry is walked over once.
 
-use super::Replace;
-use super::lists::Places;
+use super::{Asked, BATCH, Replace};
 use crate::cpu;
 use crate::pages::Id;
+use crate::paging::colouring::Chain;
 
 const ABSENT: u32 = u32::MAX;
 
 /// One memory.
 #[derive(Debug)]
 pub struct Lru {
+    nth: usize,
+    chain: Chain,
     frames: u32,
+    faults: u64,
     /// Where the page's last use lies in the log of its list, or [`ABSENT`].
     stamp: Vec<u32>,
     logs: Vec<Log>,
@@ -27,10 +30,12 @@ struct Log {
 }
 
 impl Lru {
-    pub fn new(lists: usize, frames: u32) -> Self {
+    pub fn new(asked: Asked) -> Self {
+        let (lists, frames) = (asked.lists(), asked.frames);
         let room = (frames as usize * 4).max(64);
         let log = || Log { entries: Vec::with_capacity(room), start: 0, pages: 0 };
-        Self { frames, stamp: Vec::new(), logs: (0..lists).map(|_| log()).collect() }
+        let logs = (0..lists).map(|_| log()).collect();
+        Self { nth: asked.nth, chain: asked.chain, frames, faults: 0, stamp: Vec::new(), logs }
     }
 }
 
@@ -67,20 +72,21 @@ impl Log {
 }
 
 impl Replace for Lru {
-    fn feed(&mut self, _: &mut Places, ids: &[Id], lists: &[u16], bound: usize) -> u64 {
+    fn feed(&mut self, pages: &[u64], ids: &[Id], bound: usize) {
+        let mut lists = [0; BATCH];
+        self.chain.codes(pages, &mut lists[..pages.len()]);
         self.stamp.resize(bound, ABSENT);
         let stamp = &mut self.stamp[..];
         for &id in ids {
             cpu::prefetch(stamp, id as usize);
         }
-        let mut faults = 0;
-        for (&id, &list) in ids.iter().zip(lists) {
+        for (&id, &list) in ids.iter().zip(&lists) {
             let log = &mut self.logs[list as usize];
             if log.entries.len() == log.entries.capacity() {
                 log.compact(stamp);
             }
             if stamp[id as usize] == ABSENT {
-                faults += 1;
+                self.faults += 1;
                 if log.pages == self.frames {
                     log.evict(stamp);
                 } else {
@@ -90,6 +96,9 @@ impl Replace for Lru {
             stamp[id as usize] = log.entries.len() as u32;
             log.entries.push(id);
         }
-        faults
+    }
+
+    fn faults(&self) -> Vec<(usize, u64)> {
+        vec![(self.nth, self.faults)]
     }
 }

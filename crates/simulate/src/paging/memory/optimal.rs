@@ -1,244 +1,201 @@
 //! OPT (Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966): the
-//! page whose next use lies farthest ahead leaves. What lies ahead is known after a first pass that spills to disk.
+//! page whose next use lies farthest ahead leaves. In one pass, without looking ahead.
+//!
+//! Between one use of a page and the next it occupies a frame, or it faults. So a memory of f frames, one of which the page
+//! in use has, keeps such intervals on f - 1 machines, and OPT keeps as many as can be kept. Those are found in order of
+//! their ends: an interval goes to the machine that has been free for the shortest time, of those that are free when it
+//! begins (Carlisle and Lloyd, "On the k-coloring of intervals", Discrete Applied Mathematics 59(3), 1995; Faigle and
+//! Nawijn, "Note on scheduling intervals on-line", same journal 58(1), 1995). A page that OPT would keep is thus known when
+//! it is used again. Machines that are free are marks on a line of time, at the use from which on they are; the last mark up to a
+//! time is found by union-find, as marks appear at the present end only and vanish anywhere.
+//!
+//! A larger memory keeps what a smaller one keeps (Mattson et al., IBM Systems Journal 9(2), 1970), so that memories are
+//! asked from the largest down, until one has lost the page.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
-
-use super::super::Touch;
-use super::super::colouring::{Chain, Colouring, ColouringError};
-use super::Size;
+use super::{Asked, BATCH, Replace, TOGETHER};
 use crate::cpu;
-use crate::pages::{Id, Pages};
-use next_uses::{MEMORIES, NextUses};
-use spill::Spill;
+use crate::pages::Id;
+use crate::paging::colouring::Chain;
+use crate::table::Table;
+use free_frames::FreeFrames;
 
-mod next_uses;
-mod spill;
+mod free_frames;
 
-/// References held in memory at a time.
-const BLOCK: usize = 1 << 16;
-/// The next use of a page that is not used again.
-const NEVER: u64 = u64::MAX;
-
-/// The disk refused.
-#[derive(Debug)]
-pub struct SpillError {
-    /// The operation.
-    pub operation: &'static str,
-    /// The error, with its number.
-    pub source: io::Error,
-}
-
-/// Memories under OPT: fed first, then evaluated.
-#[derive(Debug)]
-pub struct Optimal {
-    pages: Pages,
-    memories: Vec<(Size, Chain)>,
-    uses: Spill<4>,
-    last: Option<u64>,
-    references: u64,
-    error: Option<SpillError>,
-}
-
-impl Optimal {
-    /// Empty memories; `file` must be empty, readable and writable, and takes 4 bytes for each change of page while fed.
-    ///
-    /// # Errors
-    /// Colour counts that cannot be simulated.
-    pub fn new(file: File, colouring: &Colouring, sizes: &[Size]) -> Result<Self, ColouringError> {
-        let memory = |&size: &Size| Ok((size, Chain::split(colouring, &[size.colours])?.remove(0)));
-        let memories = sizes.iter().map(memory).collect::<Result<_, _>>()?;
-        let uses = Spill::new(file);
-        Ok(Self { pages: Pages::default(), memories, uses, last: None, references: 0, error: None })
-    }
-
-    /// Takes the next references. A disk that refuses is told by [`Optimal::faults`].
-    pub fn feed<T: Touch>(&mut self, references: &[T]) {
-        for reference in references {
-            self.references += reference.count();
-            if self.last != Some(reference.page()) {
-                self.last = Some(reference.page());
-                let id = self.pages.id(reference.page());
-                if self.error.is_none() {
-                    self.error = self.uses.push(id.to_le_bytes()).err();
-                }
-            }
-        }
-    }
-
-    /// References so far.
-    #[must_use]
-    pub fn references(&self) -> u64 {
-        self.references
-    }
-
-    /// Walks back over the uses, then forward, once for each number of colours: faults of each memory. `file`: another one, for 8
-    /// bytes a change of page.
-    ///
-    /// # Errors
-    /// A disk that refused, now or while fed.
-    pub fn faults(&mut self, file: File) -> Result<Vec<(Size, u64)>, SpillError> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
-        self.uses.flush()?;
-        let mut next_uses = Spill::<8>::new(file);
-        let mut faults = vec![0; self.memories.len()];
-        let mut counts: Vec<u32> = self.memories.iter().map(|(size, _)| size.colours).collect();
-        counts.sort_unstable();
-        counts.dedup();
-        for colours in counts {
-            let alike: Vec<usize> =
-                (0..self.memories.len()).filter(|nth| self.memories[*nth].0.colours == colours).collect();
-            let chain = &self.memories[alike[0]].1;
-            let lists: Vec<u16> =
-                (0..self.pages.len() as Id).map(|id| chain.code(self.pages.page(id)) as u16).collect();
-            let lengths = self.walk_back(&mut next_uses, &lists, 1 << chain.code_bits())?;
-            let mut groups: Vec<Group> = alike
-                .chunks(MEMORIES)
-                .map(|part| Group::new(part.iter().map(|nth| self.memories[*nth].0.frames), &lengths))
-                .collect();
-            self.walk_forward(&next_uses, &lists, &lengths, &mut groups)?;
-            let found = groups.iter().flat_map(|group| group.faults.iter().take(group.frames.len()));
-            alike.into_iter().zip(found).for_each(|(nth, found)| faults[nth] = *found);
-        }
-        Ok(self.memories.iter().map(|(size, _)| *size).zip(faults).collect())
-    }
-
-    /// Writes the next use of each page, counted in uses of its list from the list's end; returns how long each list is.
-    fn walk_back(&self, next_uses: &mut Spill<8>, lists: &[u16], count: usize) -> Result<Vec<u64>, SpillError> {
-        let mut seen = vec![NEVER; self.pages.len()];
-        let mut lengths = vec![0; count];
-        let mut ids = Vec::new();
-        for block in (0..self.uses.blocks()).rev() {
-            self.uses.read(block, &mut ids)?;
-            let mut nexts = vec![[0; 8]; ids.len()];
-            for (i, id) in ids.iter().enumerate().rev() {
-                if let Some(soon) = i.checked_sub(AHEAD) {
-                    cpu::prefetch(&seen, Id::from_le_bytes(ids[soon]) as usize);
-                }
-                let id = Id::from_le_bytes(*id) as usize;
-                let length = &mut lengths[lists[id] as usize];
-                nexts[i] = std::mem::replace(&mut seen[id], *length).to_le_bytes();
-                *length += 1;
-            }
-            next_uses.write(block, &nexts)?;
-        }
-        Ok(lengths)
-    }
-
-    fn walk_forward(
-        &self,
-        next_uses: &Spill<8>,
-        lists: &[u16],
-        lengths: &[u64],
-        groups: &mut [Group],
-    ) -> Result<(), SpillError> {
-        let mut now = vec![0; lengths.len()];
-        let (mut ids, mut nexts, mut uses) = (Vec::new(), Vec::new(), Vec::new());
-        for block in 0..self.uses.blocks() {
-            self.uses.read(block, &mut ids)?;
-            next_uses.read(block, &mut nexts)?;
-            uses.clear();
-            uses.extend(ids.iter().zip(&nexts).map(|(id, next)| {
-                let list = lists[Id::from_le_bytes(*id) as usize];
-                let at = &mut now[list as usize];
-                *at += 1;
-                let next = u64::from_le_bytes(*next);
-                let next = if next == NEVER { NEVER } else { lengths[list as usize] - 1 - next };
-                Use { list, now: *at - 1, next }
-            }));
-            groups.iter_mut().for_each(|group| group.take(&uses));
-        }
-        Ok(())
-    }
-}
-
+/// The time before the first use, and of pages that were not used.
+const START: u32 = 0;
+/// Uses between two compactions, at least.
+const SHORT: usize = 1 << 14;
 /// How far ahead memory is fetched.
 const AHEAD: usize = 16;
 
-/// A use of a page: when, in uses of its list, and when the next one is.
-#[derive(Debug, Clone, Copy)]
-struct Use {
-    list: u16,
-    now: u64,
-    next: u64,
+/// Memories with as many colours together.
+pub fn alike(mut asked: Vec<Asked>) -> Vec<Box<dyn Replace>> {
+    asked.sort_by(|a, b| a.chain.counts().cmp(b.chain.counts()).then(b.frames.cmp(&a.frames)));
+    let mut groups: Vec<Group> = Vec::new();
+    for one in asked {
+        let last = groups
+            .last_mut()
+            .filter(|group| group.chain.counts() == one.chain.counts() && group.memories.len() < TOGETHER);
+        match last {
+            Some(group) => group.memories.push((one.nth, one.frames)),
+            None => groups.push(Group::new(one)),
+        }
+    }
+    groups.iter_mut().for_each(Group::begin);
+    groups.into_iter().map(|group| Box::new(group) as Box<dyn Replace>).collect()
 }
 
-/// Memories that are simulated side by side, with as many colours.
+/// Memories with as many colours, the largest first.
 #[derive(Debug)]
 struct Group {
-    /// Of each, the frames of a list.
-    frames: Vec<u32>,
-    lists: Vec<List>,
-    faults: [u64; MEMORIES],
-}
-
-/// One colour's pages in all memories of a group.
-#[derive(Debug)]
-struct List {
-    next_uses: NextUses,
-    pages: [u32; MEMORIES],
-    /// Those that are not used again; they leave first.
-    done: [u32; MEMORIES],
+    chain: Chain,
+    /// Their numbers, and the frames of a colour.
+    memories: Vec<(usize, u32)>,
+    /// By colour.
+    lines: Vec<Line>,
+    /// When each page was used last, on its colour's line; pages of a chunk are neighbours.
+    last_uses: Table<u32>,
+    uses: u64,
+    /// Uses by the number of memories that had kept the page.
+    kept_by: [u64; TOGETHER + 1],
 }
 
 impl Group {
-    fn new(frames: impl Iterator<Item = u32>, lengths: &[u64]) -> Self {
-        let frames: Vec<u32> = frames.collect();
-        let list = |length: &u64| List {
-            next_uses: NextUses::new(*length, frames.len()),
-            pages: [0; MEMORIES],
-            done: [0; MEMORIES],
-        };
-        Self { lists: lengths.iter().map(list).collect(), frames, faults: [0; MEMORIES] }
+    fn new(one: Asked) -> Self {
+        let memories = vec![(one.nth, one.frames)];
+        let (lines, last_uses) = (Vec::new(), Table::default());
+        Self { chain: one.chain, memories, lines, last_uses, uses: 0, kept_by: [0; TOGETHER + 1] }
     }
 
-    fn take(&mut self, uses: &[Use]) {
-        cpu::widest(
-            #[inline(always)]
-            || {
-                for (nth, one) in uses.iter().enumerate() {
-                    if let Some(soon) = uses.get(nth + AHEAD)
-                        && soon.next != NEVER
-                    {
-                        self.lists[soon.list as usize].next_uses.prefetch(soon.next);
-                    }
-                    self.touch(*one);
-                }
-            },
-        );
+    /// All of its memories are there.
+    fn begin(&mut self) {
+        self.lines = (0..1 << self.chain.code_bits()).map(|_| Line::new(&self.memories)).collect();
     }
 
     #[inline(always)]
-    fn touch(&mut self, one: Use) {
-        let list = &mut self.lists[one.list as usize];
-        let held = list.next_uses.held(one.now);
-        for (memory, frames) in self.frames.iter().enumerate() {
-            if held >> memory & 1 == 1 {
-                continue;
+    fn take(&mut self, ids: &[Id], codes: &[u16]) {
+        let mut uses = [(START, START); BATCH];
+        for (nth, (&id, &code)) in ids.iter().zip(codes).enumerate() {
+            if let Some(&soon) = ids.get(nth + AHEAD) {
+                cpu::prefetch(&self.last_uses, soon as usize);
             }
-            self.faults[memory] += 1;
-            if list.pages[memory] < *frames {
-                list.pages[memory] += 1;
-            } else if list.done[memory] > 0 {
-                list.done[memory] -= 1;
-            } else {
-                list.next_uses.take_last(memory);
-            }
+            let line = &mut self.lines[code as usize];
+            let last = &mut self.last_uses[id as usize];
+            let before = std::mem::replace(last, line.append(id));
+            line.free.prefetch(before);
+            uses[nth] = (before, *last);
         }
-        if one.next == NEVER {
-            list.done.iter_mut().for_each(|done| *done += 1);
-        } else {
-            list.next_uses.insert(one.next);
+        for (&(before, now), &code) in uses.iter().zip(codes) {
+            let kept = self.lines[code as usize].use_again(before, now, self.memories.len());
+            self.kept_by[kept] += 1;
         }
+        self.uses += ids.len() as u64;
     }
 }
 
-fn failed(operation: &'static str) -> impl Fn(io::Error) -> SpillError {
-    move |source| SpillError { operation, source }
+impl Replace for Group {
+    fn feed(&mut self, pages: &[u64], ids: &[Id], bound: usize) {
+        let mut codes = [0; BATCH];
+        let codes = &mut codes[..pages.len()];
+        self.chain.codes(pages, codes);
+        self.last_uses.resize(bound, START);
+        for line in &mut self.lines {
+            line.prepare(ids.len(), &mut self.last_uses);
+        }
+        cpu::widest(
+            #[inline(always)]
+            || self.take(ids, codes),
+        );
+    }
+
+    fn faults(&self) -> Vec<(usize, u64)> {
+        // What so many memories had kept was kept by the largest of them.
+        let kept = |rank: usize| self.kept_by[rank + 1..].iter().sum::<u64>();
+        self.memories.iter().enumerate().map(|(rank, &(nth, _))| (nth, self.uses - kept(rank))).collect()
+    }
 }
 
-fn seek(mut file: &File, offset: u64) -> Result<(), SpillError> {
-    file.seek(SeekFrom::Start(offset)).map(drop).map_err(failed("seek in the spill file"))
+/// Uses of one colour's pages in order of time, and the frames that were free.
+#[derive(Debug)]
+struct Line {
+    free: FreeFrames,
+    /// The page of each use, and room for more.
+    pages: Table<Id>,
+    length: usize,
+    /// Uses from which on compacting pays.
+    long: usize,
+}
+
+impl Line {
+    fn new(memories: &[(usize, u32)]) -> Self {
+        let mut unused = [0; TOGETHER];
+        // One frame has the page in use.
+        unused.iter_mut().zip(memories).for_each(|(unused, (_, frames))| *unused = frames - 1);
+        Self { free: FreeFrames::new(unused), pages: Table::default(), length: 1, long: SHORT }
+    }
+
+    /// A use of this page; returns its time.
+    #[inline(always)]
+    fn append(&mut self, page: Id) -> u32 {
+        let now = self.length;
+        self.pages[now] = page;
+        self.length += 1;
+        now as u32
+    }
+
+    /// The page that was used at `before` is used `now`; returns how many of the memories, the largest first, had kept it.
+    #[inline(always)]
+    fn use_again(&mut self, before: u32, now: u32, memories: usize) -> usize {
+        if before == START {
+            return 0;
+        }
+        if before + 1 == now {
+            // Nothing came between, and no frame is free that was not.
+            return memories;
+        }
+        let kept = self.free.take_up_to(before, memories);
+        if kept > 0 {
+            self.free.insert(now - 1, kept);
+        }
+        kept
+    }
+
+    /// Room for as many uses; before that, uses that nobody will ask for are left out, where there are many.
+    fn prepare(&mut self, uses: usize, last_uses: &mut Table<u32>) {
+        if self.length >= self.long {
+            cpu::widest(
+                #[inline(always)]
+                || self.compact(last_uses),
+            );
+            self.long = SHORT.max(4 * self.length);
+        }
+        self.pages.resize(self.pages.len().max(self.length + uses), 0);
+        self.free.reserve(self.length + uses);
+    }
+
+    /// Keeps the last use of each page, and those since when a frame is free.
+    #[inline(always)]
+    fn compact(&mut self, last_uses: &mut Table<u32>) {
+        let (pages, length) = (&mut self.pages, self.length);
+        self.length = self.free.compact(length, 1, |first, free, mut to| {
+            let mut kept = 0;
+            for (place, at) in (first..length.min(first + u64::BITS as usize)).enumerate() {
+                if let Some(&soon) = pages.get(at + AHEAD) {
+                    cpu::prefetch(last_uses, soon as usize);
+                }
+                let page = pages[at];
+                let last = &mut last_uses[page as usize];
+                let is_last = *last == at as u32 && at as u32 != START;
+                if is_last {
+                    *last = to as u32;
+                }
+                if is_last || free >> place & 1 == 1 {
+                    pages[to] = page;
+                    to += 1;
+                    kept |= 1 << place;
+                }
+            }
+            kept
+        });
+    }
 }
