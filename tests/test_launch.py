@@ -209,6 +209,24 @@ def test_aslr_off_gives_the_same_addresses_and_on_gives_others(run_under: Runner
     assert on[0].the_record.settings.aslr is True
 
 
+def test_free_memory_is_touched_before_the_program_and_not_in_its_account(run_under: Runner) -> None:
+    with_it = run_under("", ["true"], host_backed_bytes=96 << 20).succeeded()
+    without = run_under("", ["true"]).succeeded()
+    assert with_it.the_record.settings.host_backed_bytes == 96 << 20
+    assert without.the_record.settings.host_backed_bytes is None
+    assert with_it.the_record.peak_rss_bytes < 32 << 20
+    assert with_it.the_record.faults.minor < without.the_record.faults.minor + 500
+    assert len(with_it.the_record.processes) == 1
+
+
+def test_memory_that_cannot_be_touched_is_told_and_the_program_runs(run_under: Runner) -> None:
+    run_under.prefix = ("prlimit", f"--as={192 << 20}")
+    run = run_under("", ["true"], host_backed_bytes=256 << 20)
+    (warning,) = [w for w in run.succeeded().the_record.warnings if w.kind == WarningKind.HOST_NOT_BACKED]
+    assert "256M of free memory could not be touched" in warning.message, run.story()
+    assert run.the_record.settings.host_backed_bytes is None
+
+
 def test_node_zero_is_accepted_and_a_missing_one_refused(run_under: Runner) -> None:
     run = run_under("", ["grep", "-i", "heap", "/proc/self/numa_maps"], node=0)
     if Path("/proc/self/numa_maps").exists():

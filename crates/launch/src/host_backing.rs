@@ -5,14 +5,18 @@
 //! 0.17 ms for each 2 MiB page. Programs pay that or not by how long the machine was idle before they started.
 
 use crate::sys::memory::Words;
+use crate::sys::signals;
 use crate::warnings::{Kind, Severity, Warnings};
-use crate::{guard, sys};
+use crate::{cgroup, guard, sys};
 use serde_json::json;
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// Words of a base page.
 const PAGE_WORDS: usize = 512;
+/// Short beside the time that touching takes, and long beside a look.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Free memory that is left alone: the kernel's reserves, and what starting a program takes.
 const LEFT_BYTES: u64 = 256 << 20;
 
@@ -21,7 +25,8 @@ const LEFT_BYTES: u64 = 256 << 20;
 ///
 /// A process of its own does it: its peak is in no account of the launcher, and it is the one that ends if memory runs out.
 pub fn back(asked: Option<u64>, (huge, small): (bool, bool), warnings: &mut Warnings) -> Option<u64> {
-    let bytes = asked?.min(free_bytes().unwrap_or(0).saturating_sub(LEFT_BYTES));
+    let of_group = cgroup::memory().map_or(u64::MAX, |group| group.limit.saturating_sub(group.used));
+    let bytes = asked?.min(free_bytes().unwrap_or(0).min(of_group).saturating_sub(LEFT_BYTES));
     if bytes == 0 {
         return None;
     }
@@ -29,7 +34,7 @@ pub fn back(asked: Option<u64>, (huge, small): (bool, bool), warnings: &mut Warn
     command.args(["--touch", &bytes.to_string()]);
     command.args([(huge, "huge"), (small, "small")].iter().filter(|(may, _)| *may).map(|(_, word)| word));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let why = match command.status() {
+    let why = match command.spawn().and_then(wait) {
         Ok(status) if status.success() => return Some(bytes),
         Ok(status) => status.to_string(),
         Err(error) => sys::errno_text(&error),
@@ -41,6 +46,20 @@ pub fn back(asked: Option<u64>, (huge, small): (bool, bool), warnings: &mut Warn
     );
     warnings.add(Kind::HostNotBacked, Severity::Info, message, json!({"bytes": bytes, "reason": why}));
     None
+}
+
+/// Waits for the end; a launcher that is asked to end does not wait.
+fn wait(mut child: Child) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if signals::is_asked_to_end() {
+            child.kill()?;
+            return child.wait();
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Touches so many bytes in pages of each of the sizes (`huge`, `small`).

@@ -23,6 +23,17 @@ pub fn next(watched: &SignalFd) -> Option<i32> {
     watched.read_signal().ok()?.map(|info| info.ssi_signo as i32)
 }
 
+/// Whether a signal that is watched, and is not about a child, waits to be read.
+pub fn is_asked_to_end() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let pending = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    };
+    let waiting = pending("SigPnd:") | pending("ShdPnd:");
+    WATCHED.iter().any(|&signal| signal != Signal::SIGCHLD && waiting >> (signal as i32 - 1) & 1 == 1)
+}
+
 /// Undoes for a program about to be started what the launcher did to signals. Async-signal-safe.
 pub fn reset_for_program() {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
