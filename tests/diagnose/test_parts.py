@@ -138,6 +138,16 @@ def test_every_pin_that_brings_something_with_it_has_a_control_that_brings_the_s
     assert len(plan) == len({pin.name for pin in conditions(list(found.values()))}) + 1
 
 
+def test_memory_is_backed_by_the_host_where_the_host_takes_it(tmp_path: Path) -> None:
+    chosen, taken = settings(tmp_path), {**MACHINE, "free_page_reporting": True}
+    found = {source.key: source for source in sources(chosen, taken, 2, 2, 300_000_001)}["host"]
+    text = study_toml(chosen, "d", conditions([found]), executions=9, warmups=1, copies=1, question="?")
+    plan = plan_text(text, tmp_path / "study.toml", tmp_path).conditions
+    touched = {each.policy: each.request.host_backed_bytes for each in plan}
+    assert touched == {"default": 0, "host-backed": 287 << 20, "host-control-1": 1 << 20, "host-control-2": 1 << 20}
+    assert {source.key: source for source in sources(chosen, MACHINE, 2, 2)}["host"].left_out is not None
+
+
 def test_aslr_that_is_off_already_is_no_source(tmp_path: Path) -> None:
     found = {source.key: source for source in sources(settings(tmp_path), MACHINE, 0, 5)}
     assert found["aslr"].left_out is not None

@@ -98,7 +98,7 @@ pub struct Request {
     /// free memory to its host.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
-        "study": ["study", "workload"],
+        "study": ["study", "workload", "policy"],
         "flag": "host-backed", "metavar": "SIZE",
         "help": "Touch this much free memory first, so that a virtual machine's host backs it.",
     })))]

@@ -58,7 +58,7 @@ RUN_SETTINGS = (
     RunSetting(
         field="host_backed_bytes",
         kind="size",
-        study=("study", "workload"),
+        study=("study", "workload", "policy"),
         flag="host-backed",
         metavar="SIZE",
         help="Touch this much free memory first, so that a virtual machine's host backs it.",

@@ -25,6 +25,7 @@ CAUSES = {
     "pages": "the size of its pages",
     "cpu": "the CPU that it runs on",
     "page-cache": "what the page cache holds",
+    "host": "whether the host of the machine backs its memory",
     "frames-page-coloring": "the colours of its frames",
     "frames-bin-hopping": "the colours of its frames",
     "frames-random": "the frames that it gets",

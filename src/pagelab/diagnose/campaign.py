@@ -258,7 +258,9 @@ class Campaign:
             mode = int(_ASLR.read_text())
         except (OSError, ValueError):
             mode = None
-        return sources(self.state.settings, self._machine, mode, VALUES)
+        with Store.open(self.directory / "pilot", write=False) as store:
+            peak_bytes = store.runs()["peak_rss_bytes"].max()
+        return sources(self.state.settings, self._machine, mode, VALUES, int(peak_bytes or 0))  # type: ignore[arg-type]
 
     def _feasible(self, source: Source) -> Source:
         """The source without the values that this machine cannot do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ _POOL_END = ("1048572M", "1T")
 """The last tiles of a pool, which no program reaches: a policy for them alone has the pool and gives no page a size."""
 
 
-def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | None, values: int) -> list[Source]:
+def sources(
+    settings: Settings, machine: Mapping[str, Any], aslr_mode: int | None, values: int, peak_bytes: int = 0
+) -> list[Source]:
     """Every source, with ``values`` pinned values if values are drawn; impossible ones with the reason.
 
-    ``aslr_mode``: ``/proc/sys/kernel/randomize_va_space``. Feasibility of policies is for the caller to ask.
+    ``aslr_mode``: ``/proc/sys/kernel/randomize_va_space``; ``peak_bytes``: the memory that the program needs.
+    Feasibility of policies is for the caller to ask.
     """
     return [
         _aslr(aslr_mode),
@@ -37,6 +41,7 @@ def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | Non
         _pages(machine),
         _cpu(),
         _cache(settings),
+        _host(machine, peak_bytes),
         _frames("page-coloring", "page colouring", []),
         _frames("bin-hopping", "bin hopping", _seeds(settings.seed, values)),
         _frames("random", "random frames", _seeds(settings.seed, values)),
@@ -129,6 +134,16 @@ def _cache(settings: Settings) -> Source:
     controls = _copies("page-cache-control", {"setup": [{"command": ["cat", "/dev/null"]}]}, "cat /dev/null before it")
     against = "the page cache as it is, with a process before each run that reads nothing"
     return Source(key="page-cache", label="page cache", pins=pins, controls=controls, against=against)
+
+
+def _host(machine: Mapping[str, Any], peak_bytes: int) -> Source:
+    """Free page reporting: what was free for seconds the host has to back again (docs/run.md)."""
+    kept = None if machine.get("free_page_reporting") else "this machine does not tell its host which memory is free"
+    size = f"{max(2, ceil(peak_bytes / (1 << 20)))}M"
+    pin = Pin(name="host-backed", keys={"host_backed": size}, how=f"pagelab run --host-backed {size}")
+    controls = _copies("host-control", {"host_backed": "1M"}, "pagelab run --host-backed 1M")
+    against = "a process before each run that touches 1 MiB"
+    return Source(key="host", label="memory of the host", pins=[pin], controls=controls, against=against, left_out=kept)
 
 
 def input_files(settings: Settings) -> list[str]:
