@@ -82,7 +82,7 @@ def test_lists_that_grow_past_each_other_keep_two_mebibyte_pages(workshop: Works
 
 @NEEDS_THP
 def test_pages_that_a_fork_splits_are_told_as_such(run_under: Runner) -> None:
-    """Shells fork: what they share with their children the kernel splits when it is written."""
+    """What is shared with a child the kernel splits when it is written. (Shells fork all the time.)"""
     script = (
         "import os, time\nb = bytearray(b'x') * 10_000_000\nif os.fork() == 0:\n    time.sleep(0.5)\n    os._exit(0)\n"
     )
@@ -91,7 +91,7 @@ def test_pages_that_a_fork_splits_are_told_as_such(run_under: Runner) -> None:
     (warning,) = [w for w in run.the_record.warnings if w.kind == WarningKind.PLACEMENT_SHORTFALL]
     placement = run.the_record.placement
     assert warning.data["short_by_fork"] == placement.whole_touched_tiles - placement.tiles_as_asked, run.story()
-    assert "processes that forked or were forked" in warning.message, run.story()
+    assert "the others are in processes that were forked or started others" in warning.message, run.story()
     assert warning.severity == "warning", run.story()
 
 

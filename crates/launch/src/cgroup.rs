@@ -60,6 +60,8 @@ pub struct Memory {
     pub limit: u64,
     /// Memory that they have, without the page cache, which can be dropped.
     pub used: u64,
+    /// Page cache that counts against the limit.
+    pub cached: u64,
     /// Where the limit is set.
     pub file: PathBuf,
 }
@@ -87,7 +89,8 @@ fn memory_of(group: &Path) -> Option<Memory> {
             found.unwrap_or(0)
         };
         let droppable = part(cache).saturating_sub(part(shared));
-        Some(Memory { limit, used: number(&group.join(used))?.saturating_sub(droppable), file })
+        let used = number(&group.join(used))?.saturating_sub(droppable);
+        Some(Memory { limit, used, cached: droppable, file })
     })
 }
 
@@ -255,7 +258,7 @@ mod tests {
                 .expect("written");
             let unlimited = memory_of(&group);
             fs::remove_dir_all(&group).expect("removed");
-            assert_eq!(found, Some(Memory { limit: 65536, used: 6000, file: group.join(limit) }));
+            assert_eq!(found, Some(Memory { limit: 65536, used: 6000, cached: 2000, file: group.join(limit) }));
             assert_eq!(unlimited, None);
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::sys::memory::Words;
 use crate::sys::signals;
+use crate::sys::user::drop_capabilities;
 use crate::warnings::{Kind, Severity, Warnings};
 use crate::{cgroup, guard, sys};
 use serde_json::json;
@@ -25,7 +26,8 @@ const LEFT_BYTES: u64 = 256 << 20;
 ///
 /// A process of its own does it: its peak is in no account of the launcher, and it is the one that ends if memory runs out.
 pub fn back(asked: Option<u64>, (huge, small): (bool, bool), warnings: &mut Warnings) -> Option<u64> {
-    let of_group = cgroup::memory().map_or(u64::MAX, |group| group.limit.saturating_sub(group.used));
+    // No file leaves the page cache for it, the group's neither.
+    let of_group = cgroup::memory().map_or(u64::MAX, |group| group.limit.saturating_sub(group.used + group.cached));
     let bytes = asked?.min(free_bytes().unwrap_or(0).min(of_group).saturating_sub(LEFT_BYTES));
     if bytes == 0 {
         return None;
@@ -65,6 +67,7 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
 /// Touches so many bytes in pages of each of the sizes (`huge`, `small`).
 pub fn touch(bytes: u64, sizes: &[&str]) -> io::Result<()> {
     guard::end_with_caller();
+    drop_capabilities()?;
     // Somebody else's program must not be the one that ends.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;

@@ -236,4 +236,12 @@ def _machine(base: StudyData, new: StudyData, *, asked: bool) -> tuple[MachineDi
     facts = [{f"{one.group}.{one.key}": one.value for one in each.facts if one.group not in left_out} for each in found]
     keys = sorted(facts[0].keys() | facts[1].keys())
     values = [(key, *(each.get(key, "not known") for each in facts)) for key in keys]
+    if not asked:
+        values.append(("settings.host_backed", _backed(base), _backed(new)))
     return tuple(MachineDifference(*each) for each in values if each[1] != each[2])
+
+
+def _backed(data: StudyData) -> str:
+    """Whether memory was touched before executions: that may change times as much as another machine."""
+    backed = sum(bool(record.settings.host_backed_bytes) for _, record in data.records)
+    return "yes" if 2 * backed > len(data.records) else "no"

@@ -171,13 +171,11 @@ def _schedule(data: StudyData) -> str:
 
 
 def _backed(data: StudyData) -> str:
-    most = max((record.settings.host_backed_bytes or 0 for _, record in data.records), default=0)
-    if not most:
+    touched = [record.settings.host_backed_bytes or 0 for _, record in data.records]
+    if not any(touched):
         return ""
-    return (
-        f"; before executions up to {wording.size(most)} of free memory was touched, so that the host backs it "
-        "(host_backed = 0 in study.toml: not)"
-    )
+    before = f"before {sum(map(bool, touched))} of {wording.count(len(touched), 'execution')}"
+    return f"; {before} up to {wording.size(max(touched))} of free memory was touched, so that the host backs it"
 
 
 def _stop(data: StudyData, blocks: int) -> str:

@@ -18,6 +18,7 @@ from pagelab.sizes import size_bytes
 if TYPE_CHECKING:
     from pagelab.study.setting import Setting
 
+MOST_BYTES = 1 << 62
 Typed = dict[str, Any]
 """Flag → what was typed, or None."""
 NOTHING: Typed = {}
@@ -32,7 +33,10 @@ def read(one: RunSetting, typed: Any) -> Any:
     if one.kind == "seconds" and typed is not None and not math.isfinite(typed):
         raise BadInputError(f"--{one.flag} {typed}: not a number of seconds; without the flag there is no limit")
     if one.kind == "size" and typed is not None:
-        return size_bytes(typed, f"--{one.flag}")
+        size = size_bytes(typed, f"--{one.flag}")
+        if size > MOST_BYTES:
+            raise BadInputError(f"--{one.flag} {typed}: more than any machine has; allowed: up to {MOST_BYTES} bytes")
+        return size
     if one.words and typed is not None and typed not in one.words:
         left = "without the flag it is left as it is"
         raise BadInputError(f"--{one.flag} {typed}: allowed: {', '.join(one.words)} ({left})")

@@ -2,37 +2,42 @@
 
 Free page reporting gives free memory back to the host some seconds after it became free, and its next touch costs a
 fault in the host. Whether an execution pays for that depends on how long the machine was idle before, and on the size
-of the pages: only large free blocks are given back. So where nothing else is said, as much is touched before each
-execution as the workload has needed so far, the same for all that it is compared with.
+of the pages: only large free blocks are given back. So where nothing else is said, somewhat more is touched before each
+execution than the workload has needed so far (its largest process), the same under all policies.
 """
 
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from .plan import Condition, Plan
-from .store import RunResult, Store
+from .store import NAME, RunResult, Store
+
+_MORE_OF = 4
+_MORE_BYTES = 64 << 20
+"""A quarter more than was needed, and this, since other programs take of what is touched."""
 
 
 class HostBacking:
     """What is touched before the next run of each workload."""
 
-    def __init__(self, plan: Plan, store: Store, machine: dict[str, Any]) -> None:
+    def __init__(self, plan: Plan, store: Store, machine: dict[str, Any], earlier: int = 0) -> None:
+        """``earlier``: what the programs needed in runs before the study's, in bytes; 0: there were none."""
         self._needed: dict[str, int] = {}
+        self._earlier = earlier
         self._on = bool(machine.get("free_page_reporting")) and not plan.co_run and not _places_frames(plan)
-        peaks = store.rows(
-            "SELECT condition, json_extract(record_json, '$.peak_rss_bytes') FROM run WHERE status = 'ok'"
-        )
         workloads = {condition.index: condition.workload for condition in plan.conditions}
-        for condition, peak in peaks if self._on else ():
-            self._needs(workloads[condition], peak or 0)
+        for condition, peak in _peaks(store) if self._on else ():
+            self._needs(workloads[condition], peak)
 
     def before(self, condition: Condition) -> Condition:
         """The condition with what is touched before its next run; as it is where it says so itself."""
         if not self._on or condition.request.host_backed_bytes is not None:
             return condition
-        return condition.asking(host_backed_bytes=self._needed.get(condition.workload))
+        needed = self._needed.get(condition.workload, self._earlier)
+        return condition.asking(host_backed_bytes=needed + needed // _MORE_OF + _MORE_BYTES if needed else None)
 
     def after(self, condition: Condition, result: RunResult) -> None:
         """Takes in what a run has needed."""
@@ -41,6 +46,22 @@ class HostBacking:
 
     def _needs(self, workload: str, peak: int) -> None:
         self._needed[workload] = max(self._needed.get(workload, 0), peak)
+
+
+def needed_in(trial: Path) -> int:
+    """The most that a run needed in the studies of a directory, itself or below, in bytes; 0 without any."""
+    most = 0
+    for file in [trial / NAME, *trial.glob(f"*/{NAME}")]:
+        if file.exists():
+            with Store.open(file.parent, write=False) as store:
+                most = max([most, *(peak for _, peak in _peaks(store))])
+    return most
+
+
+def _peaks(store: Store) -> list[tuple[int, int]]:
+    """Condition and peak of each run that ended well."""
+    rows = store.rows("SELECT condition, json_extract(record_json, '$.peak_rss_bytes') FROM run WHERE status = 'ok'")
+    return [(condition, peak or 0) for condition, peak in rows]
 
 
 def _places_frames(plan: Plan) -> bool:

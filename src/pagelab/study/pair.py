@@ -15,7 +15,7 @@ from pagelab.study.control import run_study
 from pagelab.study.errors import SpecError, TooLongError
 from pagelab.study.job import stderr_of
 from pagelab.study.plan import CO_RUN
-from pagelab.study.prepare import OUTPUT
+from pagelab.study.prepare import OUTPUT, TRIAL
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import KERNEL, Setting, names, program_name
@@ -26,8 +26,6 @@ from pagelab.study.toml_text import dumps
 from pagelab.study.tools import Tools
 
 PLAIN = Setting("kernel", KERNEL)
-TRIAL = "trial"
-"""Directory, inside the study's, of the one execution of each that shows that they run."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from .store import NAME, Store
 
 SPEC_COPY = "study.toml"
 OUTPUT = "output"
+TRIAL = "trial"
+"""Directory, inside a study's, of the runs that decided how large it is."""
 
 Check = Callable[[Condition], str | None]
 """Why this machine cannot do a condition's policy, with what it would need; None when it can.

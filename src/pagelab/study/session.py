@@ -20,12 +20,12 @@ from ..record import RunWarning, WarningKind
 from . import budget
 from .co_run import CoRunExecutor
 from .errors import StudyError, StudyInterruptedError
-from .host_backing import HostBacking
+from .host_backing import HostBacking, needed_in
 from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
 from .job import Executor, Job, LocalExecutor, Runner, Stoppable, run_steps
 from .plan import Plan
-from .prepare import OUTPUT
+from .prepare import OUTPUT, TRIAL
 from .progress import Progress, Silent, TimeLeft
 from .schedule import Slot
 from .store import FAILED, RunResult, StepOutcome, Store
@@ -56,7 +56,7 @@ class Session:
         self._progress = progress or Silent()
         self._plan: Plan = store.plan()
         self._conditions = {condition.index: condition for condition in self._plan.conditions}
-        self._backing = HostBacking(self._plan, store, machine.get("machine", {}))
+        self._backing = HostBacking(self._plan, store, machine.get("machine", {}), needed_in(directory / TRIAL))
         self._id = 0
         self._attempts: dict[int, int] = {}
         self._resume = f"pagelab study resume {directory}"

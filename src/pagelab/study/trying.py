@@ -13,6 +13,7 @@ from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of
 from pagelab.study.pair import Failure, failures_of, only_measurement, run_own, told
 from pagelab.study.plan import CO_RUN
+from pagelab.study.prepare import TRIAL
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.setting import Setting, names, workload
@@ -20,8 +21,6 @@ from pagelab.study.store import Store
 from pagelab.study.toml_text import dumps
 from pagelab.study.tools import Tools
 
-TRIAL = "trial"
-"""Directory, inside the study's, of the pilot."""
 _CANNOT = "this cannot be tried"
 
 

@@ -100,8 +100,9 @@ pub fn warn_ungoverned(seen: &Seen<'_>, program: i32, warnings: &mut Warnings) {
 
 /// Says how many tiles are not as the policy asks. The target is 99%: less than 1% short is information only.
 ///
-/// The kernel splits a huge page that two processes share after a fork when either writes to it: there nothing is amiss
-/// with the machine, and a tenth of the tiles is information.
+/// The kernel splits a huge page that two processes share after a fork when either writes to it, and nothing is amiss with
+/// the machine then. Whether a process forked, or started others without, the library does not see; so it is told as
+/// possible.
 pub fn warn_short_placed(placement: &Placement, processes: &[Process], warnings: &mut Warnings) {
     let (got, asked) = (placement.tiles_as_asked, placement.whole_touched_tiles);
     if got >= asked {
@@ -112,25 +113,27 @@ pub fn warn_short_placed(placement: &Placement, processes: &[Process], warnings:
         |process: &Process| process.guest.as_ref().is_some_and(|guest| guest.values.contains_key(FORKED));
     let forks = |process: &&Process| parents.contains(&process.pid) || is_forked(process);
     let short = |process: &Process| process.placement.iter().map(tiles_short).sum::<u64>();
-    let by_fork = processes.iter().filter(forks).map(short).sum::<u64>();
-    let only_by_fork = by_fork == asked - got;
+    let by_fork = processes.iter().filter(forks).map(short).sum::<u64>().min(asked - got);
+    let others = asked - got - by_fork;
+    let is_little = |tiles: u64| tiles * 100 <= asked;
+    let severity = match () {
+        () if is_little(asked - got) => Severity::Info,
+        () if is_little(others) => Severity::Warning,
+        () => Severity::Serious,
+    };
     let fraction = placement.placed_fraction.unwrap_or(0.0);
-    let severity = match fraction {
-        0.99.. => Severity::Info,
-        0.9.. if only_by_fork => Severity::Info,
-        _ if only_by_fork => Severity::Warning,
-        _ => Severity::Serious,
-    };
-    let why = if only_by_fork {
-        "; the others are in processes that forked or were forked: the kernel splits a huge page that two processes share \
-         when one writes to it"
-    } else {
-        "; run: pagelab doctor"
-    };
-    let message = format!(
-        "{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%){why}",
-        fraction * 100.0
-    );
+    let mut message =
+        format!("{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%)", fraction * 100.0);
+    if by_fork > 0 {
+        let whose = if others == 0 { "the others are" } else { &format!("{by_fork} of the others are") };
+        message.push_str(&format!(
+            "; {whose} in processes that were forked or started others: of a huge page that two processes share after a \
+             fork the kernel makes small ones when either writes"
+        ));
+    }
+    if others > 0 {
+        message.push_str("; run: pagelab doctor");
+    }
     let data = json!({
         "tiles_as_asked": got, "whole_touched_tiles": asked, "placed_fraction": fraction, "short_by_fork": by_fork,
     });
