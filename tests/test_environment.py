@@ -73,3 +73,12 @@ name = "b"
         sizes = (tmp_path / name).read_text().split()
         assert len(sizes) > 12
         assert len(set(sizes)) == 1
+
+
+def test_a_program_tried_under_a_limit_has_the_callers_environment(tmp_path: Path) -> None:
+    """There the allocator is told to start no thread."""
+    environment = {key: value for key, value in os.environ.items() if key != NAME}
+    trying = ["try", "--env", "A=1", "--env", "A=2", "--minutes", "0.05", "--", "sh", "-c", "env > seen"]
+    limited = ["prlimit", f"--data={8 << 30}", sys.executable, "-m", "pagelab"]
+    subprocess.run([*limited, *trying], env=environment, cwd=tmp_path, check=True, capture_output=True)
+    assert NAME not in (tmp_path / "seen").read_text()

@@ -15,13 +15,23 @@ OF_LIBRARIES = ("_RJEM_MALLOC_CONF",)
 _AT_START = None if "polars" in sys.modules else {name: os.environ.get(name) for name in OF_LIBRARIES}
 
 
+_OURS: set[str] = set()
+"""Variables that pagelab has set for its own libraries."""
+
+
+def set_for_own(name: str, value: str) -> None:
+    """Sets a variable of ``OF_LIBRARIES`` for this process alone."""
+    os.environ[name] = value
+    _OURS.add(name)
+
+
 def inherited() -> dict[str, str]:
     """A copy of this process's environment, in which those variables are as they were when pagelab was imported.
 
     Who imported polars before pagelab has chosen to have its variable.
     """
     found = dict(os.environ)
-    if _AT_START is None or "polars" not in sys.modules:
+    if _AT_START is None or not (_OURS or "polars" in sys.modules):
         return found
     for name, value in _AT_START.items():
         if value is None:

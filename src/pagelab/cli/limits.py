@@ -20,6 +20,8 @@ from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
+from pagelab import environment
+
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS")
 STARTS_NO_PROGRAM = {"simulate", "report", "import", "model", "predict"}
 """Commands in which these variables may stay set; elsewhere the measured program would inherit them."""
@@ -28,6 +30,7 @@ WATCHED = STARTS_NO_PROGRAM | {"advise", "compare", "diagnose", "demo", "model r
 PATIENCE_S = 20.0
 """Processor time for loading one native module, and real time in which a process, with its own, does nothing."""
 _M_ARENA_MAX = -8
+_ALLOCATOR = "_RJEM_MALLOC_CONF"
 _ENDED = mmap.PAGESIZE - 1
 """Byte of the page shared with the process that does the work: 1 once Python code of ours decides how it ends."""
 _CRASHES = {signal.SIGABRT, signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGSYS, signal.SIGXFSZ}
@@ -78,9 +81,10 @@ def prepare(command: str) -> None:
     if command in STARTS_NO_PROGRAM:
         for name in ONE_THREAD:
             os.environ.setdefault(name, "1")
+    if command in WATCHED:
         # polars' allocator tries to start a thread again and again where there can be none.
-        given = os.environ.get("_RJEM_MALLOC_CONF")
-        os.environ["_RJEM_MALLOC_CONF"] = ",".join(filter(None, [given, "background_thread:false"]))
+        given = os.environ.get(_ALLOCATOR)
+        environment.set_for_own(_ALLOCATOR, ",".join(filter(None, [given, "background_thread:false"])))
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
