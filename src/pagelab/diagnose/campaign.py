@@ -23,6 +23,7 @@ from pagelab.diagnose.model import Pin, Settings, Source
 from pagelab.diagnose.sources import CONTROL_COPIES, sources
 from pagelab.errors import BadInputError, RunFailedError
 from pagelab.study.control import resume_study, run_study
+from pagelab.study.host_backing import needed_in
 from pagelab.study.launching import tells_noise
 from pagelab.study.plan import Condition
 from pagelab.study.planning import plan_text
@@ -258,9 +259,7 @@ class Campaign:
             mode = int(_ASLR.read_text())
         except (OSError, ValueError):
             mode = None
-        with Store.open(self.directory / "pilot", write=False) as store:
-            peak_bytes = store.runs()["peak_rss_bytes"].max()
-        return sources(self.state.settings, self._machine, mode, VALUES, int(peak_bytes or 0))  # type: ignore[arg-type]
+        return sources(self.state.settings, self._machine, mode, VALUES, needed_in(self.directory / "pilot"))
 
     def _feasible(self, source: Source) -> Source:
         """The source without the values that this machine cannot do."""

@@ -116,10 +116,12 @@ pub fn warn_short_placed(placement: &Placement, processes: &[Process], warnings:
     let by_fork = processes.iter().filter(forks).map(short).sum::<u64>().min(asked - got);
     let others = asked - got - by_fork;
     let is_little = |tiles: u64| tiles * 100 <= asked;
-    let severity = match () {
-        () if is_little(asked - got) => Severity::Info,
-        () if is_little(others) => Severity::Warning,
-        () => Severity::Serious,
+    let severity = if is_little(asked - got) {
+        Severity::Info
+    } else if is_little(others) {
+        Severity::Warning
+    } else {
+        Severity::Serious
     };
     let fraction = placement.placed_fraction.unwrap_or(0.0);
     let mut message =

@@ -6,8 +6,8 @@
 //! their ends: an interval goes to the machine that has been free for the shortest time, of those that are free when it
 //! begins (Carlisle and Lloyd, "On the k-coloring of intervals", Discrete Applied Mathematics 59(3), 1995; Faigle and
 //! Nawijn, "Note on scheduling intervals on-line", same journal 58(1), 1995). A page that OPT would keep is thus known when
-//! it is used again. Machines that are free are marks on a line of time, at the use from which on they are; the last mark up to a
-//! time is found by union-find, as marks appear at the present end only and vanish anywhere.
+//! it is used again. Machines that are free are bits on a line of time, at the use from which on they are; the last one up
+//! to a time is taken.
 //!
 //! A larger memory keeps what a smaller one keeps (Mattson et al., IBM Systems Journal 9(2), 1970), so that memories are
 //! asked from the largest down, until one has lost the page.
