@@ -242,10 +242,5 @@ class Diagnosis(Shown, _Model):
 
 
 def lowering(found: Sequence[Finding]) -> list[Finding]:
-    """The sources whose pin lowers the spread; not the environment's size where ASLR is one.
-
-    Every size is pinned with ASLR off: what that removes is ASLR's, and the size only draws the layout. One draw may be
-    steadier than another for no better reason than that it is slower.
-    """
-    able = [one for one in found if one.verdict in ("cause", "part")]
-    return [one for one in able if one.key != "environment" or all(each.key != "aslr" for each in able)]
+    """The sources whose pin lowers the spread."""
+    return [one for one in found if one.verdict in ("cause", "part")]

@@ -70,7 +70,7 @@ def sentences(
     if confirmation is not None:
         told += _of_confirmation(confirmation, settings)
     able = lowering(findings)
-    alone = [one for one in findings if one.key != COMBINED and (one in able or one.verdict not in ("cause", "part"))]
+    alone = [one for one in findings if one.key != COMBINED]
     for verdict, words in (
         ("cause", "pinning one of these removes most of the variance: {}"),
         ("part", "pinning one of these removes part of the variance: {}"),
