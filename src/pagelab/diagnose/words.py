@@ -9,20 +9,6 @@ from pagelab.analysis import wording
 from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Value, Verdict, lowering
 from pagelab.diagnose.sources import COMBINED
 
-VERDICTS = {
-    "cause": "most of it",
-    "part": "part of it",
-    "adds": "adds spread",
-    "ruled-out": "not the main cause",
-    "undecided": "no effect seen",
-    "left-out": "left out",
-}
-
-
-def verdict(one: Finding) -> str:
-    """The verdict of a row, with the effect of pinning on the spread, and any difference between values."""
-    return VERDICTS[one.verdict] + (", its value matters" if one.values_differ else "")
-
 
 def spread(fraction: float) -> str:
     """A coefficient of variation: ``31.0%``, ``2.1%``, ``0.42%``."""
