@@ -185,8 +185,8 @@ def text(found: ModelFile, kept: Path) -> str:
 
 
 def _moved(row: Row) -> str:
-    told = [f"{size} {wording.percent((row.extra.get(f'{size}_moved') or 1.0) - 1)}" for size in ANCHORS]
-    return f"against the campaign, the anchors took {' and '.join(told)}; R is scaled by that"
+    told = [f"{wording.percent((row.extra.get(f'{size}_moved') or 1.0) - 1)} in {size} pages" for size in ANCHORS]
+    return f"against the campaign, executions took {' and '.join(told)}; R is scaled by that"
 
 
 def _off(fits: Fits, row: Row) -> Sequence[str]:
