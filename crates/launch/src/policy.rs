@@ -24,6 +24,8 @@ pub struct Prepared {
     pub plan: PlanSpec,
     /// What the kernel carries out.
     pub hint: Option<Hint>,
+    /// Whether the program's own hints go to the kernel.
+    pub hints_by_kernel: bool,
     /// What the library is to do.
     policy: Policy,
 }
@@ -49,6 +51,7 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let policy = validate(&raw, &machine).map_err(refused)?;
     let toml = pagelab_policy::write::to_toml(&policy);
     let hint = hint(&policy, &machine)?;
+    let hints_by_kernel = hint.is_some() || takes_hints(&policy);
     let name = policy.name.clone();
     let policy = if policy.backend == Backend::Kernel || hint.is_some() { policy.without_frames() } else { policy };
     let plan = compile(&policy, &machine).map_err(|error| Error::Cannot(error.to_string()))?;
@@ -58,7 +61,7 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
         toml,
         path: request.policy_path.clone(),
     };
-    Ok(Prepared { asked, plan, hint, policy })
+    Ok(Prepared { asked, plan, hint, hints_by_kernel, policy })
 }
 
 /// The hint for the kernel. Under `auto` there is none if a hint cannot express the policy, or the kernel lacks the
@@ -71,6 +74,16 @@ fn hint(policy: &Policy, machine: &Machine) -> Result<Option<Hint>> {
             let facts = Facts::gather();
             Ok(hints(policy, machine).ok().flatten().filter(|hint| facts.has(hint.strategy.kind.name())))
         }
+    }
+}
+
+/// Whether the kernel gets the program's own hints (`pagelab.h`) under a policy for which it has none itself. Under `auto` the
+/// library keeps them where it places the policy's frames.
+fn takes_hints(policy: &Policy) -> bool {
+    match policy.backend {
+        Backend::Library => false,
+        Backend::Kernel => true,
+        Backend::Auto => !policy.governs_frames() && Facts::gather().hints.is_ok(),
     }
 }
 

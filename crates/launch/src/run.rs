@@ -82,9 +82,10 @@ fn write_plan(ready: &mut Ready<'_>, address: Address) -> Result<Option<Placing>
     let plan = &ready.policy.plan;
     let modules = frames::module::prepare(plan)?;
     let placing = Placing::prepare(plan, &ready.runner, (&ready.run_dir, address), &mut ready.warnings)?;
+    let hints = if ready.policy.hints_by_kernel { Flags::HINTS_BY_KERNEL } else { Flags::default() };
     let added = RunSpec {
         run_dir: ready.run_dir.path().as_os_str().as_bytes().to_vec(),
-        flags: Flags::MEASURE | Flags::RESIDENCY,
+        flags: Flags::MEASURE | Flags::RESIDENCY | hints,
         budgets: placing.as_ref().map(|placing| placing.budgets.clone()).unwrap_or_default(),
         modules: modules.by_strategy,
     };
