@@ -11,6 +11,7 @@ static const struct {
     {"hash", test_hash},
     {"default-and-ranges", test_default_and_ranges},
     {"kinds", test_kinds},
+    {"defaults", test_defaults},
     {"per-process", test_per_process},
     {"other-process", test_other_process},
     {"fork", test_fork},
@@ -27,6 +28,7 @@ static const struct {
     {"memcg", test_memcg},
     {"memory-policy", test_memory_policy},
     {"compaction", test_compaction},
+    {"pin", test_pin},
     {"migration", test_migration},
     {"bad-input", test_bad_input},
     {"attacker", test_attacker},
@@ -47,6 +49,8 @@ static const struct {
 int main(int count, char **words)
 {
     if (count == 2 && !strcmp(words[1], "exec-placed")) return exec_placed();
+    if (count == 2 && !strcmp(words[1], "exec-hinted")) return exec_hinted();
+    if (count == 2 && !strcmp(words[1], "exec-defaults")) return exec_defaults();
     for (size_t at = 0; count == 2 && at < sizeof tests / sizeof *tests; at++) {
         if (strcmp(words[1], tests[at].name)) continue;
         tests[at].run();

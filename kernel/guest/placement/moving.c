@@ -129,6 +129,56 @@ void test_compaction(void)
     }
 }
 
+/* Pinned pages stay where they are, until the hint goes or somebody asks for them. */
+void test_pin(void)
+{
+    enum { COUNT = 2048 };
+    static uint64_t then[2][COUNT];
+    static void *pages[COUNT];
+    static int nodes[COUNT], status[COUNT];
+    volatile char *pinned = map(COUNT), *other = map(COUNT);
+    struct page_hint pin = hint("page-coloring", 16), asked = {.size = sizeof asked, .start = (uintptr_t)pinned};
+    char *held = fragment((size_t)free_pages() / 2);
+    int file = hints_of(0, O_RDWR);
+    long refused = statistic("page-coloring", "pinned");
+    pin.flags = PAGE_HINT_PIN;
+    set(PAGE_HINTS_SET_RANGE, ranged(pin, pinned, COUNT));
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), other, COUNT));
+    CHECK(!command(file, PAGE_HINTS_GET, &asked) && asked.flags == PAGE_HINT_PIN);
+    touch(pinned, COUNT);
+    touch(other, COUNT);
+    remember(pinned, COUNT, then[0]);
+    remember(other, COUNT, then[1]);
+    munmap(held, PAGE);
+    for (int round = 0; round < 3; round++) write_file("/proc/sys/vm/compact_memory", "1");
+    refused = statistic("page-coloring", "pinned") - refused;
+    printf("%zu of %d pinned pages and %zu others have other frames; %ld migrations were refused\n",
+           elsewhere(pinned, COUNT, then[0]), COUNT, elsewhere(other, COUNT, then[1]), refused);
+    CHECK(elsewhere(pinned, COUNT, then[0]) == 0 && refused > COUNT / 8);
+    CHECK(elsewhere(other, COUNT, then[1]) > COUNT / 8);
+    /* What a child shares with the process stays, too, though the child has taken its hints back. */
+    CHILD({
+        struct page_hint_range all = {0, 0};
+        file = hints_of(0, O_RDWR);
+        CHECK(!command(file, PAGE_HINTS_CLEAR, &all));
+        write_file("/proc/sys/vm/compact_memory", "1");
+        CHECK(elsewhere(pinned, COUNT, then[0]) == 0);
+    });
+    for (int at = 0; at < COUNT; at++) {
+        pages[at] = (void *)(pinned + at * PAGE);
+        nodes[at] = 1 - node_of(pinned);
+    }
+    CHECK(syscall(SYS_move_pages, 0, COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
+    CHECK(elsewhere(pinned, COUNT, then[0]) > COUNT / 8 && node_of(pinned) == nodes[0]);
+    /* Without the flag the same range moves. */
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), pinned, COUNT));
+    remember(pinned, COUNT, then[0]);
+    for (int round = 0; round < 3; round++) write_file("/proc/sys/vm/compact_memory", "1");
+    printf("without the flag %zu\n", elsewhere(pinned, COUNT, then[0]));
+    CHECK(elsewhere(pinned, COUNT, then[0]) > 0);
+    for (size_t at = 0; at < COUNT; at++) CHECK(pinned[at * PAGE] == (char)(at + 1));
+}
+
 /* Pages that are sent to the other node have their colors there; one that had to do without gets it. */
 void test_migration(void)
 {

@@ -26,7 +26,12 @@ void test_bad_input(void)
     BAD(EINVAL, bad.first = 1);
     BAD(EINVAL, bad.seed = 1);
     BAD(EINVAL, bad.kinds = 0x10);
+    BAD(EINVAL, bad.kinds = PAGE_HINT_FILE);
     BAD(EINVAL, bad.kinds = PAGE_HINT_HEAP; bad.flags = PAGE_HINT_DEMAND);
+    BAD(0, bad.kinds = PAGE_HINT_DATA; bad.flags = PAGE_HINT_DEMAND);
+    bad = good;
+    bad.flags = PAGE_HINT_PIN;
+    EXPECT(PAGE_HINTS_SET_FILE, &bad, EINVAL);
     bad = good;
     bad.kinds = PAGE_HINT_HEAP;
     EXPECT(PAGE_HINTS_SET_FILE, &bad, EINVAL);
@@ -80,6 +85,22 @@ void test_bad_input(void)
     EXPECT(PAGE_HINTS_CLEAR, NULL, EFAULT);
     EXPECT(PAGE_HINTS_COUNTERS, NULL, EFAULT);
     EXPECT(PAGE_HINTS_GET, NULL, EFAULT);
+    EXPECT(PAGE_HINTS_KIND_COUNTERS, NULL, EFAULT);
+#define GET(number, error, which)                                             \
+    do {                                                                      \
+        bad = good;                                                           \
+        bad.kinds = (which);                                                  \
+        EXPECT(number, &bad, error);                                          \
+    } while (0)
+    GET(PAGE_HINTS_GET, 0, PAGE_HINT_STACK);
+    GET(PAGE_HINTS_GET, EINVAL, PAGE_HINT_STACK | PAGE_HINT_HEAP);
+    GET(PAGE_HINTS_GET, EINVAL, PAGE_HINT_FILE);
+    GET(PAGE_HINTS_GET, EINVAL, 0x20);
+    GET(PAGE_HINTS_GET_FILE, EINVAL, PAGE_HINT_STACK);
+    GET(PAGE_HINTS_GET_FILE, ENOENT, 0);
+    EXPECT(PAGE_HINTS_KIND_COUNTERS, (&(struct page_hint_kind_counters){.kinds = 0x1f}), 0);
+    EXPECT(PAGE_HINTS_KIND_COUNTERS, (&(struct page_hint_kind_counters){.kinds = 0x20}), EINVAL);
+    EXPECT(PAGE_HINTS_KIND_COUNTERS, (&(struct page_hint_kind_counters){.reserved = 1}), EINVAL);
     EXPECT(PAGE_HINTS_REMAP, NULL, EFAULT);
 #define REMAP(error, ...)                                                     \
     do {                                                                      \
@@ -116,13 +137,14 @@ void test_bad_input(void)
 static void fuzz(int file, int rounds, int may_succeed)
 {
     unsigned long numbers[] = {PAGE_HINTS_SET_DEFAULT, PAGE_HINTS_SET_RANGE, PAGE_HINTS_CLEAR, PAGE_HINTS_GET,
-                               PAGE_HINTS_COUNTERS, PAGE_HINTS_SET_FILE, PAGE_HINTS_GET_FILE, PAGE_HINTS_REMAP};
+                               PAGE_HINTS_COUNTERS, PAGE_HINTS_SET_FILE, PAGE_HINTS_GET_FILE, PAGE_HINTS_REMAP,
+                               PAGE_HINTS_KIND_COUNTERS};
     const char *names[] = {"page-coloring", "bin-hopping", "modulo", "random", "exact", "usual", ""};
     volatile char *memory = map(64);
     unsigned long values[64];
     srandom((unsigned)getpid());
     for (int round = 0; round < rounds; round++) {
-        unsigned long number = numbers[random() % 8];
+        unsigned long number = numbers[random() % 9];
         struct page_hint made = hint(names[random() % 7], (unsigned)random() % 70);
         unsigned char *bytes = (unsigned char *)&made;
         for (int at = 0; at < 64; at++) values[at] = (unsigned long)random() << (random() % 34);
@@ -130,7 +152,8 @@ static void fuzz(int file, int rounds, int may_succeed)
         made.masks = made.values = (uintptr_t)values;
         made.mask_count = (unsigned)random() % 4 ? 0 : (unsigned)random() % 20;
         made.value_count = (unsigned)random() % 2 ? 0 : (unsigned)random() % 64;
-        made.flags = (unsigned)random() % 16;
+        made.flags = (unsigned)random() % 32;
+        made.kinds = random() % 2 ? (unsigned)random() % 32 : 0;
         for (int flips = (int)(random() % 4); flips > 0; flips--)
             bytes[random() % (long)sizeof made] = (unsigned char)random();
         struct page_hint_remap moved = {.flags = random() % 8 == 0};
@@ -139,6 +162,7 @@ static void fuzz(int file, int rounds, int may_succeed)
             moved.length = (1 + (unsigned long)random() % 8) * PAGE;
             memcpy(&made, &moved, sizeof moved);
         }
+        if (number == PAGE_HINTS_KIND_COUNTERS && random() % 2) made.size = (unsigned)random() % 32;
         void *argument = random() % 16 ? (void *)&made : (void *)(random() % 2 ? random() : -random());
         int error = command(file, number, argument);
         int sets = number == PAGE_HINTS_SET_DEFAULT || number == PAGE_HINTS_SET_RANGE || number == PAGE_HINTS_SET_FILE;
@@ -175,6 +199,8 @@ void test_attacker(void)
         CHECK(setgid(1000) == 0 && setuid(1000) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
         file = hints_of(0, O_RDWR);
         EXPECT(PAGE_HINTS_SET_DEFAULT, &colors, 0);
+        colors.flags = PAGE_HINT_PIN;
+        EXPECT(PAGE_HINTS_SET_DEFAULT, &colors, EPERM);
         exact.values = (uintptr_t)&frame;
         exact.value_count = 1;
         exact = ranged(exact, memory, 1);

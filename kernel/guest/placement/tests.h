@@ -10,6 +10,7 @@ void test_vectors_fragmented(void);
 void test_hash(void);
 void test_default_and_ranges(void);
 void test_kinds(void);
+void test_defaults(void);
 void test_per_process(void);
 void test_other_process(void);
 void test_fork(void);
@@ -26,6 +27,7 @@ void test_memory_short(void);
 void test_memcg(void);
 void test_memory_policy(void);
 void test_compaction(void);
+void test_pin(void);
 void test_migration(void);
 void test_bad_input(void);
 void test_attacker(void);
@@ -41,6 +43,8 @@ void test_cost(void);
 void test_cost_hints(void);
 void test_stock(void);
 int exec_placed(void);
+int exec_hinted(void);
+int exec_defaults(void);
 
 /* Holds back a random half of `pages` pages, so that free memory is single pages in no order. */
 static inline char *fragment(size_t pages)
