@@ -30,7 +30,9 @@ enum { PAGE = 4096, BATCH = 512, MOST_MASKS = 16, USUAL_COLORS = 64 };
 
 /* ---- the kernel's interface: include/uapi/linux/page_hints.h of its page placement ---- */
 
-enum { HASH_PID = 1, FIRST = 2 };
+enum { HASH_PID = 0x1, FIRST = 0x2, PIN = 0x10 };
+/* Kinds of memory with a default of their own: what brk gives, and anonymous mappings. */
+enum { HEAP = 0x1, ANON = 0x2, KINDS = 2 };
 
 /* struct page_hint */
 struct hint_of_kernel {
@@ -128,13 +130,20 @@ static uint32_t kind_of(const struct hint_of_kernel *hint)
     return MODULE; /* a strategy that this file does not know */
 }
 
-/* The hint that holds at an address: 1, or 0 without one, or a negative errno. */
-static int hint_at(int file, uintptr_t address, struct hint_of_kernel *hint)
+/* The hint that holds at an address or, if `kind` is not 0, the default of that kind of memory: 1, or 0 without one, or a
+ * negative errno. */
+static int get_hint(int file, uintptr_t address, uint32_t kind, struct hint_of_kernel *hint)
 {
     *hint = named(PAGELAB_KERNEL);
     hint->start = address;
+    hint->kinds = kind;
     int error = request(file, GET, hint);
     return error == 0 ? 1 : error == -ENOENT ? 0 : error;
+}
+
+static int hint_at(int file, uintptr_t address, struct hint_of_kernel *hint)
+{
+    return get_hint(file, address, 0, hint);
 }
 
 /* ---- ranges and pages ---- */
@@ -250,23 +259,38 @@ struct coloring {
     uintptr_t until; /* up to this address, at least the page's end */
 };
 
-/* As its hint counts colours, else as the policy does, else as the cache. */
+static int take_coloring(struct coloring *coloring, int found, const struct hint_of_kernel *hint)
+{
+    if (found == 1 && hint->colors != 0) {
+        coloring->count = hint->colors;
+        coloring->masked = hint->mask_count != 0;
+    }
+    return coloring->count != 0;
+}
+
+/* As the policy counts colours, or the program's own default, else as the cache has them. */
+static void take_usual(struct coloring *coloring, int file)
+{
+    struct hint_of_kernel hint;
+    if (file >= 0 && take_coloring(coloring, get_hint(file, 0, ANON, &hint), &hint))
+        return;
+    if (file >= 0 && take_coloring(coloring, get_hint(file, 0, HEAP, &hint), &hint))
+        return;
+    coloring->count = colors_of_cache();
+}
+
+/* As its hint counts colours, else as usual. */
 static struct coloring coloring_at(int file, uintptr_t address)
 {
     struct hint_of_kernel hint;
     uintptr_t page = address & ~(uintptr_t)(PAGE - 1);
-    struct coloring found = {0, 0, page + PAGE};
-    if (file >= 0 && hint_at(file, page, &hint) == 1) {
-        if (hint.length != 0)
-            found.until = hint.start + hint.length;
-        if (hint.colors == 0)
-            (void)hint_at(file, 0, &hint);
-        found.count = hint.colors;
-        found.masked = hint.mask_count != 0;
-    }
-    if (found.count == 0)
-        found.count = colors_of_cache();
-    return found;
+    struct coloring coloring = {0, 0, page + PAGE};
+    int found = file >= 0 ? hint_at(file, page, &hint) : 0;
+    if (found == 1 && hint.length != 0)
+        coloring.until = hint.start + hint.length;
+    if (!take_coloring(&coloring, found, &hint))
+        take_usual(&coloring, file);
+    return coloring;
 }
 
 /* ---- hints ---- */
@@ -282,7 +306,8 @@ static int fill_colors(const struct pagelab_hint *hint, struct hint_of_kernel *t
     to->colors = hint->colors;
     if (hint->mask_count == 0 && hint->colors == 0) {
         int file = open_hints(O_RDONLY);
-        struct coloring usual = coloring_at(file, 0);
+        struct coloring usual = {0, 0, 0};
+        take_usual(&usual, file);
         if (file >= 0)
             close(file);
         if (usual.masked)
@@ -302,12 +327,10 @@ static int fill_switches(const struct pagelab_hint *hint, struct hint_of_kernel 
         return -EINVAL;
     if (hops && hint->first >= (hint->mask_count != 0 ? 1u << hint->mask_count : to->colors))
         return -EINVAL;
-    if ((hint->flags & PAGELAB_PIN) != 0)
-        return -EOPNOTSUPP;
-    if ((hint->flags & PAGELAB_HASH_PID) != 0)
-        to->flags = HASH_PID;
+    to->flags = (hint->flags & PAGELAB_HASH_PID) != 0 ? HASH_PID : 0;
+    to->flags |= (hint->flags & PAGELAB_PIN) != 0 ? PIN : 0;
     if (hops && (hint->flags & PAGELAB_DRAW_FIRST) == 0) {
-        to->flags = FIRST;
+        to->flags |= FIRST;
         to->first = hint->first;
     }
     if (hops || hint->strategy == PAGELAB_RANDOM)
@@ -388,23 +411,48 @@ static int set_turned(unsigned long number, struct hint_of_kernel *hint)
     return error;
 }
 
+/* A series that does not pin refuses a hint for it; all else that it refuses so is checked before. */
 static int set(unsigned long number, struct hint_of_kernel *hint)
 {
-    return kind_of(hint) == PAGELAB_MODULO ? set_turned(number, hint) : request_once(O_RDWR, number, hint);
+    int error = kind_of(hint) == PAGELAB_MODULO && hint->values != 0 ? set_turned(number, hint)
+                                                                     : request_once(O_RDWR, number, hint);
+    return error == -EINVAL && (hint->flags & PIN) != 0 ? -EOPNOTSUPP : error;
 }
 
-/* The default hint of the process when the program started: the policy's. `size` is 0 where there was none. */
-static struct hint_of_kernel policys;
+/* The default hints of heap and anonymous mappings when the program started: the policy's. `size` is 0 where there was
+ * none. */
+static struct hint_of_kernel policys[KINDS];
 
-__attribute__((constructor)) static void learn_policys_default(void)
+__attribute__((constructor)) static void learn_policys_defaults(void)
 {
     int kept = errno, file = open_hints(O_RDONLY);
-    if (file >= 0) {
-        if (hint_at(file, 0, &policys) != 1)
-            policys.size = 0;
-        close(file);
+    for (uint32_t kind = 0; kind < KINDS && file >= 0; kind++) {
+        if (get_hint(file, 0, 1u << kind, &policys[kind]) != 1)
+            policys[kind].size = 0;
     }
+    if (file >= 0)
+        close(file);
     errno = kept;
+}
+
+/* Sets the default of the memory that no rule of the policy names, or (NULL) puts the policy's back. A default for all
+ * memory is no rule's; one with lists could not be put back. */
+static int replace_default(struct hint_of_kernel *hint)
+{
+    struct hint_of_kernel before = named(PAGELAB_KERNEL);
+    uint32_t kinds = 0;
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        if (policys[kind].size != 0 && policys[kind].kinds != 0)
+            continue;
+        kinds |= 1u << kind;
+        if (policys[kind].size != 0)
+            before = policys[kind];
+    }
+    if (kinds == 0 || before.mask_count != 0 || before.value_count != 0)
+        return -EOPNOTSUPP;
+    hint = hint != NULL ? hint : &before;
+    hint->kinds = kinds;
+    return set(SET_DEFAULT, hint);
 }
 
 /* Moving: the pages that are in memory, and those that are shared become the program's own, by copying. */
@@ -540,14 +588,12 @@ int pagelab_kernel_clear_range(void *addr, size_t len)
 
 int pagelab_kernel_set_default(const struct pagelab_hint *hint)
 {
-    struct hint_of_kernel to = policys.size != 0 ? policys : named(PAGELAB_KERNEL);
+    struct hint_of_kernel to;
     int error = 0, kept = errno;
     if (hint != NULL)
         error = fill(hint, 0, &to);
-    if (error == 0 && (policys.mask_count != 0 || policys.value_count != 0 || policys.kinds != 0))
-        error = -EOPNOTSUPP;
     if (error == 0)
-        error = set(SET_DEFAULT, &to);
+        error = replace_default(hint != NULL ? &to : NULL);
     errno = kept;
     return error;
 }

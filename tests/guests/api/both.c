@@ -2,6 +2,7 @@
  * the library, pagelab_kernel.c.
  *
  *     both [library | kernel]    that one answers
+ *     both policy                 the kernel answers, under a policy of page colouring with 16 colours
  *     both modules               the kernel answers, and a strategy's module may be taken out of it
  *     both without               pagelab_kernel.c on a kernel without page placement
  */
@@ -351,11 +352,33 @@ static void without_rights(void) {
 }
 
 static void pinned(void) {
-    unsigned char *p = map_anon(PAGE);
+    unsigned char *p = map_anon(PAGES * PAGE);
     struct pagelab_hint hint = hint_of(PAGELAB_PAGE_COLORING, 16);
     hint.flags = PAGELAB_PIN;
-    CHECK_API(pagelab_set_range(p, PAGE, &hint), -EOPNOTSUPP);
-    CHECK(munmap(p, PAGE) == 0);
+    CHECK_API(pagelab_set_range(p, PAGES * PAGE, &hint), 0);
+    touch(p, PAGES);
+    CHECK_COLORED(p, PAGES, 16);
+    give_back(p, PAGES);
+}
+
+/* Beside a policy of page colouring with 16 colours: a range and what is not in it, both there at the end. */
+static void beside_a_policy(void) {
+    unsigned char *p = map_anon(2 * PAGES * PAGE);
+    struct pagelab_hint hint = hint_of(PAGELAB_PAGE_COLORING, 25);
+    CHECK_API(pagelab_strategy_at(p), PAGELAB_PAGE_COLORING);
+    CHECK_API(pagelab_color_count(p), 16);
+    CHECK_API(pagelab_set_range(p, PAGES * PAGE, &hint), 0);
+    touch(p, 2 * PAGES);
+    CHECK_COLORED(p, PAGES, 25);
+    CHECK_COLORED(p + PAGES * PAGE, PAGES, 16);
+    unsigned char *own = map_anon(PAGES * PAGE);
+    CHECK_API(pagelab_set_default(&hint), 0);
+    touch(own, PAGES);
+    CHECK_COLORED(own, PAGES, 25);
+    CHECK_API(pagelab_set_default(NULL), 0);
+    CHECK(madvise(own, PAGES * PAGE, MADV_DONTNEED) == 0);
+    touch(own, PAGES);
+    CHECK_COLORED(own, PAGES, 16);
 }
 
 /* A strategy whose module is gone is told apart from a hint that makes no sense. */
@@ -415,6 +438,10 @@ int main(int argc, char **argv) {
         without_the_kernel();
         return ok();
     }
+    if (strcmp(wanted, "policy") == 0) {
+        beside_a_policy();
+        return ok();
+    }
     CHECK_API(pagelab_version(), PAGELAB_API_VERSION);
     int by_kernel = pagelab_backend() == PAGELAB_BY_KERNEL;
     CHECK(*wanted == 0 || by_kernel == (strcmp(wanted, "library") != 0));
@@ -434,11 +461,11 @@ int main(int argc, char **argv) {
     in_threads();
     in_a_child();
     by_default();
+    pinned();
     refused();
     counted();
     if (by_kernel) {
         by_number();
-        pinned();
         if (getuid() == 0) without_rights();
     }
     if (strcmp(wanted, "modules") == 0) without_module();

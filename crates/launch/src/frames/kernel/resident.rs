@@ -71,6 +71,8 @@ pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result
     let image = Image::parse(&procfs::text(pid, "stat")?);
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let flags = File::open(FLAGS).ok();
+    // What the program has hinted itself is not the policy's.
+    let own = ranges(&procfs::text(pid, "page_hints").unwrap_or_default());
     let judges = strategies.iter().map(|&(strategy, _)| Judge::new(strategy, pid));
     let mut judges: Vec<Judge<'_>> = judges.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
     for region in maps.lines().filter_map(Region::parse).filter(|region| region.is_private) {
@@ -89,7 +91,7 @@ pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result
                 let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
                 let vpn = page + number as u64;
                 let is_anonymous = entry & PRESENT != 0 && entry & FILE == 0;
-                if !is_anonymous {
+                if !is_anonymous || lies_in(&own, vpn * PAGE) {
                     continue;
                 }
                 let kind = region.kind(vpn * PAGE, &image);
@@ -107,6 +109,21 @@ pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result
         }
     }
     Ok(judges.into_iter().map(|judge| judge.found).collect())
+}
+
+/// Ranges with hints, in the order of their addresses, in the text of `/proc/PID/page_hints`: `START-END STRATEGY …`.
+fn ranges(text: &str) -> Vec<(u64, u64)> {
+    let address = |text: &str| u64::from_str_radix(text, 16).ok();
+    let range = |line: &str| {
+        let (start, end) = line.split(' ').next()?.split_once('-')?;
+        Some((address(start)?, address(end)?))
+    };
+    text.lines().filter_map(range).collect()
+}
+
+fn lies_in(ranges: &[(u64, u64)], address: u64) -> bool {
+    let after = ranges.partition_point(|&(start, _)| start <= address);
+    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|&(_, end)| address < end)
 }
 
 /// The page of zeros is nobody's, and has the frame that it had at boot. Without flags a page that several processes see is
@@ -313,6 +330,17 @@ mod tests {
     fn frame_numbers_that_are_kept_back_are_no_result() {
         let spec = StrategySpec::new(StrategyKind::PageColoring, 4);
         assert!(Judge::new(&spec, 1).expect("a strategy").page(1, 0, false).is_err());
+    }
+
+    #[test]
+    fn ranges_that_the_program_hints_are_left_out() {
+        let text = "default page-coloring colors 16\n7f0000003000-7f0000005000 bin-hopping colors 8 first 0\n\
+                    7f0000005000-7f0000006000 usual\nplaced 12\nunasked 0\n";
+        let found = ranges(text);
+        assert_eq!(found, [(0x7f00_0000_3000, 0x7f00_0000_5000), (0x7f00_0000_5000, 0x7f00_0000_6000)]);
+        let inside = (0..8).filter(|page| lies_in(&found, 0x7f00_0000_0000 + page * PAGE));
+        assert_eq!(inside.collect::<Vec<_>>(), [3, 4, 5]);
+        assert!(!lies_in(&[], 0));
     }
 
     #[test]

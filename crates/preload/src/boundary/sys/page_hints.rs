@@ -16,6 +16,13 @@ pub const USUAL: &str = "usual";
 pub const HASH_PID: u32 = 0x1;
 /// Begin with the colour in `first`; without it the seed draws one.
 pub const FIRST: u32 = 0x2;
+/// Neither compaction nor NUMA balancing moves the pages.
+pub const PIN: u32 = 0x10;
+
+/// Kinds of memory with a default of their own: what brk gives, and anonymous mappings.
+pub const HEAP: u32 = 0x1;
+/// See [`HEAP`].
+pub const ANON: u32 = 0x2;
 
 /// `struct page_hint`. The addresses in it are of lists that live during the call.
 #[repr(C)]
@@ -137,7 +144,7 @@ impl Hints {
         unsafe { super::ioctl(self.0, request, core::ptr::from_mut(argument) as usize) }.map(drop)
     }
 
-    /// Sets the hint of all memory without another one. ENOENT no such strategy, EPERM no right, EINVAL what it does not take.
+    /// Sets the default of the kinds that it names. ENOENT no such strategy, EPERM no right, EINVAL what it does not take.
     pub fn set_default(self, mut hint: Hint) -> Result<()> {
         self.ask(SET_DEFAULT, &mut hint)
     }
@@ -157,7 +164,15 @@ impl Hints {
 
     /// The hint that holds at an address: without lists, with the range that it is for (length 0: the default).
     pub fn at(self, address: usize) -> Result<Option<Hint>> {
-        let mut hint = Hint { start: address as u64, ..Hint::named(USUAL) };
+        self.get(Hint { start: address as u64, ..Hint::named(USUAL) })
+    }
+
+    /// The default of one kind of memory, with all kinds that share it (0: all there are).
+    pub fn default_of(self, kind: u32) -> Result<Option<Hint>> {
+        self.get(Hint { kinds: kind, ..Hint::named(USUAL) })
+    }
+
+    fn get(self, mut hint: Hint) -> Result<Option<Hint>> {
         match self.ask(GET, &mut hint) {
             Ok(()) => Ok(Some(hint)),
             Err(Errno::ENOENT) => Ok(None),

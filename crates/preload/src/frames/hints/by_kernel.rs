@@ -12,7 +12,7 @@ use pagelab_frames::Colours;
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::boundary::sys::page_hints::{self, FIRST, HASH_PID, Hint, Hints, USUAL};
+use crate::boundary::sys::page_hints::{self, ANON, FIRST, HASH_PID, HEAP, Hint, Hints, PIN, USUAL};
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::kernel::kpageflags;
 use crate::frames::kernel::pagemap::Pagemap;
@@ -66,29 +66,35 @@ fn meaning(errno: Errno) -> Errno {
     }
 }
 
-/// The default hint of the process when it was started: the policy's.
-struct Policys(UnsafeCell<Option<Hint>>);
+/// The kinds of memory that a default is for.
+const KINDS: [u32; 2] = [HEAP, ANON];
+
+/// The default hints of the process when it was started, by [`KINDS`]: the policy's.
+type Defaults = [Option<Hint>; KINDS.len()];
+
+struct Policys(UnsafeCell<Defaults>);
 
 // SAFETY: written once, before `LEARNT` is set; read-only afterwards.
 unsafe impl Sync for Policys {}
 
-static POLICYS: Policys = Policys(UnsafeCell::new(None));
+static POLICYS: Policys = Policys(UnsafeCell::new([None; KINDS.len()]));
 static LEARNT: AtomicBool = AtomicBool::new(false);
 
-/// Reads the default that the process was started with, before the program can replace it. Called by the constructor.
+/// Reads the defaults that the process was started with, before the program can replace it. Called by the constructor.
 pub fn learn_default() {
     if !is_asked() || LEARNT.load(Ordering::Acquire) {
         return;
     }
-    let found = with(|hints| hints.at(0)).unwrap_or(None);
+    let read = |hints: Hints| Ok(KINDS.map(|kind| hints.default_of(kind).unwrap_or(None)));
+    let found = with(read).unwrap_or_default();
     // SAFETY: the constructor runs once, and nobody reads before LEARNT is set.
     unsafe { *POLICYS.0.get() = found };
     LEARNT.store(true, Ordering::Release);
 }
 
-fn policys() -> Option<Hint> {
+fn policys() -> Defaults {
     if !LEARNT.load(Ordering::Acquire) {
-        return None;
+        return Defaults::default();
     }
     // SAFETY: not written any more after LEARNT was set.
     unsafe { *POLICYS.0.get() }
@@ -106,6 +112,7 @@ pub fn start() -> Result<()> {
 
 /// Gives `span` a hint; `None`: it is the kernel's.
 pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
+    let pins = asked.as_ref().is_some_and(|asked| asked.spec.pin);
     let set = |asked: Option<&Asked>| {
         let hint = Hint { start: span.start as u64, length: span.len() as u64, ..of(asked)? };
         mapped(span)?;
@@ -116,7 +123,12 @@ pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
     };
     let result = set(asked.as_ref());
     release(asked);
-    result
+    result.map_err(|errno| without_pins(errno, pins))
+}
+
+/// A series that does not pin refuses a hint for it; all else that it refuses so is checked before.
+fn without_pins(errno: Errno, pins: bool) -> Errno {
+    if pins && errno == Errno::EINVAL { Errno::EOPNOTSUPP } else { errno }
 }
 
 /// Takes hints for `span` back.
@@ -124,28 +136,41 @@ pub fn clear_range(span: Span) -> Result<()> {
     with(|hints| hints.clear(span.start, span.len()))
 }
 
-/// The hint for memory without another one (`None`: it is the kernel's).
+/// The hint for heap and mappings without another one (`None`: it is the kernel's).
 pub fn set_default(asked: Option<Asked>) -> Result<()> {
-    let result = of(asked.as_ref()).and_then(replace_default);
+    let set = |asked: Option<&Asked>| {
+        let hint = of(asked)?;
+        let hint = Hint { kinds: replaceable(&policys())?, ..hint };
+        with(|hints| hints.set_default(hint))
+    };
+    let pins = asked.as_ref().is_some_and(|asked| asked.spec.pin);
+    let result = set(asked.as_ref());
     release(asked);
-    result
+    result.map_err(|errno| without_pins(errno, pins))
 }
 
-/// Puts the default back that the process was started with.
+/// Puts the defaults back that the process was started with.
 pub fn clear_default() -> Result<()> {
-    replace_default(policys().unwrap_or(Hint::named(USUAL)))
-}
-
-fn replace_default(hint: Hint) -> Result<()> {
-    if policys().is_some_and(|policys| !is_complete(&policys)) {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    let before = policys();
+    let kinds = replaceable(&before)?;
+    let policys = before.into_iter().flatten().find(is_of_all);
+    let hint = Hint { kinds, ..policys.unwrap_or(Hint::named(USUAL)) };
     with(|hints| hints.set_default(hint))
 }
 
-/// Whether a hint as the kernel tells it is all of the hint, and replacing it replaces no rule of the policy.
-fn is_complete(hint: &Hint) -> bool {
-    (hint.mask_count, hint.value_count, hint.kinds) == (0, 0, 0)
+/// The kinds of memory that a default of the program's own may be for: those that no rule of the policy names. EOPNOTSUPP: there
+/// are none, or the policy's default could not be put back.
+fn replaceable(policys: &Defaults) -> Result<u32> {
+    let free = |of: &Option<Hint>| of.as_ref().is_none_or(is_of_all);
+    let kinds = KINDS.into_iter().zip(policys).filter(|(_, of)| free(of)).fold(0, |kinds, (kind, _)| kinds | kind);
+    let has_lists = |hint: &Hint| (hint.mask_count, hint.value_count) != (0, 0);
+    let is_lost = policys.iter().flatten().any(|hint| is_of_all(hint) && has_lists(hint));
+    if kinds == 0 || is_lost { Err(Errno::EOPNOTSUPP) } else { Ok(kinds) }
+}
+
+/// Whether a default is that of all memory, and so no rule's.
+fn is_of_all(hint: &Hint) -> bool {
+    hint.kinds == 0
 }
 
 fn release(asked: Option<Asked>) {
@@ -158,9 +183,6 @@ fn release(asked: Option<Asked>) {
 fn of(asked: Option<&Asked>) -> Result<Hint> {
     let Some(asked) = asked else { return Ok(Hint::named(USUAL)) };
     let (spec, masks, values) = (&asked.spec, asked.colours.masks(), named_values(asked));
-    if spec.pin {
-        return Err(Errno::EOPNOTSUPP);
-    }
     let mut hint = Hint::named(spec.kind.name());
     if spec.kind != StrategyKind::Exact {
         hint.colors = spec.colours;
@@ -169,6 +191,9 @@ fn of(asked: Option<&Asked>) -> Result<Hint> {
     (hint.values, hint.value_count) = (values.as_ptr() as u64, (values.len() / size_of::<u64>()) as u64);
     if spec.pid_hash {
         hint.flags |= HASH_PID;
+    }
+    if spec.pin {
+        hint.flags |= PIN;
     }
     if spec.kind.takes(Parameter::First) && !asked.draws_first {
         (hint.flags, hint.first) = (hint.flags | FIRST, spec.first);
@@ -276,8 +301,15 @@ impl Coloring {
     fn at(hints: Hints, address: usize) -> Result<(Coloring, usize)> {
         let found = hints.at(address)?;
         let own = Coloring::of(found.as_ref());
-        let coloring = if own == Coloring::None { Coloring::of(hints.at(0)?.as_ref()) } else { own };
+        let coloring = if own == Coloring::None { Coloring::of_policy(hints)? } else { own };
         Ok((coloring, end_of(found.as_ref(), address)))
+    }
+
+    /// As the policy has it, or the program's own default.
+    fn of_policy(hints: Hints) -> Result<Coloring> {
+        let of = |kind| hints.default_of(kind).map(|found| Coloring::of(found.as_ref()));
+        let (heap, anon) = (of(HEAP)?, of(ANON)?);
+        Ok(if anon == Coloring::None { heap } else { anon })
     }
 
     /// The function; `None`: nobody has one.
@@ -327,7 +359,7 @@ pub fn colour_count(addr: usize) -> Option<u32> {
 
 /// The policy's colours.
 pub fn usual_colours() -> Result<Option<Colours>> {
-    coloring_at(0).colours()
+    with(Coloring::of_policy).unwrap_or(Coloring::None).colours()
 }
 
 /// The strategy of the page at `addr`; a strategy of the kernel that nobody here knows is a module.
@@ -414,19 +446,29 @@ mod tests {
     }
 
     #[test]
-    fn pinned_pages_are_refused() {
+    fn pins_are_a_flag_and_a_series_without_them_is_told_apart() {
         let mut pinned = asked(StrategyKind::Random, sixteen(), &[]);
         pinned.spec.pin = true;
-        assert_eq!(of(Some(&pinned)).err(), Some(Errno::EOPNOTSUPP));
+        assert_eq!(of(Some(&pinned)).unwrap().flags, PIN);
+        assert_eq!(without_pins(Errno::EINVAL, true), Errno::EOPNOTSUPP);
+        assert_eq!(
+            (without_pins(Errno::EINVAL, false), without_pins(Errno::EPERM, true)),
+            (Errno::EINVAL, Errno::EPERM)
+        );
     }
 
     #[test]
-    fn a_default_with_lists_or_kinds_could_not_be_put_back() {
-        let plain = Hint { colors: 16, ..Hint::named("random") };
-        assert!(is_complete(&plain));
-        assert!(!is_complete(&Hint { mask_count: 2, ..plain }));
-        assert!(!is_complete(&Hint { value_count: 1, ..plain }));
-        assert!(!is_complete(&Hint { kinds: 1, ..plain }));
+    fn a_default_is_for_what_no_rule_names_and_can_be_put_back() {
+        let all = Hint { colors: 16, ..Hint::named("random") };
+        let rule = Hint { kinds: HEAP, ..all };
+        assert_eq!(replaceable(&[None, None]), Ok(HEAP | ANON));
+        assert_eq!(replaceable(&[Some(all), Some(all)]), Ok(HEAP | ANON));
+        assert_eq!(replaceable(&[Some(rule), None]), Ok(ANON));
+        assert_eq!(replaceable(&[Some(rule), Some(rule)]), Err(Errno::EOPNOTSUPP));
+        for lost in [Hint { mask_count: 2, ..all }, Hint { value_count: 1, ..all }] {
+            assert_eq!(replaceable(&[Some(lost), Some(lost)]), Err(Errno::EOPNOTSUPP));
+            assert_eq!(replaceable(&[Some(Hint { kinds: HEAP, ..lost }), None]), Ok(ANON), "a rule's stays");
+        }
     }
 
     #[test]
