@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.harness.emulated import parts
 
-OPTIONAL = ("musl", "api-musl", "go")
+OPTIONAL = ("musl", "api-musl", "go", "api-go")
 """Their compilers may be missing."""
 COLORING = "frames = { page-coloring = { colors = 16 } }"
 HEAP_SEQUENCE = '[[rule]]\nmemory = "heap"\nframes = { bin-hopping = { cache = "1M,8" } }'
@@ -71,6 +71,7 @@ BOTH_BACKENDS = (
     Case("api-static", ("both-static", "modules"), 'frames = "kernel"', ()),
     Case("api-musl", ("both-musl", "kernel"), 'frames = "kernel"', ()),
     Case("api-dynamic", ("both-dynamic", "kernel"), 'frames = "kernel"', ()),
+    Case("api-go", ("api_go",), 'frames = "kernel"', ()),
     # Beside a policy: what the program hints is not judged by it.
     Case("api-policy", ("both-static", "policy"), COLORING, (Placed(600),)),
     # By the library, under each backend.
