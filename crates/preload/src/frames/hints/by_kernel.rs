@@ -4,7 +4,7 @@
 //! There is no engine, no pool and no thread, and nothing is locked.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use pagelab_abi::plan::{Flags, Parameter, StrategyKind, Words};
 use pagelab_frames::Colours;
@@ -28,7 +28,19 @@ const BATCH: usize = 512;
 
 /// Whether hints go to the kernel: by the plan; without one, where the kernel has page placement.
 pub fn is_asked() -> bool {
-    plan::current().map_or_else(page_hints::are_there, |plan| plan.flags().contains(Flags::HINTS_BY_KERNEL))
+    plan::current().map_or_else(are_there, |plan| plan.flags().contains(Flags::HINTS_BY_KERNEL))
+}
+
+/// Whether this kernel has page placement, asked once: by the constructor, before the program can forbid it.
+fn are_there() -> bool {
+    const UNKNOWN: u8 = 2;
+    static THERE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    let mut there = THERE.load(Ordering::Relaxed);
+    if there == UNKNOWN {
+        there = u8::from(page_hints::are_there());
+        THERE.store(there, Ordering::Relaxed);
+    }
+    there == 1
 }
 
 /// Does `what` with the process's hints open.
