@@ -141,7 +141,8 @@ void test_free_pages_add_up(void)
         }
         fclose(file);
         if (listed == counted && counted == free_pages()) return;
-        CHECK(attempt < 50, "%ld on the lists, %ld counted", listed, counted);
+        /* What is freed under RCU, and what the reading itself takes, makes some attempts vain. */
+        CHECK(attempt < 500, "%ld on the lists, %ld counted", listed, counted);
         usleep(20000);
     }
 }
