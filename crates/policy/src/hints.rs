@@ -145,5 +145,5 @@ fn refusal(policy: &Policy, why: &str) -> PolicyError {
     let place = Place::whole(&format!("policy {:?}", policy.name));
     let message = format!("backend = \"{}\" cannot place frames as asked: {why}", Backend::Kernel.name());
     PolicyError::new(&place, message)
-        .next("name memory that the kernel tells apart (--frames heap=…, anon,arenas=…, file=…), or use the library: --backend library")
+        .next("name memory that the kernel tells apart (--frames heap=…, anon+arenas=…, file=…), or use the library: --backend library")
 }

@@ -29,6 +29,8 @@ static const struct {
     {"memory-policy", test_memory_policy},
     {"compaction", test_compaction},
     {"pin", test_pin},
+    {"slab", test_slab},
+    {"slab-unasked", test_slab_unasked},
     {"migration", test_migration},
     {"bad-input", test_bad_input},
     {"attacker", test_attacker},

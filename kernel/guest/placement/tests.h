@@ -28,6 +28,8 @@ void test_memcg(void);
 void test_memory_policy(void);
 void test_compaction(void);
 void test_pin(void);
+void test_slab(void);
+void test_slab_unasked(void);
 void test_migration(void);
 void test_bad_input(void);
 void test_attacker(void);
