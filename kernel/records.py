@@ -19,6 +19,7 @@ OPTIONAL = ("musl", "api-musl", "go", "api-go")
 """Their compilers may be missing."""
 COLORING = "frames = { page-coloring = { colors = 16 } }"
 HEAP_SEQUENCE = '[[rule]]\nmemory = "heap"\nframes = { bin-hopping = { cache = "1M,8" } }'
+HEAP = f'[[rule]]\nmemory = "heap"\n{COLORING}'
 FILE = '[[rule]]\nmemory = "file"\nframes = { page-coloring = { colors = 8 } }'
 EACH = (
     HEAP_SEQUENCE + f'\n[[rule]]\nmemory = ["anon", "arenas"]\n{COLORING}\n'
@@ -69,12 +70,14 @@ class Case:
 LIBRARY: dict[str, Any] = {"preload": "always", "library": "/lib/libpagelab.so"}
 BOTH_BACKENDS = (
     # tests/guests/api/both.c by pagelab_kernel.c: static, with musl, and in a program that could have the library.
-    Case("api-static", ("both-static", "modules"), 'frames = "kernel"', ()),
+    Case("api-static", ("both-static", "machine"), 'frames = "kernel"', ()),
     Case("api-musl", ("both-musl", "kernel"), 'frames = "kernel"', ()),
     Case("api-dynamic", ("both-dynamic", "kernel"), 'frames = "kernel"', ()),
     Case("api-go", ("api_go",), 'frames = "kernel"', ()),
     # Beside a policy: what the program hints is not judged by it.
     Case("api-policy", ("both-static", "policy"), COLORING, (Placed(600),)),
+    Case("api-rule", ("both-static", "rule"), HEAP, (Placed(300, most=340),)),
+    Case("api-rule-library", ("both", "rule"), HEAP, (Placed(300),), request=LIBRARY),
     # By the library, under each backend.
     Case("api-library", ("both", "kernel"), 'frames = "kernel"', (), request=LIBRARY),
     Case("api-errors", ("errors",), 'frames = "kernel"', (), request=LIBRARY),
@@ -103,7 +106,7 @@ CASES = (
     Case("all-memory", ("governed",), COLORING, (Placed(1000),)),
     Case("pinned", ("governed",), "frames = { page-coloring = { colors = 16, pin = true } }", (Placed(1000),)),
     Case("child", ("governed", "child"), COLORING, (Placed(1000),)),
-    Case("heap", ("governed", "heap"), f'[[rule]]\nmemory = "heap"\n{COLORING}', (Placed(199, most=260),)),
+    Case("heap", ("governed", "heap"), HEAP, (Placed(199, most=260),)),
     Case(
         "heap-sequence",
         ("governed", "heap"),

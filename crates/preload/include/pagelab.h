@@ -128,7 +128,7 @@ int pagelab_start(void) PAGELAB_WEAK;
  *   -EFAULT     part of the range is not mapped
  *   -ENOSPC     too many ranges, or too many different hints at a time
  *   -ENOENT     by the kernel: it has no such strategy (modprobe placement_...)
- *   -EOPNOTSUPP by the kernel: PAGELAB_PIN
+ *   -EOPNOTSUPP by the kernel: PAGELAB_PIN, where its series does not pin; colours of 0 where the policy has masks
  *   ... and those of pagelab_start */
 int pagelab_set_range(void *addr, size_t len, const struct pagelab_hint *hint) PAGELAB_WEAK;
 

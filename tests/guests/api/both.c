@@ -2,8 +2,9 @@
  * the library, pagelab_kernel.c.
  *
  *     both [library | kernel]    that one answers
- *     both policy                 the kernel answers, under a policy of page colouring with 16 colours
- *     both modules               the kernel answers, and a strategy's module may be taken out of it
+ *     both policy                the kernel answers, under a policy of page colouring with 16 colours
+ *     both rule                  the same, for the heap alone
+ *     both machine               the kernel answers, and its settings and modules may be changed
  *     both without               pagelab_kernel.c on a kernel without page placement
  */
 #include "api.h"
@@ -381,6 +382,54 @@ static void beside_a_policy(void) {
     CHECK_COLORED(own, PAGES, 16);
 }
 
+/* A default of the program's own is for what the policy's rule does not name. */
+static void beside_a_rule(void) {
+    struct pagelab_hint hint = hint_of(PAGELAB_PAGE_COLORING, 25);
+    unsigned char *p = map_anon(PAGES * PAGE), *heap = sbrk((PAGES + 1) * PAGE);
+    CHECK(heap != (void *)-1);
+    heap += -(uintptr_t)heap % PAGE;
+    CHECK_API(pagelab_set_default(&hint), 0);
+    touch(p, PAGES);
+    touch(heap, PAGES);
+    CHECK_COLORED(p, PAGES, 25);
+    CHECK_COLORED(heap, PAGES, 16);
+    CHECK_API(pagelab_strategy_at(p), PAGELAB_PAGE_COLORING);
+    CHECK_API(pagelab_set_default(NULL), 0);
+    CHECK_API(pagelab_strategy_at(p), PAGELAB_KERNEL);
+    CHECK_API(pagelab_strategy_at(heap), PAGELAB_PAGE_COLORING);
+    CHECK_API(pagelab_color_count(heap), 16);
+}
+
+static void open_to_all(const char *value) {
+    int file = open("/proc/sys/vm/page_hints_unprivileged", O_WRONLY | O_CLOEXEC);
+    CHECK(file >= 0 && write(file, value, 1) == 1 && close(file) == 0);
+}
+
+/* Where the machine opens colours, an ordinary user has them, but no frames of its choice. */
+static void with_open_colors(void) {
+    unsigned char *p = map_anon(PAGES * PAGE);
+    struct pagelab_hint hint = hint_of(PAGELAB_PAGE_COLORING, 16), exact = PAGELAB_HINT(PAGELAB_EXACT);
+    uint64_t frames[] = {4096};
+    exact.values = frames;
+    exact.value_count = 1;
+    open_to_all("1");
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct pagelab_counters counters;
+        CHECK(setuid(1000) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
+        CHECK_API(pagelab_start(), 0);
+        CHECK_API(pagelab_set_range(p, PAGES * PAGE, &hint), 0);
+        CHECK_API(pagelab_set_range(p, PAGE, &exact), -EPERM);
+        touch(p, PAGES);
+        CHECK_API(pagelab_counters(&counters, sizeof counters), 0);
+        CHECK(counters.placed >= PAGES && counters.fallbacks == 0);
+        _exit(0);
+    }
+    CHECK(wait_for(pid) == 0);
+    open_to_all("0");
+    CHECK(munmap(p, PAGES * PAGE) == 0);
+}
+
 /* A strategy whose module is gone is told apart from a hint that makes no sense. */
 static void without_module(void) {
     unsigned char *p = map_anon(PAGE);
@@ -442,6 +491,10 @@ int main(int argc, char **argv) {
         beside_a_policy();
         return ok();
     }
+    if (strcmp(wanted, "rule") == 0) {
+        beside_a_rule();
+        return ok();
+    }
     CHECK_API(pagelab_version(), PAGELAB_API_VERSION);
     int by_kernel = pagelab_backend() == PAGELAB_BY_KERNEL;
     CHECK(*wanted == 0 || by_kernel == (strcmp(wanted, "library") != 0));
@@ -468,6 +521,9 @@ int main(int argc, char **argv) {
         by_number();
         if (getuid() == 0) without_rights();
     }
-    if (strcmp(wanted, "modules") == 0) without_module();
+    if (strcmp(wanted, "machine") == 0) {
+        with_open_colors();
+        without_module();
+    }
     return ok();
 }
