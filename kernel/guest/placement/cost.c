@@ -74,3 +74,12 @@ void test_cost_hints(void)
     test_cost();
     CHECK(counters().placed > COST_PAGES);
 }
+
+/* A color drawn for each page, as palloc draws one of its group's. */
+void test_cost_random(void)
+{
+    set(PAGE_HINTS_SET_DEFAULT, hint("random", 16));
+    set(PAGE_HINTS_SET_FILE, hint("random", 16));
+    test_cost();
+    CHECK(counters().placed > COST_PAGES);
+}

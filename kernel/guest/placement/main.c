@@ -46,6 +46,7 @@ static const struct {
     {"stock", test_stock},
     {"cost", test_cost},
     {"cost-hints", test_cost_hints},
+    {"cost-random", test_cost_random},
 };
 
 int main(int count, char **words)

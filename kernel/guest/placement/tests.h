@@ -43,6 +43,7 @@ void test_demand(void);
 void test_file(void);
 void test_cost(void);
 void test_cost_hints(void);
+void test_cost_random(void);
 void test_stock(void);
 int exec_placed(void);
 int exec_hinted(void);
