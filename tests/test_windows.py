@@ -126,7 +126,7 @@ def test_counters_count_in_a_window_and_not_outside(run_under: Runner, program: 
     assert run_total(run, "page-faults") >= 8192 + 2048
     assert 2048 <= value(run, "touching.page-faults") < 2048 + 100
     assert value(run, "busy.page-faults") < 100
-    assert 0.04e9 <= value(run, "busy.task-clock") <= run_total(run, "task-clock")
+    assert value(run, "busy.task-clock") <= run_total(run, "task-clock")
     # Another clock of the same thing, with the time in which the host ran something else; processor time is without.
     assert value(run, "busy.cpu") - 0.001 <= value(run, "busy.task-clock") / 1e9 <= value(run, "busy") + 0.001
     assert value(run, "idle.task-clock") < 0.04e9
