@@ -19,6 +19,7 @@ static const struct {
     {"exec", test_exec},
     {"exact", test_exact},
     {"remap", test_remap},
+    {"remap-evicts", test_remap_evicts},
     {"swap", test_swap},
     {"userfaultfd", test_userfaultfd},
     {"ksm", test_ksm},

@@ -64,15 +64,53 @@ void test_remap(void)
         for (size_t at = 0; at < COUNT; at++) CHECK(frame_of(memory + at * PAGE) == before[at]);
     });
     free(before);
-    /* A frame in use is not given. */
-    struct page_hint asked = hint("exact", 0);
-    uint64_t taken = frame_of(memory);
-    touch(other, 1);
-    asked.values = (uintptr_t)&taken;
-    asked.value_count = 1;
-    set(PAGE_HINTS_SET_RANGE, ranged(asked, other, 1));
-    moved = remap(other, 1, 0);
-    CHECK(moved.failed == 1 && frame_of(memory) == taken);
+    CHECK(held != NULL);
+}
+
+/* Frames in use: what lies in them makes room, unless it is pinned or cannot move. */
+void test_remap_evicts(void)
+{
+    enum { COUNT = 64 };
+    char *held = fragment((size_t)free_pages() / 2);
+    volatile char *memory = map(COUNT), *other = map(COUNT);
+    struct page_hint asked = hint("exact", 0), pin = hint("usual", 0);
+    struct page_hint_remap moved;
+    touch(memory, COUNT);
+    touch(other, COUNT);
+    uint64_t *taken = frames_of(memory, COUNT);
+    size_t got = 0;
+    asked.values = (uintptr_t)taken;
+    asked.value_count = COUNT;
+    set(PAGE_HINTS_SET_RANGE, ranged(asked, other, COUNT));
+    moved = remap(other, COUNT, 0);
+    for (size_t at = 0; at < COUNT; at++) {
+        got += frame_of(other + at * PAGE) == taken[at];
+        CHECK(frame_of(memory + at * PAGE) != frame_of(other + at * PAGE));
+    }
+    printf("of %d frames in use %zu were given\n", COUNT, got);
+    /* Somebody else may have been given one or another in between. */
+    CHECK(moved.moved == got && moved.failed == COUNT - got && got >= COUNT - 8);
+    check_contents(memory, COUNT);
+    check_contents(other, COUNT);
+    /* Pinned pages keep their frames. */
+    free(taken);
+    taken = frames_of(memory, COUNT);
+    pin.flags = PAGE_HINT_PIN;
+    set(PAGE_HINTS_SET_RANGE, ranged(pin, memory, COUNT));
+    asked.values = (uintptr_t)taken;
+    set(PAGE_HINTS_SET_RANGE, ranged(asked, other, COUNT));
+    moved = remap(other, COUNT, 0);
+    CHECK(moved.failed == COUNT && !moved.moved, "%llu moved", moved.moved);
+    for (size_t at = 0; at < COUNT; at++) CHECK(frame_of(memory + at * PAGE) == taken[at]);
+    /* So do the kernel's own, and there is no frame without memory. */
+    uint64_t kernels[] = {0x1000000 / PAGE, 1UL << 40};
+    asked.values = (uintptr_t)kernels;
+    asked.value_count = 2;
+    set(PAGE_HINTS_SET_RANGE, ranged(asked, other, 2));
+    moved = remap(other, 2, 0);
+    CHECK(moved.failed == 2);
+    check_contents(other, COUNT);
+    free(taken);
     CHECK(held != NULL);
 }
 

@@ -1,6 +1,8 @@
 /* Strategies: the colors that pages have are those of crates/frames, and exact frames. */
 #include "tests.h"
 
+#include <linux/mempolicy.h>
+
 #include "../vectors.h"
 
 void test_colors(void)
@@ -101,6 +103,20 @@ void test_exact(void)
     CHECK(counted.placed + fallen(counted) == COUNT * 3 / 4);
     /* Somebody else may have been given one or another meanwhile. */
     CHECK(same >= COUNT * 3 / 4 - 8, "only %u", same);
+    /* Frames of the other node, as well. */
+    unsigned long node = 1UL << (1 - node_of(memory));
+    volatile char *far = map(COUNT);
+    CHECK(syscall(SYS_mbind, far, COUNT * PAGE, MPOL_BIND, &node, 64, 0) == 0);
+    touch(far, COUNT);
+    for (int at = 0; at < COUNT; at++) wanted[at] = frame_of(far + at * PAGE);
+    munmap((void *)far, COUNT * PAGE);
+    far = map(COUNT);
+    set(PAGE_HINTS_SET_RANGE, ranged(asked, far, COUNT));
+    touch(far, COUNT);
+    same = 0;
+    for (int at = 0; at < COUNT; at++) same += frame_of(far + at * PAGE) == wanted[at];
+    CHECK(same >= COUNT - 8 && node_of(far) != node_of(memory), "only %u", same);
+    counted = counters();
     /* Frames that are in use, or are none, are not given. */
     uint64_t taken[] = {frame_of(memory), 0, 1UL << 40, (1UL << 63) - 1};
     volatile char *other = map(4);

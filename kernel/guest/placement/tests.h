@@ -18,6 +18,7 @@ void test_private_file(void);
 void test_exec(void);
 void test_exact(void);
 void test_remap(void);
+void test_remap_evicts(void);
 void test_swap(void);
 void test_userfaultfd(void);
 void test_ksm(void);
