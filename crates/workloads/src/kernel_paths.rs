@@ -175,14 +175,16 @@ fn known(name: &str) -> Result<String, String> {
     Err(format!("no such row; tables and their rows are{}", lines.collect::<String>()))
 }
 
-/// The values of a row over the repetitions; none where it is left out.
-struct Measured {
+/// A row that was asked for, and its values over the repetitions; none where it is left out.
+struct Asked {
     row: &'static Row,
     table: &'static str,
+    /// By its own name, not by that of its table.
+    by_name: bool,
     values: Vec<f64>,
 }
 
-/// Measures the rows; the proof has what each round returned. `None`: this process only removed a directory.
+/// Measures the rows; the proof has what the rounds returned. `None`: this process only removed a directory.
 pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Option<Proof>, String> {
     if let Some(directory) = &args.remove {
         return ground::remove_at_end(directory).map(|()| None);
@@ -191,39 +193,52 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Option<Proof>
     system::stay_on_one_processor()?;
     let directory = PrivateDirectory::new(&args.directory)?;
     let ground = Ground { directory: directory.path().to_owned(), bytes: args.bytes };
-    let mut measured = chosen(&args.rows);
+    let mut rows = asked(&args.rows);
     let mut left_out = Vec::new();
     let mut proof = Proof { checksum: 0, expected: 0 };
     for repetition in 0..args.repetitions {
-        for (number, each) in measured.iter_mut().enumerate() {
-            match measure(each.row, &ground, clock, args.windows) {
-                Ok((value, returned, expected)) => {
-                    let salt = mix(repetition ^ (number as u64) << 32);
-                    proof.checksum = proof.checksum.wrapping_add(mix(salt ^ returned));
-                    proof.expected = proof.expected.wrapping_add(mix(salt ^ expected));
-                    measurements.report(
-                        &format!("kernel-paths.{}", each.row.name),
-                        value,
-                        unit(each.row, clock),
-                    )?;
-                    each.values.push(value);
-                }
-                Err(Failure::Impossible(why)) if !args.rows.iter().any(|name| name == each.row.name) => {
-                    left_out.push((each.row.name, why));
-                }
-                Err(Failure::Impossible(why) | Failure::Failed(why)) => {
-                    return Err(format!("{}: {why}", each.row.name));
-                }
-            }
+        for row in &mut rows {
+            row.measure(&ground, clock, args.windows, measurements, &mut proof, &mut left_out)?;
         }
-        measured.retain(|each| !each.values.is_empty());
+        if repetition == 0 {
+            rows.retain(|row| !row.values.is_empty());
+        }
     }
     drop(directory);
     tell_left_out(&left_out);
     if !measurements.wanted() {
-        print(&measured, clock);
+        print(&rows, clock);
     }
     Ok(Some(proof))
+}
+
+impl Asked {
+    /// One measurement more, into values, report and proof; or the reason why there is none, into `left_out`.
+    fn measure(
+        &mut self,
+        ground: &Ground,
+        clock: Clock,
+        windows: bool,
+        measurements: &mut Measurements,
+        proof: &mut Proof,
+        left_out: &mut Vec<(&'static str, String)>,
+    ) -> Result<(), String> {
+        let name = self.row.name;
+        match measure(self.row, ground, clock, windows) {
+            Ok((value, returned, expected)) => {
+                measurements.report(&format!("kernel-paths.{name}"), value, unit(self.row, clock))?;
+                proof.checksum = mix(proof.checksum.wrapping_add(returned));
+                proof.expected = mix(proof.expected.wrapping_add(expected));
+                self.values.push(value);
+                Ok(())
+            }
+            Err(Failure::Impossible(why)) if !self.by_name => {
+                left_out.push((name, why));
+                Ok(())
+            }
+            Err(Failure::Impossible(why) | Failure::Failed(why)) => Err(format!("{name}: {why}")),
+        }
+    }
 }
 
 impl ClockName {
@@ -238,13 +253,11 @@ impl ClockName {
 }
 
 /// The rows that were named, by their own names or that of their table, in the order of the tables.
-fn chosen(names: &[String]) -> Vec<Measured> {
-    let named = |name: &str| names.is_empty() || names.iter().any(|each| each == name);
-    TABLES
-        .iter()
-        .flat_map(|table| table.rows.iter().map(move |row| (table.name, row)))
-        .filter(|(table, row)| named(table) || named(row.name))
-        .map(|(table, row)| Measured { row, table, values: Vec::new() })
+fn asked(names: &[String]) -> Vec<Asked> {
+    let named = |name: &str| names.iter().any(|each| each == name);
+    let all = TABLES.iter().flat_map(|table| table.rows.iter().map(move |row| (table.name, row)));
+    all.filter(|(table, row)| names.is_empty() || named(table) || named(row.name))
+        .map(|(table, row)| Asked { row, table, by_name: named(row.name), values: Vec::new() })
         .collect()
 }
 
@@ -286,9 +299,9 @@ fn tell_left_out(rows: &[(&str, String)]) {
 }
 
 /// The tables: medians, with least and most where there are several values, and bandwidths in MB/s also.
-fn print(measured: &[Measured], clock: Clock) {
+fn print(rows: &[Asked], clock: Clock) {
     let mut table = "";
-    for each in measured {
+    for each in rows {
         if each.table != table {
             table = each.table;
             println!("{table}");
@@ -325,7 +338,7 @@ mod tests {
         system::stay_on_one_processor().expect("a processor");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let clock = Clock::Time(std::time::Instant::now());
-        for each in chosen(&[]).iter().filter(|each| !NEED_THE_PROGRAM.contains(&each.row.name)) {
+        for each in asked(&[]).iter().filter(|each| !NEED_THE_PROGRAM.contains(&each.row.name)) {
             match measure(each.row, &ground(folder.path()), clock, false) {
                 Ok((value, returned, expected)) => {
                     assert_eq!(returned, expected, "{}", each.row.name);
@@ -339,11 +352,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_choose_their_rows() {
-        let all = chosen(&[]);
+        let all = asked(&[]);
         let names: HashSet<&str> =
             all.iter().map(|each| each.row.name).chain(TABLES.iter().map(|table| table.name)).collect();
         assert_eq!(names.len(), all.len() + TABLES.len());
-        let some = chosen(&["fork".to_owned(), "switches".to_owned(), "null-call".to_owned()]);
+        let some = asked(&["fork".to_owned(), "switches".to_owned(), "null-call".to_owned()]);
         let some: Vec<&str> = some.iter().map(|each| each.row.name).collect();
         assert_eq!(some[..3], ["null-call", "fork", "switch-2p-0k"]);
         assert_eq!(some.len(), 9);
