@@ -173,6 +173,19 @@ def test_a_boot_of_paths_that_went_wrong_makes_no_table(tmp_path: Path, wrong: s
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+def test_paths_of_both_kernels() -> None:
+    for words in (["--cached"], ["--cached", "--stock"]):
+        if subprocess.run([KERNEL / "build", *words], capture_output=True, check=False).returncode != 0:
+            pytest.skip("no kernel is built of this series, or without it; run: kernel/build; kernel/build --stock")
+    command = [KERNEL / "paths", "--repetitions", "1", "null-call", "switch-2p-0k", "memory-read"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = re.findall(r"^\| (null-call|switch-2p-0k|memory-read, a KiB) \|", done.stdout, re.MULTILINE)
+    assert rows == ["null-call", "switch-2p-0k", "memory-read, a KiB"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_guest_programs_on_the_patched_kernel() -> None:
     cached = subprocess.run([KERNEL / "build", "--cached"], capture_output=True, text=True, check=False)
     if cached.returncode != 0:

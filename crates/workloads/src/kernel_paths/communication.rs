@@ -115,7 +115,10 @@ fn no_tcp(error: Error) -> Failure {
 }
 
 fn no_loopback(protocol: &str, error: &Error) -> String {
-    format!("no {protocol} over loopback here ({error}); run: ip link set lo up")
+    match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => format!("no {protocol} in this kernel ({error})"),
+        _ => format!("no {protocol} over loopback here ({error}); run: ip link set lo up"),
+    }
 }
 
 /// A byte there and back through pipes.
