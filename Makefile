@@ -11,7 +11,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-computing test-machine test-slow kernel-test kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
+.PHONY: demo test test-computing test-machine test-slow kernel-test kernel-test-full kernel-bench kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -37,6 +37,14 @@ test-slow: $(STAMP)       ## The long campaigns
 kernel-test:              ## Linux 6.12 with the series of kernel/, built and booted under QEMU, and its tests (20 minutes the first time)
 	@$(PYTHON) tests/harness/packages.py kernel
 	kernel/test
+
+kernel-test-full:         ## The same under lockdep, KASAN and PREEMPT_RT, with each patch by itself, costs and effect (hours)
+	@$(PYTHON) tests/harness/packages.py kernel
+	kernel/full
+
+kernel-bench:             ## What the series costs beside palloc, in instructions: PEER=FILE, palloc's patch for Linux 6.12 or 6.13
+	@$(PYTHON) tests/harness/packages.py kernel
+	kernel/cost --peer $(PEER)
 
 kernel-deb:               ## Debian's Linux 6.12 with the series of kernel/, as packages to install (hours; FLAVOUR=cloud-amd64: about one)
 	@$(PYTHON) tests/harness/packages.py kernel-deb

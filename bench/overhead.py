@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -47,11 +47,15 @@ def _starting(bench: Bench, form: str) -> list[Result]:
     sides: dict[str, Callable[[], float]] = {
         "native": lambda: _start_us(bench, form, "never", {}),
         "empty library": lambda: _start_us(bench, form, "never", {"LD_PRELOAD": _empty_library(bench)}),
+        "without a plan": lambda: _start_us(bench, form, "never", {}, _without_a_plan()),
         "pagelab": lambda: _start_us(bench, form, "always", {}),
     }
     samples = interleave(sides, bench.rounds)
     title = f"{form} ({resident_mib} MiB resident, median of {times})"
+    floor = f"floor: {title}: the library loaded, without a plan / empty library"
     return [
+        compare(floor, "µs", samples["empty library"], samples["without a plan"]),
+    ] + [
         compare(
             f"{title}: preloaded, all axes kernel / {against}",
             "µs",
@@ -63,13 +67,18 @@ def _starting(bench: Bench, form: str) -> list[Result]:
     ]
 
 
-def _start_us(bench: Bench, form: str, preload: Preload, env: dict[str, str]) -> float:
+def _start_us(bench: Bench, form: str, preload: Preload, env: dict[str, str], through: Sequence[str] = ()) -> float:
     times, resident_mib, _, _ = STARTS[form]
     out = bench.scratch / "spawning.ns"
     path = ":".join(f"/nowhere/{i}" for i in range(11))
-    argv = [bench.compiled("spawning"), form, str(times), str(resident_mib), "/bin/true", str(out)]
+    argv = [*through, bench.compiled("spawning"), form, str(times), str(resident_mib), "/bin/true", str(out)]
     _cpu_s(run(_request(argv, preload, bench.scratch, {"PATH": path, **env})))
     return int(out.read_text()) / 1e3
+
+
+def _without_a_plan() -> list[str]:
+    """A command that loads the library, which tells each time that it has no plan, and does nothing else."""
+    return ["sh", "-c", 'LD_PRELOAD=$0 exec "$@" 2>/dev/null', str(paths.library())]
 
 
 def _empty_library(bench: Bench) -> str:

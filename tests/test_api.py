@@ -34,7 +34,7 @@ frames = { kind = "bin-hopping", colors = 16 }
 """,
     root=True,
 )
-GUESTS = ["hints", "remap", "exact", "errors", "many", "children", "storm", "fork_while_another_hints"]
+GUESTS = ["hints", "remap", "exact", "errors", "many", "children", "storm", "fork_while_another_hints", "both"]
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +113,51 @@ def test_without_the_library_every_function_says_so(flags: tuple[str, ...], work
     program = build(workshop, "absent", *flags, suffix="-".join(("", *flags)))
     done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+WITH_KERNEL_SOURCE = str(paths.include() / "pagelab_kernel.c")
+WITHOUT_PLACEMENT = pytest.mark.skipif(
+    Path("/proc/self/page_hints").exists(), reason="this kernel has page placement; kernel/test launcher tests it"
+)
+
+
+@WITHOUT_PLACEMENT
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [("gcc", ()), ("gcc", ("-static",)), ("musl-gcc", ("-static",))],
+    ids=["pie", "static", "musl"],
+)
+def test_by_the_kernel_alone_hints_are_refused_where_it_has_no_page_placement(
+    compiler: str, flags: tuple[str, ...], workshop: Workshop
+) -> None:
+    suffix = "-".join(("", compiler, *flags))
+    program = workshop.build("api/both", compiler, (INCLUDE, *flags, WITH_KERNEL_SOURCE), suffix)
+    done = subprocess.run([str(program), "without"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+@WITHOUT_PLACEMENT
+def test_a_go_program_asks_the_kernel_by_cgo(workshop: Workshop) -> None:
+    program = workshop.go_with_cgo("api_go", [paths.include() / name for name in ("pagelab.h", "pagelab_kernel.c")])
+    done = subprocess.run([str(program), "without"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_the_library_comes_before_the_kernel(workshop: Workshop, run_under: Runner) -> None:
+    """In a program that has both, under a policy that does not ask for the kernel."""
+    program = workshop.build("api/both", flags=(INCLUDE, WITH_KERNEL_SOURCE), suffix="-either")
+    said_ok(run_under(KERNEL.toml, [str(program), "library"]))
+
+
+@WITHOUT_PLACEMENT
+def test_under_the_kernels_backend_a_kernel_without_page_placement_is_told(
+    workshop: Workshop, run_under: Runner
+) -> None:
+    """... and not replaced by the engine: what a policy asks for is done or refused."""
+    program = workshop.build("api/both", flags=(INCLUDE,), suffix="-asking")
+    run = run_under('backend = "kernel"\nframes = "kernel"\n', [str(program), "kernel"])
+    assert "pagelab_start(): -95" in run.stderr, run.story()
+    said_ok(run_under('backend = "auto"\nframes = "kernel"\n', [str(program), "library"]))
 
 
 def test_the_programs_own_default_replaces_the_policys(workshop: Workshop, run_under: Runner) -> None:

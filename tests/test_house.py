@@ -160,3 +160,9 @@ def test_the_table_of_a_small_tree(tmp_path: Path) -> None:
     }
     longer = subprocess.run([*command, "--long"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "tool::crate tool::x" in longer
+
+
+def test_this_tree_has_no_circles_but_the_guests_small_one() -> None:
+    found = house.measure(ROOT)
+    assert (found.package_circles, found.module_circles, found.guest_module_circles) == ([], [], [])
+    assert max(map(len, found.guest_circles), default=0) <= 8

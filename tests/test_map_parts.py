@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagelab import placement
-from pagelab.placement import folios, pages, picture, procfs, regions, scan, table
+from pagelab.placement import folios, pages, picture, procfs, regions, scan, table, words
 from pagelab.placement.model import AddressMap, Mapping, Region, Tile
 from pagelab.record import SizeBytes
 
@@ -334,7 +334,7 @@ def test_the_table_sums_up_what_it_does_not_show() -> None:
     ],
 )
 def test_sizes_have_at_most_three_digits(count: int, text: str) -> None:
-    assert table.size(count) == text
+    assert words.size(count) == text
 
 
 def test_a_map_prints_as_a_short_table() -> None:

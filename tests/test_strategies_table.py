@@ -15,6 +15,7 @@ from pagelab.contract.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[1]
 HEADER = (ROOT / "crates/preload/include/pagelab.h").read_text()
+KERNEL_SOURCE = (ROOT / "crates/preload/include/pagelab_kernel.c").read_text()
 DOCS = (ROOT / "docs/frames.md").read_text()
 EXAMPLES = {"modulo": "pattern = [0, 1]", "exact": "frames = [4096]", "module": 'path = "m.so"'}
 by_name = pytest.mark.parametrize("one", STRATEGIES, ids=lambda one: one.name)
@@ -49,6 +50,12 @@ def test_the_header_has_the_names_and_numbers_of_the_table() -> None:
     wanted = {one.name.upper().replace("-", "_"): code for code, one in enumerate(STRATEGIES, start=1)}
     del wanted["MODULE"]
     assert {name: named.get(name) for name in wanted} == wanted
+
+
+def test_the_file_for_static_programs_has_the_names_in_the_order_of_the_numbers() -> None:
+    (listed,) = re.findall(r"names\[\] = \{(.+)\};", KERNEL_SOURCE)
+    known = [one.name for one in STRATEGIES if one.name != "module"]
+    assert re.findall(r'"(.+?)"', listed) == ["usual", *known]
 
 
 @by_name

@@ -127,8 +127,8 @@ def test_counters_count_in_a_window_and_not_outside(run_under: Runner, program: 
     assert 2048 <= value(run, "touching.page-faults") < 2048 + 100
     assert value(run, "busy.page-faults") < 100
     assert 0.04e9 <= value(run, "busy.task-clock") <= run_total(run, "task-clock")
-    # Another clock of the same thing.
-    assert value(run, "busy.task-clock") / 1e9 == pytest.approx(value(run, "busy.cpu"), rel=0.2, abs=0.001)
+    # Another clock of the same thing, with the time in which the host ran something else; processor time is without.
+    assert value(run, "busy.cpu") - 0.001 <= value(run, "busy.task-clock") / 1e9 <= value(run, "busy") + 0.001
     assert value(run, "idle.task-clock") < 0.04e9
     assert value(run, "idle.context-switches") >= 1
     assert misused(run) == {}

@@ -10,6 +10,9 @@
  *     ./fft                                   works, and chooses nothing
  *     pagelab run --frames kernel -- ./fft    chooses (as root)
  *
+ *     cc -O2 -static -I../../crates/preload/include -o fft-static fft.c ../../crates/preload/include/pagelab_kernel.c -lm
+ *     ./fft-static                            chooses on a kernel with page placement, without any library (as root)
+ *
  * Usage: fft [LOG2_POINTS [TRANSFORMS [REPEATS]]]
  *   LOG2_POINTS  points of one transform, a power of two: 16 is 1 MiB of numbers and 0.5 MiB of roots (default 16)
  *   TRANSFORMS   transforms in each measurement, on arrays of their own (default 2)

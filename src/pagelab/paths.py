@@ -42,7 +42,7 @@ def qemu_plugin() -> Path:
 
 
 def include() -> Path:
-    """The directory of ``pagelab.h`` and ``pagelab_strategy.h``, for a C compiler's ``-I`` (docs/api)."""
+    """The directory of ``pagelab.h``, ``pagelab_kernel.c`` and ``pagelab_strategy.h``, for a C compiler (docs/api)."""
     return Path(__file__).parent / "include"
 
 

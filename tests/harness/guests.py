@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,16 @@ class Workshop:
         if not path.exists():
             self._run([need("go"), "build", "-o", str(path), str(SOURCES / "go_program.go")])
         return path
+
+    def go_with_cgo(self, name: str, beside: list[Path]) -> Path:
+        """The Go package ``tests/guests/<name>``, with C files beside it that cgo compiles."""
+        package = self.directory / name
+        if not package.exists():
+            shutil.copytree(SOURCES / name, package)
+            for file in beside:
+                shutil.copy(file, package)
+            self._run([need("go"), "build", "-C", str(package), "-ldflags", "-extldflags -static", "-o", name, "."])
+        return package / name
 
     def argv(self, guest: Guest, scratch: Path) -> list[str]:
         """The command line of a guest; ``scratch`` is an empty directory of the test's own."""

@@ -45,8 +45,16 @@ def test_shortfall_names_both_numbers_and_rolls_back(changer: Changer, tree: Fak
     with pytest.raises(MachineError, match=r"cannot reserve 512 .* memory for 437 only; put back to 0; run: ") as e:
         fix(changer, "hugepages=512")
     assert e.value.exit_code == 3
+    assert "or: --fix hugepages=437" in str(e.value)
     assert state(tree) == before
     assert changer.restore() == []
+
+
+def test_a_shortfall_of_everything_proposes_no_less(changer: Changer, tree: FakeTree) -> None:
+    tree.pool_limit = 0
+    with pytest.raises(MachineError, match="memory for 0 only; put back to 0; run: ") as e:
+        fix(changer, "hugepages=5")
+    assert "--fix" not in str(e.value)
 
 
 def test_a_failing_change_undoes_the_earlier_ones_of_the_command(changer: Changer, tree: FakeTree) -> None:

@@ -42,8 +42,9 @@ def layout_of(policy_toml: str) -> Layout:
     for rule in tomllib.loads(policy_toml)["rule"]:
         pages = rule["pages"]
         pools = [rule["memory"]] if isinstance(rule["memory"], str) else rule["memory"]
-        if pages == "2M":
-            tiles += [Tile(pool, 0, 256 << 20) for pool in pools]
+        if isinstance(pages, str):
+            size = _bytes(pages)
+            tiles += [Tile(pool, 0, max(256 << 20, size), size) for pool in pools]
             continue
         for start, end, size in pages["mosaic"]:
             low, high = _bytes(start), _bytes(end)

@@ -23,7 +23,9 @@ pub struct Prepared {
     /// The compiled policy, as the library carries it out. What the run adds is a [`pagelab_policy::plan::RunSpec`].
     pub plan: PlanSpec,
     /// What the kernel carries out.
-    pub hint: Option<Hint>,
+    pub hints: Vec<Hint>,
+    /// Whether the program's own hints go to the kernel.
+    pub hints_by_kernel: bool,
     /// What the library is to do.
     policy: Policy,
 }
@@ -48,9 +50,11 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let machine = machine(&request.machine)?;
     let policy = validate(&raw, &machine).map_err(refused)?;
     let toml = pagelab_policy::write::to_toml(&policy);
-    let hint = hint(&policy, &machine)?;
+    let hints = given_hints(&policy, &machine)?;
+    let hints_by_kernel = !hints.is_empty() || takes_hints(&policy);
     let name = policy.name.clone();
-    let policy = if policy.backend == Backend::Kernel || hint.is_some() { policy.without_frames() } else { policy };
+    let policy =
+        if policy.backend == Backend::Kernel || !hints.is_empty() { policy.without_frames() } else { policy };
     let plan = compile(&policy, &machine).map_err(|error| Error::Cannot(error.to_string()))?;
     let asked = PolicyAsked {
         name,
@@ -58,19 +62,31 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
         toml,
         path: request.policy_path.clone(),
     };
-    Ok(Prepared { asked, plan, hint, policy })
+    Ok(Prepared { asked, plan, hints, hints_by_kernel, policy })
 }
 
-/// The hint for the kernel. Under `auto` there is none if a hint cannot express the policy, or the kernel lacks the
-/// strategy.
-fn hint(policy: &Policy, machine: &Machine) -> Result<Option<Hint>> {
+/// The hints for the kernel. Under `auto` there are none if hints cannot express the policy, or the kernel lacks one of the
+/// strategies.
+fn given_hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>> {
     match policy.backend {
-        Backend::Library => Ok(None),
+        Backend::Library => Ok(Vec::new()),
         Backend::Kernel => hints(policy, machine).map_err(refused),
         Backend::Auto => {
             let facts = Facts::gather();
-            Ok(hints(policy, machine).ok().flatten().filter(|hint| facts.has(hint.strategy.kind.name())))
+            let hints = hints(policy, machine).unwrap_or_default();
+            let has_all = hints.iter().all(|hint| facts.has(hint.strategy.kind.name()));
+            Ok(if has_all { hints } else { Vec::new() })
         }
+    }
+}
+
+/// Whether the kernel gets the program's own hints (`pagelab.h`) under a policy for which it has none itself. Under `auto` the
+/// library keeps them where it places the policy's frames.
+fn takes_hints(policy: &Policy) -> bool {
+    match policy.backend {
+        Backend::Library => false,
+        Backend::Kernel => true,
+        Backend::Auto => !policy.governs_frames() && Facts::gather().hints.is_ok(),
     }
 }
 

@@ -73,7 +73,7 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
     let program = request.argv.first().map_or("", String::as_str);
     let target = target::resolve(program, environment.get("PATH"), &cwd)?;
     let policy = policy::prepare(request)?;
-    if policy.hint.is_some() {
+    if !policy.hints.is_empty() {
         Facts::gather().judge()?;
     }
     let preloaded = decide_preload(request, &target, &policy, &mut warnings)?;

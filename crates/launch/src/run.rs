@@ -59,7 +59,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
         frames::set_up(plan, placing, &mut held, &mut warnings);
     }
     ready.warnings.0.extend(warnings.0);
-    if ready.policy.hint.is_some() {
+    if !ready.policy.hints.is_empty() {
         kernel::set_up(&mut held)?;
     }
     // Last: what is free now is what the program gets.
@@ -82,9 +82,10 @@ fn write_plan(ready: &mut Ready<'_>, address: Address) -> Result<Option<Placing>
     let plan = &ready.policy.plan;
     let modules = frames::module::prepare(plan)?;
     let placing = Placing::prepare(plan, &ready.runner, (&ready.run_dir, address), &mut ready.warnings)?;
+    let hints = if ready.policy.hints_by_kernel { Flags::HINTS_BY_KERNEL } else { Flags::default() };
     let added = RunSpec {
         run_dir: ready.run_dir.path().as_os_str().as_bytes().to_vec(),
-        flags: Flags::MEASURE | Flags::RESIDENCY,
+        flags: Flags::MEASURE | Flags::RESIDENCY | hints,
         budgets: placing.as_ref().map(|placing| placing.budgets.clone()).unwrap_or_default(),
         modules: modules.by_strategy,
     };
@@ -190,7 +191,7 @@ fn start(
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
     let handed = hand_over(&ready, &counting, pid, measure_number)?;
-    let (waiting, by_kernel) = give_hint(&ready, waiting)?;
+    let (waiting, by_kernel) = give_hints(&ready, waiting)?;
     if ready.cpus.pinned {
         // Failing would only mean that the launcher shares a CPU with the program.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
@@ -210,9 +211,11 @@ fn start(
     Ok(conclude(ready, ended, machine.fetch, measure, captured))
 }
 
-/// Gives the waiting child the hint of a policy that the kernel places; a child that cannot have it is ended.
-fn give_hint(ready: &Ready<'_>, waiting: Waiting) -> Result<(Waiting, Option<ByKernel>)> {
-    match ready.policy.hint.as_ref().map(|hint| ByKernel::begin(hint, waiting.pid)).transpose() {
+/// Gives the waiting child the hints of a policy that the kernel places; a child that cannot have them is ended.
+fn give_hints(ready: &Ready<'_>, waiting: Waiting) -> Result<(Waiting, Option<ByKernel>)> {
+    let hints = &ready.policy.hints;
+    let begun = (!hints.is_empty()).then(|| ByKernel::begin(hints, waiting.pid));
+    match begun.transpose() {
         Ok(by_kernel) => Ok((waiting, by_kernel)),
         Err(error) => {
             waiting.abandon();

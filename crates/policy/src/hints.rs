@@ -1,8 +1,8 @@
-//! From a validated [`Policy`] to the hint that a kernel with page placement takes (`kernel/`).
+//! From a validated [`Policy`] to the hints that a kernel with page placement takes (`kernel/`).
 //!
-//! The launcher sets the hint before the program's exec. What outlives an exec is one strategy for a process's own memory
-//! or for some kinds of it, and for that of what it executes, or one for the pages that it brings into the page cache: a
-//! policy that says more than this is refused.
+//! The launcher sets the hints before the program's exec. What outlives an exec is a strategy for each kind of a process's
+//! own memory, and one for the pages that it brings into the page cache; what it executes has them, too. A policy that says
+//! more than this is refused.
 
 use crate::compile::compile_all;
 use crate::error::{Place, PolicyError};
@@ -20,7 +20,7 @@ const MOST_MASKS: usize = 16;
 /// Longest list that a hint takes.
 const MOST_VALUES: usize = 1 << 20;
 
-/// What the kernel is to be told of a program.
+/// What the kernel is to be told of some memory of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hint {
     /// The strategy.
@@ -38,45 +38,36 @@ pub enum Governed {
     Own(Vec<plan::Memory>),
 }
 
-/// The hint that the kernel is to be given; `None`: the policy places no frames.
+/// The hints that the kernel is to be given, each for other memory: of the program's own in the order of the policy's rules,
+/// then of files. None: the policy places no frames.
 ///
 /// # Errors
-/// What a hint cannot say: several strategies, arenas apart from other mappings, addresses, strategies in shared objects,
-/// pinned pages, several pages for a fault, children that are not governed. Files beside the program's own memory, whose
-/// pages the kernel counts together.
-pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<Hint>, PolicyError> {
+/// What hints cannot say: arenas apart from other mappings, addresses, strategies in shared objects, several pages for a
+/// fault, children that are not governed.
+pub fn hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>, PolicyError> {
     if !policy.governs_frames() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let refused = |why: String| Err(refusal(policy, &why));
     if let Some(why) = policy.rules.iter().find_map(unsayable) {
         return refused(why);
     }
     let plan = compile_all(policy, machine)?;
-    let own = match one_strategy(&plan) {
-        Ok(own) => own,
-        Err(why) => return refused(why),
-    };
-    let of_files = of_files(policy, machine)?;
-    let (strategy, of) = match (own, &of_files) {
-        (None, None) => return Ok(None),
-        (Some((own, kinds)), None) => (own, Governed::Own(kinds)),
-        (None, Some(of_files)) => (of_files, Governed::Files),
-        (Some(_), Some(_)) => return refused(BOTH.to_owned()),
-    };
-    if let Some(why) = obstacle(strategy) {
+    if frames_of(&plan, plan::Memory::Anon) != frames_of(&plan, plan::Memory::Arenas) {
+        return refused(ARENAS.to_owned());
+    }
+    let of_files = of_files(policy, machine)?.map(|strategy| Hint { strategy, of: Governed::Files });
+    let hints: Vec<Hint> = own_hints(&plan).into_iter().chain(of_files).collect();
+    if let Some(why) = hints.iter().find_map(obstacle) {
         return refused(why.to_owned());
     }
-    if !policy.inherit.fork || !policy.inherit.exec {
+    if !hints.is_empty() && (!policy.inherit.fork || !policy.inherit.exec) {
         return refused(
             "its hints pass to what the program forks and executes, and `inherit` forbids that".to_owned(),
         );
     }
-    Ok(Some(Hint { strategy: strategy.clone(), of }))
+    Ok(hints)
 }
-
-const BOTH: &str = "a process's pages and those that it brings into the page cache are counted together, and what was placed \
-                    could not be told apart";
 
 /// The strategy of the page cache; only a rule that names files speaks of it.
 fn of_files(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>, PolicyError> {
@@ -107,40 +98,26 @@ fn unsayable(rule: &Rule) -> Option<String> {
 const EXACT: &str =
     "frames = \"exact\" is for addresses, and a hint for addresses is cleared by the program's exec";
 
-/// The one strategy of the program's own memory, and the kinds that it is for; `None`: all is left to the kernel.
-fn one_strategy(plan: &PlanSpec) -> Result<Option<(&StrategySpec, Vec<plan::Memory>)>, String> {
-    let of = |memory| {
-        let section = |section: &&SectionSpec| section.memory == memory && section.at_least == 0;
-        plan.sections.iter().find(section).map_or(0, |section| section.frames)
+/// The number of the strategy for this memory; 0: the kernel's choice.
+fn frames_of(plan: &PlanSpec, memory: plan::Memory) -> u16 {
+    let section = |section: &&SectionSpec| section.memory == memory && section.at_least == 0;
+    plan.sections.iter().find(section).map_or(0, |section| section.frames)
+}
+
+/// The strategies of the program's own memory, each with the kinds that it is for.
+fn own_hints(plan: &PlanSpec) -> Vec<Hint> {
+    let numbered = (1..).zip(&plan.strategies);
+    let hint = |(number, strategy): (u16, &StrategySpec)| {
+        let kinds = KINDS.into_iter().filter(|&memory| frames_of(plan, memory) == number);
+        Hint { strategy: strategy.clone(), of: Governed::Own(kinds.collect()) }
     };
-    if of(plan::Memory::Anon) != of(plan::Memory::Arenas) {
-        return Err(ARENAS.to_owned());
-    }
-    let mut numbers: Vec<u16> = KINDS.into_iter().map(of).filter(|&number| number != 0).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let with = |wanted: u16| KINDS.into_iter().filter(move |&memory| of(memory) == wanted);
-    let spec = |number: u16| plan.strategies.get(usize::from(number).wrapping_sub(1));
-    match numbers[..] {
-        [] => Ok(None),
-        [number] => Ok(spec(number).map(|strategy| (strategy, with(number).collect()))),
-        _ => {
-            let who = |&number: &u16| {
-                let names: Vec<&str> = with(number).map(plan::Memory::name).collect();
-                format!("{} ({})", spec(number).map_or("kernel", |spec| spec.kind.name()), names.join(", "))
-            };
-            let each: Vec<String> = numbers.iter().map(who).collect();
-            Err(format!(
-                "the hint that a program keeps over its exec has one strategy, and the rules name several: {}",
-                each.join(", ")
-            ))
-        }
-    }
+    numbered.map(hint).filter(|hint| hint.of != Governed::Own(Vec::new())).collect()
 }
 
 const ARENAS: &str = "to it malloc's arenas are mappings like others; name both: memory = [\"anon\", \"arenas\"]";
 
-fn obstacle(strategy: &StrategySpec) -> Option<&'static str> {
+fn obstacle(hint: &Hint) -> Option<&'static str> {
+    let strategy = &hint.strategy;
     if strategy.kind == StrategyKind::Exact {
         return Some(EXACT);
     }
@@ -152,8 +129,8 @@ fn obstacle(strategy: &StrategySpec) -> Option<&'static str> {
     if !strategy.spans.is_empty() {
         return Some("a map has addresses, and a hint for addresses is cleared by the program's exec");
     }
-    if strategy.pin {
-        return Some("it does not pin pages (`pin = true`)");
+    if strategy.pin && hint.of == Governed::Files {
+        return Some("it does not pin pages of files (`pin = true`), which outlive the program");
     }
     if strategy.fault_around > 1 {
         return Some("it places one page for a fault (`fault-around`)");
@@ -168,5 +145,5 @@ fn refusal(policy: &Policy, why: &str) -> PolicyError {
     let place = Place::whole(&format!("policy {:?}", policy.name));
     let message = format!("backend = \"{}\" cannot place frames as asked: {why}", Backend::Kernel.name());
     PolicyError::new(&place, message)
-        .next("give the memory to be placed one strategy (--frames WHERE), or use the library: --backend library")
+        .next("name memory that the kernel tells apart (--frames heap=…, anon+arenas=…, file=…), or use the library: --backend library")
 }

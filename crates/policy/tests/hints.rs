@@ -10,9 +10,22 @@ use pagelab_policy::plan::{FIRST_FROM_SEED, Memory, StrategyKind, StrategySpec};
 use pagelab_policy::types::Backend;
 use pagelab_policy::write::to_toml;
 
-fn told(text: &str) -> Option<Hint> {
+fn all_told(text: &str) -> Vec<Hint> {
     let policy = policy(&format!("backend = \"kernel\"\n{text}"));
     hints(&policy, &Machine::generic_x86_64()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The only hint.
+fn told(text: &str) -> Option<Hint> {
+    let mut all = all_told(text);
+    assert!(all.len() < 2, "{text}: {all:?}");
+    all.pop()
+}
+
+/// Strategies and their memory, files as none.
+fn kinds(text: &str) -> Vec<(StrategyKind, Vec<Memory>)> {
+    let of = |of| if let Governed::Own(kinds) = of { kinds } else { Vec::new() };
+    all_told(text).into_iter().map(|hint| (hint.strategy.kind, of(hint.of))).collect()
 }
 
 /// The strategy of all of a program's own memory.
@@ -79,12 +92,42 @@ fn a_rule_for_files_is_a_hint_of_the_page_cache() {
     assert_eq!(told.of, Governed::Files);
     assert_eq!((told.strategy.kind, told.strategy.colours, told.strategy.first), (StrategyKind::BinHopping, 8, 3));
     assert_eq!(hint(&file.replace("{ bin-hopping = { colors = 8, first = 3 } }", "\"kernel\"")), None);
-    let both = obstacle(&format!("frames = {{ random = {{ colors = 8 }} }}\n{file}"));
-    assert!(both.contains("counted together"), "{both}");
     let pinned = obstacle(&file.replace("first = 3", "pin = true"));
-    assert!(pinned.contains("does not pin"), "{pinned}");
+    assert!(pinned.contains("does not pin pages of files"), "{pinned}");
     let as_written = to_toml(&policy(&format!("backend = \"kernel\"\n{file}")));
     assert!(policy(&as_written).governs_frames(), "{as_written}");
+}
+
+#[test]
+fn several_strategies_are_a_hint_each() {
+    let rule = |memory: &str, frames: &str| format!("[[rule]]\nmemory = {memory}\nframes = {{ {frames} }}\n");
+    let heap = rule("\"heap\"", "bin-hopping = { cache = \"1M,8\" }");
+    let anon = rule(r#"["anon", "arenas"]"#, "page-coloring = { colors = 16 }");
+    let file = rule("\"file\"", "page-coloring = { colors = 8 }");
+    let (hopping, colouring) = (StrategyKind::BinHopping, StrategyKind::PageColoring);
+    // Files last, wherever their rule is.
+    assert_eq!(
+        kinds(&format!("{file}{heap}{anon}")),
+        [(hopping, vec![Memory::Heap]), (colouring, vec![Memory::Anon]), (colouring, vec![])]
+    );
+    // What no rule names has the default.
+    let default = "frames = { random = { colors = 8 } }\n";
+    let rest = vec![Memory::Anon, Memory::Data, Memory::Stack];
+    assert_eq!(
+        kinds(&format!("{default}{heap}{file}")),
+        [(hopping, vec![Memory::Heap]), (StrategyKind::Random, rest), (colouring, vec![])]
+    );
+    // A strategy that rules leave no memory is no hint.
+    let all = rule(r#"["heap", "anon", "arenas", "data", "stack"]"#, "random = { colors = 4 }");
+    assert_eq!(kinds(&format!("{default}{all}")), [(StrategyKind::Random, KINDS.to_vec())]);
+    // Each is judged.
+    let spread = obstacle(&format!("{heap}{}", rule("\"stack\"", "random = { colors = 4, fault-around = 16 }")));
+    assert!(spread.contains("one page for a fault"), "{spread}");
+}
+
+#[test]
+fn pinned_pages_are_a_hint() {
+    assert!(hint("frames = { random = { colors = 8, pin = true } }").expect("a hint").pin);
 }
 
 #[test]
@@ -93,7 +136,6 @@ fn what_no_hint_says_is_refused_by_name() {
     let whole = |rest: &str| format!("frames = {{ random = {{ colors = 8{rest} }} }}");
     let with = |rest: &str| format!("{}\n{rest}", whole(""));
     for (text, why) in [
-        (with(&rule("memory = \"stack\"")), "page-coloring (stack), random (heap, anon, data)"),
         (rule("memory = \"anon\""), "memory = [\"anon\", \"arenas\"]"),
         (rule(r#"memory = ["heap", "arenas"]"#), "malloc's arenas are mappings like others"),
         (rule("memory = \"anon\"\nat_least = \"1M\""), "how large a mapping is"),
@@ -107,7 +149,6 @@ fn what_no_hint_says_is_refused_by_name() {
             r#"frames = { module = { path = "/x.so", colors = 8 } }"#.to_owned(),
             "a shared object runs in the program",
         ),
-        (whole(", pin = true"), "does not pin"),
         (whole(", fault-around = 16"), "one page for a fault"),
         (with("inherit = { fork = false }"), "`inherit` forbids"),
         (with("inherit = { exec = false }"), "`inherit` forbids"),

@@ -10,6 +10,10 @@
  * returns -ENOSYS and nothing happens. Programs that are not position-independent, and programs that want the library
  * always, link it: cc ... -lpagelab.
  *
+ * Two backends answer: the library's engine, on any Linux from 6.8 on, and a kernel that places pages itself. The library
+ * asks such a kernel under `pagelab run --backend kernel`. Programs that no library can be loaded into (static, musl, cgo)
+ * compile pagelab_kernel.c into themselves: where no library is, its functions are called. docs/api.md has what differs.
+ *
  * All functions return 0 (or a number, where it says so), or a negative errno; errno itself is left alone. They may be
  * called from any thread at any time, but not from signal handlers. A page is 4096 bytes. Ranges need not be aligned:
  * every page that holds a byte of the range belongs to it.
@@ -25,8 +29,8 @@
 extern "C" {
 #endif
 
-/* Version of this interface; pagelab_version() returns the library's. Later versions only add to it. */
-#define PAGELAB_API_VERSION 2
+/* Version of this interface; pagelab_version() returns the library's. Later versions only add to it (3: pagelab_backend). */
+#define PAGELAB_API_VERSION 3
 
 /* What places pages. */
 enum pagelab_strategy_kind {
@@ -36,6 +40,12 @@ enum pagelab_strategy_kind {
     PAGELAB_MODULO = 3,        /* a colour for each page: `values`, repeated */
     PAGELAB_EXACT = 4,         /* a frame for each page: `values`, frame numbers */
     PAGELAB_RANDOM = 5         /* a colour drawn from `seed` and the address */
+};
+
+/* Who answers: pagelab_backend. */
+enum pagelab_backend_kind {
+    PAGELAB_BY_LIBRARY = 1, /* the library's engine: a pool of pages, and a thread that answers faults */
+    PAGELAB_BY_KERNEL = 2   /* the kernel's own page placement: /proc/self/page_hints */
 };
 
 /* Switches of a hint. */
@@ -99,9 +109,15 @@ struct pagelab_counters {
 /* Version of the library's interface, at least 1. -ENOSYS: the library is not there. */
 int pagelab_version(void) PAGELAB_WEAK;
 
-/* Starts the engine now. The first hint does it as well, and under a policy with `frames` it runs already.
- *   -EPERM      frame numbers need CAP_SYS_ADMIN, userfaultfd needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1
- *   -EOPNOTSUPP this kernel cannot move pages (Linux 6.8 or newer is needed), or the process is confined by seccomp
+/* Who would answer a hint now: an enum pagelab_backend_kind. */
+int pagelab_backend(void) PAGELAB_WEAK;
+
+/* Starts the engine now. The first hint does it as well, and under a policy with `frames` it runs already. With the kernel
+ * there is nothing to start: asks whether it would take hints.
+ *   -EPERM      frame numbers need CAP_SYS_ADMIN, userfaultfd needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1;
+ *               hints of the kernel need CAP_SYS_ADMIN or, unless exact, vm.page_hints_unprivileged=1
+ *   -EOPNOTSUPP this kernel cannot move pages (Linux 6.8 or newer is needed), or has no page placement; or the process is
+ *               confined by seccomp
  *   -ENOMEM     no memory for the engine */
 int pagelab_start(void) PAGELAB_WEAK;
 
@@ -111,6 +127,8 @@ int pagelab_start(void) PAGELAB_WEAK;
  *   -EINVAL     the hint makes no sense: size, kind, colours, masks or values
  *   -EFAULT     part of the range is not mapped
  *   -ENOSPC     too many ranges, or too many different hints at a time
+ *   -ENOENT     by the kernel: it has no such strategy (modprobe placement_...)
+ *   -EOPNOTSUPP by the kernel: PAGELAB_PIN, where its series does not pin; colours of 0 where the policy has masks
  *   ... and those of pagelab_start */
 int pagelab_set_range(void *addr, size_t len, const struct pagelab_hint *hint) PAGELAB_WEAK;
 
@@ -119,7 +137,8 @@ int pagelab_clear_range(void *addr, size_t len) PAGELAB_WEAK;
 
 /* The hint for heap, mappings and thread arenas that neither a range nor a rule of the policy names, from now on.
  * NULL takes it back.
- *   -EOPNOTSUPP the process was not started by `pagelab run`: it cannot be seen what it maps
+ *   -EOPNOTSUPP the process was not started by `pagelab run`: it cannot be seen what it maps. By the kernel: the policy's
+ *               own default could not be put back (it has lists, or is for some kinds of memory)
  *   ... and those of pagelab_set_range */
 int pagelab_set_default(const struct pagelab_hint *hint) PAGELAB_WEAK;
 
@@ -135,7 +154,8 @@ int pagelab_remap_range(void *addr, size_t len, struct pagelab_moved *moved) PAG
 int pagelab_frames(const void *addr, size_t pages, uint64_t *frames) PAGELAB_WEAK;
 
 /* Their colours, as the strategy of each page counts them (without one, as the policy or the second-level cache does);
- * PAGELAB_NO_COLOR: not in memory. Errors as pagelab_frames. */
+ * PAGELAB_NO_COLOR: not in memory. Errors as pagelab_frames, and
+ *   -EOPNOTSUPP by the kernel: a page's strategy has masks, which it does not tell */
 int pagelab_colors(const void *addr, size_t pages, uint32_t *colors) PAGELAB_WEAK;
 
 /* Number of colours that pagelab_colors tells apart at addr, at least 1. */
@@ -169,23 +189,41 @@ int pagelab_end(void) PAGELAB_WEAK;
  *   ... and what kept the file that says it from being read */
 int pagelab_window_placement(void) PAGELAB_WEAK;
 
+/* The same by the kernel alone, from pagelab_kernel.c, in a program that has it compiled in. The macros below call these
+ * where no library is; other languages call them by name. */
+int pagelab_kernel_version(void) PAGELAB_WEAK;
+int pagelab_kernel_backend(void) PAGELAB_WEAK;
+int pagelab_kernel_start(void) PAGELAB_WEAK;
+int pagelab_kernel_set_range(void *addr, size_t len, const struct pagelab_hint *hint) PAGELAB_WEAK;
+int pagelab_kernel_clear_range(void *addr, size_t len) PAGELAB_WEAK;
+int pagelab_kernel_set_default(const struct pagelab_hint *hint) PAGELAB_WEAK;
+int pagelab_kernel_remap_range(void *addr, size_t len, struct pagelab_moved *moved) PAGELAB_WEAK;
+int pagelab_kernel_frames(const void *addr, size_t pages, uint64_t *frames) PAGELAB_WEAK;
+int pagelab_kernel_colors(const void *addr, size_t pages, uint32_t *colors) PAGELAB_WEAK;
+int pagelab_kernel_color_count(const void *addr) PAGELAB_WEAK;
+int pagelab_kernel_strategy_at(const void *addr) PAGELAB_WEAK;
+int pagelab_kernel_counters(struct pagelab_counters *counters, size_t size) PAGELAB_WEAK;
+
 #ifdef __cplusplus
 }
 #endif
 
 #if defined(__GNUC__) && !defined(PAGELAB_STRONG)
 /* Without the library the functions' addresses are null. (A macro's own name is not expanded again.) */
-#define pagelab_version() (pagelab_version ? pagelab_version() : -ENOSYS)
-#define pagelab_start() (pagelab_start ? pagelab_start() : -ENOSYS)
-#define pagelab_set_range(a, l, h) (pagelab_set_range ? pagelab_set_range((a), (l), (h)) : -ENOSYS)
-#define pagelab_clear_range(a, l) (pagelab_clear_range ? pagelab_clear_range((a), (l)) : -ENOSYS)
-#define pagelab_set_default(h) (pagelab_set_default ? pagelab_set_default(h) : -ENOSYS)
-#define pagelab_remap_range(a, l, m) (pagelab_remap_range ? pagelab_remap_range((a), (l), (m)) : -ENOSYS)
-#define pagelab_frames(a, n, f) (pagelab_frames ? pagelab_frames((a), (n), (f)) : -ENOSYS)
-#define pagelab_colors(a, n, c) (pagelab_colors ? pagelab_colors((a), (n), (c)) : -ENOSYS)
-#define pagelab_color_count(a) (pagelab_color_count ? pagelab_color_count(a) : -ENOSYS)
-#define pagelab_strategy_at(a) (pagelab_strategy_at ? pagelab_strategy_at(a) : -ENOSYS)
-#define pagelab_counters(c, s) (pagelab_counters ? pagelab_counters((c), (s)) : -ENOSYS)
+#define PAGELAB_EITHER(name, arguments)                                                       \
+    (pagelab_##name ? pagelab_##name arguments : pagelab_kernel_##name ? pagelab_kernel_##name arguments : -ENOSYS)
+#define pagelab_version() PAGELAB_EITHER(version, ())
+#define pagelab_backend() PAGELAB_EITHER(backend, ())
+#define pagelab_start() PAGELAB_EITHER(start, ())
+#define pagelab_set_range(a, l, h) PAGELAB_EITHER(set_range, ((a), (l), (h)))
+#define pagelab_clear_range(a, l) PAGELAB_EITHER(clear_range, ((a), (l)))
+#define pagelab_set_default(h) PAGELAB_EITHER(set_default, (h))
+#define pagelab_remap_range(a, l, m) PAGELAB_EITHER(remap_range, ((a), (l), (m)))
+#define pagelab_frames(a, n, f) PAGELAB_EITHER(frames, ((a), (n), (f)))
+#define pagelab_colors(a, n, c) PAGELAB_EITHER(colors, ((a), (n), (c)))
+#define pagelab_color_count(a) PAGELAB_EITHER(color_count, (a))
+#define pagelab_strategy_at(a) PAGELAB_EITHER(strategy_at, (a))
+#define pagelab_counters(c, s) PAGELAB_EITHER(counters, ((c), (s)))
 #define pagelab_begin(n) (pagelab_begin ? pagelab_begin(n) : -ENOSYS)
 #define pagelab_end() (pagelab_end ? pagelab_end() : -ENOSYS)
 #define pagelab_window_placement() (pagelab_window_placement ? pagelab_window_placement() : -ENOSYS)

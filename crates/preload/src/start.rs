@@ -62,6 +62,9 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
             ));
         }
         late_start::keep_forks_apart(&libc);
+        if seccomp::filters() == 0 {
+            backing::hints::learn_default();
+        }
         return;
     };
     // A filter that somebody installed after the launcher started may kill us for anything but what the dynamic linker does.
@@ -299,6 +302,7 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
         libc::found_one_thread(symbol.address);
     }
     backing::learn(&plan);
+    backing::hints::learn_default();
     move_break(libc, needs.heap);
     if needs.hugetlb || needs.frames {
         fork::watch(libc);

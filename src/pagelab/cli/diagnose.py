@@ -223,7 +223,7 @@ def _table(found: Diagnosis) -> object:
     for one in found.findings:
         if one.sd_ratio is not None and one.removed is not None:
             cells = words.gone(one.removed), words.ratio(one.sd_ratio), _shift(one)
-            table.add_row(one.label, *cells, words.verdict(one))
+            table.add_row(one.label, *cells, one.told)
     spread = words.spread(found.default_spread.estimate)
     each = wording.count(found.blocks, "execution")
     table.caption = f"default: spread {spread}; {each} of each value; intervals {wording.level(found.settings.level)}"

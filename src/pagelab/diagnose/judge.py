@@ -125,7 +125,7 @@ def findings(
     adjusted = holm(p, alpha=1 - settings.level).adjusted if p else ()
     p_spread = dict(zip(ratios, adjusted, strict=False))
     p_values = dict(zip(between, adjusted[len(ratios) :], strict=False))
-    return [
+    found = [
         Finding(key=one.key, label=one.label, verdict="left-out", reason=reasons[one.key], against=one.against)
         if one.key in reasons
         else _finding(
@@ -139,6 +139,18 @@ def findings(
         )
         for one in sources
     ]
+    return [_without_a_draws_spread(one, found) for one in found]
+
+
+def _without_a_draws_spread(one: Finding, found: Sequence[Finding]) -> Finding:
+    """The environment's size is not called a cause where ASLR is one.
+
+    Every size is pinned with ASLR off: what that removes is ASLR's, and the size only draws the layout. One draw may be
+    steadier than another for no better reason than that it is slower.
+    """
+    able = {each.key for each in lowering(found)}
+    called = one.key == "environment" and {"aslr", "environment"} <= able
+    return one.model_copy(update={"verdict": "ruled-out"}) if called else one
 
 
 def _compared(

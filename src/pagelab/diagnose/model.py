@@ -12,6 +12,14 @@ from pagelab.terminal import Shown
 
 SCHEMA = "pagelab.diagnosis/2"
 Verdict = Literal["cause", "part", "adds", "ruled-out", "undecided", "left-out"]
+VERDICTS: dict[Verdict, str] = {
+    "cause": "most of it",
+    "part": "part of it",
+    "adds": "adds spread",
+    "ruled-out": "not the main cause",
+    "undecided": "no effect seen",
+    "left-out": "left out",
+}
 Outcome = Literal["nothing-to-explain", "unexplained", "confirmed", "refuted", "undecided"]
 Result = Literal["confirmed", "refuted", "undecided"]
 Mean = Literal["unchanged", "changed", "undecided"]
@@ -129,6 +137,11 @@ class Finding(_Model):
     values_differ: bool = False
     values: list[Value] = Field(default_factory=list)
 
+    @property
+    def told(self) -> str:
+        """The verdict in words: the effect of pinning on the spread, and any difference between values."""
+        return VERDICTS[self.verdict] + (", its value matters" if self.values_differ else "")
+
 
 class Contrast(_Model):
     """The recommendation against one thing that it is compared with, in fresh executions."""
@@ -236,16 +249,9 @@ class Diagnosis(Shown, _Model):
         return self.headline
 
     def _rows(self) -> list[tuple[str, str]]:
-        from pagelab.diagnose import words
-
-        return [(one.label, words.verdict(one)) for one in self.findings]
+        return [(one.label, one.told) for one in self.findings]
 
 
 def lowering(found: Sequence[Finding]) -> list[Finding]:
-    """The sources whose pin lowers the spread; not the environment's size where ASLR is one.
-
-    Every size is pinned with ASLR off: what that removes is ASLR's, and the size only draws the layout. One draw may be
-    steadier than another for no better reason than that it is slower.
-    """
-    able = [one for one in found if one.verdict in ("cause", "part")]
-    return [one for one in able if one.key != "environment" or all(each.key != "aslr" for each in able)]
+    """The sources whose pin lowers the spread."""
+    return [one for one in found if one.verdict in ("cause", "part")]

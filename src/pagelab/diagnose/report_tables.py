@@ -46,7 +46,7 @@ def coverage_of(found: Diagnosis) -> str:
 
 
 def _source_row(one: Finding) -> tuple[str, ...]:
-    verdict = words.verdict(one) + (f": {one.reason}" if one.reason else "")
+    verdict = one.told + (f": {one.reason}" if one.reason else "")
     if one.sd_ratio is None or one.removed is None or one.deviation_ratio is None:
         return (one.label, verdict, *[NONE] * 7)
     return (

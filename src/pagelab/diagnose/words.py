@@ -9,20 +9,6 @@ from pagelab.analysis import wording
 from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Value, Verdict, lowering
 from pagelab.diagnose.sources import COMBINED
 
-VERDICTS = {
-    "cause": "most of it",
-    "part": "part of it",
-    "adds": "adds spread",
-    "ruled-out": "not the main cause",
-    "undecided": "no effect seen",
-    "left-out": "left out",
-}
-
-
-def verdict(one: Finding) -> str:
-    """The verdict of a row, with the effect of pinning on the spread, and any difference between values."""
-    return VERDICTS[one.verdict] + (", its value matters" if one.values_differ else "")
-
 
 def spread(fraction: float) -> str:
     """A coefficient of variation: ``31.0%``, ``2.1%``, ``0.42%``."""
@@ -70,7 +56,7 @@ def sentences(
     if confirmation is not None:
         told += _of_confirmation(confirmation, settings)
     able = lowering(findings)
-    alone = [one for one in findings if one.key != COMBINED and (one in able or one.verdict not in ("cause", "part"))]
+    alone = [one for one in findings if one.key != COMBINED]
     for verdict, words in (
         ("cause", "pinning one of these removes most of the variance: {}"),
         ("part", "pinning one of these removes part of the variance: {}"),

@@ -148,9 +148,11 @@ def _refused(change: Change, number: int) -> str:
 def _shortfall(change: Change, old: str, got: str) -> str:
     if change.path.endswith("/nr_hugepages"):
         size = change.path.split("hugepages-")[-1].partition("kB")[0]
-        more = f"run: echo 1 | sudo tee /proc/sys/vm/compact_memory, and again; or: --fix {change.key}={got}"
+        more = "run: echo 1 | sudo tee /proc/sys/vm/compact_memory, and again"
         if size == "1048576":
-            more = f"boot with: hugepagesz=1G hugepages={change.value}; or: --fix {change.key}={got}"
+            more += f"; or boot with: hugepagesz=1G hugepages={change.value}"
+        if got not in (old, "0"):
+            more += f"; or: --fix {change.key}={got}"
         return (
             f"cannot reserve {change.value} huge pages of {int(size) // 1024} MiB: memory for {got} only; "
             f"put back to {old}; {more}"

@@ -51,7 +51,7 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
     excluded: list[Excluded] = []
     for name in rows:
         own = [run for one in by_round for run in one if run.layout == name]
-        good, left_out = _sorted(own, counted=counted)
+        good, left_out = usable(own, counted=counted)
         whole = len(good) < _FEWEST
         excluded += [
             Excluded(layout=name, executions=count, why=why, whole=whole) for why, count in left_out.items() if count
@@ -60,7 +60,7 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
             if not left_out:
                 excluded.append(Excluded(layout=name, executions=0, why="too few executions", whole=True))
             continue
-        kept[name] = [_r(run, counted=counted, cycle_ns=cycle_ns) for run in good]
+        kept[name] = [r_cycles(run, counted=counted, cycle_ns=cycle_ns) for run in good]
         counts[name] = [run.counts for run in good]
     for size in ("4K", "2M"):
         if size not in kept:
@@ -117,7 +117,7 @@ def _columns(counts: Sequence[Counts]) -> dict[str, list[float]]:
     return {key: [getattr(one, key) for one in counts] for key in ("h", "m", "c")}
 
 
-def _sorted(runs: Sequence[Execution], *, counted: bool) -> tuple[list[Execution], dict[str, int]]:
+def usable(runs: Sequence[Execution], *, counted: bool) -> tuple[list[Execution], dict[str, int]]:
     """Executions that count, and how many do not, by reason."""
     good: list[Execution] = []
     reasons: dict[str, int] = {}
@@ -142,7 +142,7 @@ def _why_not(run: Execution, *, counted: bool) -> str | None:
     return None
 
 
-def _r(run: Execution, *, counted: bool, cycle_ns: float) -> float:
+def r_cycles(run: Execution, *, counted: bool, cycle_ns: float) -> float:
     """R in cycles: counted, or processor time over what a cycle takes."""
     if counted:
         return run.counts["r"]

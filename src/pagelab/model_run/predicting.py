@@ -45,8 +45,8 @@ def predict_for(
             f"cannot simulate {file.workload} on {name}: its stores have entries of their own, and the model's trace "
             "has page runs; make the model with: pagelab model run --references"
         )
-    wanted = placement(policy) if policy is not None else _pages(pages or "4K")
-    counts = _counts(trace, name, wanted, caches=simulated.caches)
+    wanted = placement(policy) if policy is not None else wanted_pages(pages or "4K")
+    counts = simulated_counts(trace, name, wanted, caches=simulated.caches)
     warnings = []
     if file.source == "counted":
         anchor = "2M" if wanted.name in ("2M", "1G") else "4K"
@@ -67,8 +67,8 @@ def predict_for(
     )
 
 
-def _pages(text: str) -> Placement:
-    """A bare size is that of heap, mappings and arenas, as in layouts: files and stacks keep their base pages."""
+def wanted_pages(text: str) -> Placement:
+    """Those of ``--pages``. A bare size is that of heap, mappings and arenas, as in layouts: others keep base pages."""
     if text != "4K" and text.isalnum():
         rules = [f'[[rule]]\nmemory = "{pool}"\npages = "{text}"\n' for pool in POOLS]
         return placement(policies.parse("\n".join([f'name = "{text}"', *rules]), f"--pages {text}"))
@@ -104,7 +104,8 @@ def _known(file: ModelFile, path: Path) -> tuple[CampaignSummary, SimulatedBy]:
     return file.campaign, file.campaign.simulated
 
 
-def _counts(trace: Path, processor: str, wanted: Placement, *, caches: bool) -> dict[str, float]:
+def simulated_counts(trace: Path, processor: str, wanted: Placement, *, caches: bool) -> dict[str, float]:
+    """H, M and C of the trace in these pages."""
     row = tlb(trace, processor, wanted, caches=caches).executions.row(0, named=True)
     return {name: float(row[name]) for name in ("h", "m", "c")}
 
@@ -114,7 +115,7 @@ def _scaled(
 ) -> dict[str, float]:
     """Counts of the hardware's size. Where an anchor has none of a kind, they stay."""
     own = next(row for row in file.layouts if row.layout == file.anchors[anchor])
-    base = _counts(trace, simulated.processor, _pages(anchor), caches=simulated.caches)
+    base = simulated_counts(trace, simulated.processor, wanted_pages(anchor), caches=simulated.caches)
     counted = {"h": own.h, "m": own.m, "c": own.c}
     found = {}
     for name, value in counts.items():

@@ -12,7 +12,7 @@ from ..charts import render, theme
 from ..errors import MachineError, PagelabError
 from .model import AddressMap, Region, RegionColours
 from .picture import unit_of
-from .table import size
+from .words import size
 
 STRIPS = 5
 """Regions drawn at most, largest first."""

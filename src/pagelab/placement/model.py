@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ..record import RunWarning, SizeBytes
 from ..terminal import Shown
+from .words import process, sizes
 
 SCHEMA = "pagelab.map/1"
 
@@ -169,12 +170,8 @@ class AddressMap(Shown, _Model):
         return Shown.__str__(self)
 
     def _title(self) -> str:
-        from .table import summary
-
-        return summary(self).splitlines()[0]
+        return process(self.pid, self.command, self.moment, self.by_size)
 
     def _rows(self) -> list[tuple[str, str]]:
-        from .table import sizes
-
         largest = sorted(self.regions, key=lambda region: -region.resident_bytes)[:_PRINTED]
         return [(region.name, sizes(region.by_size).plain) for region in largest if region.resident_bytes]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..charts import PICTURE_FORMATS, render, theme
 from ..errors import BadInputError, PagelabError
 from .model import AddressMap, Region
-from .table import page_size, size
+from .words import page_size, size
 
 BINS = 256
 STRIPS = 14

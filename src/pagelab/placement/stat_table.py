@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.table import Table
 
 from .live import ProcessStat, StrategyStat
-from .table import size
+from .words import size
 
 
 def engine(process: ProcessStat) -> list[str]:

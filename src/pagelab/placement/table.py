@@ -11,6 +11,7 @@ from rich.text import Text
 from ..record import SizeBytes
 from .colours import top
 from .model import AddressMap, Colouring, Region
+from .words import process, size, sizes
 
 WIDE = 116
 """Columns of a terminal from which on everything is shown."""
@@ -20,38 +21,14 @@ _SHOWN = 24
 """Regions shown one by one; the smaller rest is summed up."""
 
 
-def size(count: int) -> str:
-    """Bytes with a binary unit and three digits at most: ``4K``, ``1.5M``, ``2.25G``."""
-    value = float(count)
-    for unit in ("B", "K", "M", "G", "T"):
-        if value < 999.5 or unit == "T":
-            text = f"{value:.0f}" if value >= 99.95 or unit == "B" else f"{value:.3g}"
-            return f"{text}{unit}"
-        value /= 1024
-    raise AssertionError
-
-
-def page_size(count: int) -> str:
-    """The name of a page size; 0 means an unknown size."""
-    if count == 0:
-        return "unknown"
-    for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
-        if count >> shift << shift == count and count >> shift:
-            return f"{count >> shift}{unit}"
-    return str(count)
-
-
 MUCH = 1.1
 """A peak is shown, and told, where it is so many times what is left."""
-_WHEN = {"exit": "just before it ended", "peak": "when it had most", "now": "now"}
 
 
 def summary(found: AddressMap) -> str:
     """One line: the process, and its pages by size."""
     total = found.resident_bytes
-    parts = [f"{size(entry.bytes)} in {page_size(entry.page_bytes)} pages" for entry in found.by_size]
-    when = _WHEN[found.moment]
-    line = f"process {found.pid} ({found.command}) {when}: {size(total)} resident: {', '.join(parts) or 'nothing'}"
+    line = process(found.pid, found.command, found.moment, found.by_size)
     peak = found.peak_bytes or 0
     if found.moment == "exit" and peak > MUCH * total:
         line += f"\nat its peak it had {size(peak)}; this is what is left; map it then: --at SECONDS"
@@ -137,21 +114,6 @@ class _Shape:
         cells += [f"{len(regions)}{hint}", size(mapped), size(resident)]
         cells += [size(sum(r.swapped_bytes for r in regions))] if self.swap else []
         return [*cells, sizes(_sum(regions), shares=self.wide)]
-
-
-def sizes(entries: list[SizeBytes], *, shares: bool = True) -> Text:
-    """``4K: 1.2M · 2M: 512M (99.8%)``: bytes by page size, with shares where there are several sizes."""
-    total = sum(entry.bytes for entry in entries)
-    text = Text()
-    for entry in entries:
-        if text:
-            text.append(" · ")
-        share = f" ({entry.bytes / total:.1%})" if shares and len(entries) > 1 else ""
-        text.append(
-            f"{page_size(entry.page_bytes)}: ", style="bold" if entry.page_bytes > entries[0].page_bytes else ""
-        )
-        text.append(f"{size(entry.bytes)}{share}")
-    return text
 
 
 def _fitting(name: str, width: int) -> str:

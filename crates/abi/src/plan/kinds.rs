@@ -102,6 +102,8 @@ impl Flags {
     pub const MTHP_SWITCHES: Flags = Flags(1 << 4);
     /// The program runs in a user-mode emulator, whose own threads are counted in `/proc/self/task` beside the program's.
     pub const EMULATED: Flags = Flags(1 << 5);
+    /// The program's own hints (`pagelab.h`) go to the kernel, which places pages itself.
+    pub const HINTS_BY_KERNEL: Flags = Flags(1 << 6);
 
     /// Whether all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {

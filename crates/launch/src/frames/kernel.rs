@@ -1,4 +1,5 @@
-//! Frames placed by the kernel, where it allocates pages: hints on the program's process, set before its exec.
+//! Frames placed by the kernel, where it allocates pages: hints on the program's process, set before its exec, one for each
+//! strategy.
 //!
 //! Nothing is loaded into the program. It is traced only to see its end: its pages are examined from outside, while it
 //! still has them. Processes that it forks and executes have its hints, but only its own pages are examined.
@@ -10,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::settings::Held;
 use crate::sys::{self, page_hints, trace};
 use crate::warnings::{Kind, Severity, Warnings};
-use page_hints::{Counters, FIRST, HASH_PID, Of};
+use page_hints::{Counters, FIRST, HASH_PID, Of, PIN};
 use pagelab_contract::record::{Frames, FramesStrategy};
-use pagelab_policy::hints::{Governed, Hint, KINDS};
+use pagelab_policy::hints::{Governed, Hint};
 use pagelab_policy::plan::{FIRST_FROM_SEED, Memory, StrategySpec};
 use resident::Resident;
 use serde_json::json;
@@ -79,7 +80,7 @@ pub fn try_here() -> Result<()> {
     Facts::gather().judge()
 }
 
-/// Keeps the program's hint over its exec. The setting is for the whole machine, and matters to processes with hints only.
+/// Keeps the program's hints over its exec. The setting is for the whole machine, and matters to processes with hints only.
 ///
 /// # Errors
 /// The setting cannot be changed.
@@ -87,7 +88,7 @@ pub fn set_up(held: &mut Held) -> Result<()> {
     match held.keep(EXEC, "1", "pagelab-launch hints") {
         None => Ok(()),
         Some(why) => Err(Error::Cannot(format!(
-            "cannot keep the program's hint over its exec: {EXEC}: {why}; run: sudo pagelab run …"
+            "cannot keep the program's hints over its exec: {EXEC}: {why}; run: sudo pagelab run …"
         ))),
     }
 }
@@ -95,48 +96,33 @@ pub fn set_up(held: &mut Held) -> Result<()> {
 /// The kernel's placement of one run.
 #[derive(Debug)]
 pub struct ByKernel {
-    strategy: StrategySpec,
-    of: Governed,
+    hints: Vec<Hint>,
     pid: i32,
     before: Statistics,
     seen: Option<Seen>,
     unseen: Option<String>,
 }
 
-/// The program's pages, just before it freed them.
+/// The program's pages, just before it freed them, by hints.
 #[derive(Debug)]
 struct Seen {
-    counters: Counters,
-    resident: Resident,
+    each: Vec<(Counters, Resident)>,
     took_ns: u64,
 }
 
 impl ByKernel {
-    /// Sets the hint on the child that waits for its exec.
+    /// Sets the hints on the child that waits for its exec.
     ///
     /// # Errors
     /// What the kernel refuses, with what to do.
-    pub fn begin(hint: &Hint, pid: i32) -> Result<ByKernel> {
-        let strategy = &hint.strategy;
-        let (mut flags, mut first) = (0, 0);
-        if strategy.pid_hash {
-            flags |= HASH_PID;
-        }
-        if strategy.kind.takes(pagelab_policy::plan::Parameter::First) && strategy.first != FIRST_FROM_SEED {
-            (flags, first) = (flags | FIRST, strategy.first);
-        }
-        let said = page_hints::Hint {
-            strategy: strategy.kind.name(),
-            flags,
-            colours: strategy.colours,
-            first,
-            seed: strategy.seed,
-            masks: &strategy.masks,
-            values: &strategy.values,
-        };
+    pub fn begin(hints: &[Hint], pid: i32) -> Result<ByKernel> {
+        page_hints::counters(pid, Of::Files).map_err(|error| uncounted(&error))?;
         let before = Statistics::read();
-        page_hints::set(pid, &said, said_of(&hint.of)).map_err(|error| refused(&error, strategy))?;
-        Ok(ByKernel { strategy: strategy.clone(), of: hint.of.clone(), pid, before, seen: None, unseen: None })
+        for hint in hints {
+            page_hints::set(pid, &said(&hint.strategy), said_of(&hint.of))
+                .map_err(|error| refused(&error, &hint.strategy))?;
+        }
+        Ok(ByKernel { hints: hints.to_vec(), pid, before, seen: None, unseen: None })
     }
 
     /// Traces the program for its end. Without it (somebody else traces it) its pages are not looked at.
@@ -152,18 +138,24 @@ impl ByKernel {
             return;
         }
         let began = sys::monotonic_ns();
-        let counters = page_hints::counters(self.pid);
-        let looked = || match &self.of {
-            // When the program ends, it is not known whose pages those of the page cache are.
-            Governed::Files => Ok(Resident::default()),
-            Governed::Own(kinds) => resident::look(self.pid, &self.strategy, kinds, began + LOOK_NS),
-        };
-        match counters.and_then(|counters| Ok((counters, looked()?))) {
-            Ok((counters, resident)) => {
-                self.seen = Some(Seen { counters, resident, took_ns: sys::monotonic_ns() - began });
-            }
+        match self.look(began + LOOK_NS) {
+            Ok(each) => self.seen = Some(Seen { each, took_ns: sys::monotonic_ns() - began }),
             Err(error) => self.unseen = Some(sys::errno_text(&error)),
         }
+    }
+
+    fn look(&self, deadline_ns: u64) -> io::Result<Vec<(Counters, Resident)>> {
+        let counters = self.hints.iter().map(|hint| page_hints::counters(self.pid, said_of(&hint.of)));
+        let counters: Vec<Counters> = counters.collect::<io::Result<_>>()?;
+        // When the program ends, it is not known whose pages those of the page cache are: no kinds are looked at.
+        let kinds = |hint: &Hint| match &hint.of {
+            Governed::Files => Vec::new(),
+            Governed::Own(kinds) => kinds.clone(),
+        };
+        let kinds: Vec<Vec<Memory>> = self.hints.iter().map(kinds).collect();
+        let strategies = self.hints.iter().zip(&kinds).map(|(hint, kinds)| (&hint.strategy, &kinds[..]));
+        let resident = resident::look(self.pid, &strategies.collect::<Vec<_>>(), deadline_ns)?;
+        Ok(counters.into_iter().zip(resident).collect())
     }
 
     /// How long the program was held at its end, which is not its own time.
@@ -174,46 +166,20 @@ impl ByKernel {
     /// The block of the record.
     pub fn block(&self) -> Frames {
         let page_color = Statistics::read().since(&self.before);
-        let nothing = (Counters::default(), Resident::default());
-        let (counters, resident) =
-            self.seen.as_ref().map_or(nothing, |seen| (seen.counters, seen.resident.clone()));
-        let fallback_pages = counters.absent + counters.bound + counters.watermark;
-        let requested_pages = counters.placed + fallback_pages;
+        let seen = |at: usize| self.seen.as_ref().and_then(|seen| seen.each.get(at)).cloned().unwrap_or_default();
+        let block = |(at, hint): (usize, &Hint)| strategy_block(at as u32 + 1, hint, &seen(at));
+        let strategies: Vec<FramesStrategy> = self.hints.iter().enumerate().map(block).collect();
+        let sum = |field: fn(&FramesStrategy) -> u64| strategies.iter().map(field).sum::<u64>();
         let fraction = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let (kept_pages, moved_pages) = (resident.as_asked, resident.otherwise.saturating_sub(fallback_pages));
-        let strategy = FramesStrategy {
-            number: 1,
-            kind: self.strategy.kind.name(),
-            colours: self.strategy.colours.into(),
-            requested_pages,
-            placed_pages: counters.placed,
-            fallback_pages,
-            zero_pages: 0,
-            // The kernel places the page that it was asked for, and no other.
-            demand_pages: requested_pages,
-            eager_pages: 0,
-            faults: requested_pages,
-            moves: 0,
-            remapped_pages: 0,
-            copied_pages: 0,
-            harvested_pages: 0,
-            ahead_pages: 0,
-            ahead_zero_pages: 0,
-            resident_pages: resident.pages,
-            kept_pages,
-            moved_pages,
-            unplaced_pages: resident.otherwise - moved_pages,
-            out_of_reach_bytes: resident.out_of_reach(),
-            by_colour: (self.of != Governed::Files).then(|| resident.by_colour()),
-        };
+        let (kept_pages, moved_pages) = (sum(|one| one.kept_pages), sum(|one| one.moved_pages));
         Frames {
             rights: Some("kernel"),
-            placed_fraction: fraction(counters.placed, requested_pages),
+            placed_fraction: fraction(sum(|one| one.placed_pages), sum(|one| one.requested_pages)),
             kept_fraction: fraction(kept_pages, kept_pages + moved_pages),
             engines_started: 0,
             engines_failed: 0,
             engine: None,
-            strategies: vec![strategy],
+            strategies,
             page_color,
         }
     }
@@ -229,49 +195,112 @@ impl ByKernel {
             warnings.warn(Kind::FramesNotPlaced, message, json!({"reason": "not-looked-at"}));
             return;
         }
-        for strategy in &frames.strategies {
-            self.warn_strategy(strategy, warnings);
+        for (at, (strategy, hint)) in frames.strategies.iter().zip(&self.hints).enumerate() {
+            let who = if self.hints.len() > 1 { format!("{}: ", named(hint)) } else { String::new() };
+            let counters = self.seen.as_ref().and_then(|seen| seen.each.get(at)).map(|(counters, _)| *counters);
+            warn_placed(&who, strategy, counters.unwrap_or_default(), &hint.of, warnings);
+            warn_resident(&who, strategy, warnings);
         }
     }
+}
 
-    fn warn_strategy(&self, strategy: &FramesStrategy, warnings: &mut Warnings) {
-        let (missed, asked) = (strategy.fallback_pages, strategy.requested_pages);
-        if let (Some(seen), true) = (&self.seen, missed > 0) {
-            let Counters { absent, bound, watermark, .. } = seen.counters;
-            let message = format!(
-                "{missed} of {asked} pages are not placed as asked: for {absent} the kernel found no free page of the \
+/// Warns of pages that were not placed, or of none that were.
+fn warn_placed(who: &str, strategy: &FramesStrategy, counters: Counters, of: &Governed, warnings: &mut Warnings) {
+    let (missed, asked) = (strategy.fallback_pages, strategy.requested_pages);
+    if missed > 0 {
+        let Counters { absent, bound, watermark, .. } = counters;
+        let message = format!(
+            "{who}{missed} of {asked} pages are not placed as asked: for {absent} the kernel found no free page of the \
                  colour, for {bound} it ended the search (vm.page_placement_scan), for {watermark} memory was short"
-            );
-            let data = json!({"requested_pages": asked, "fallback_pages": missed, "absent": absent, "bound": bound,
-                "watermark": watermark});
-            warnings.add(Kind::FramesFallback, super::report::share_severity(missed, asked), message, data);
-        }
-        if asked == 0 {
-            let message = if self.of == Governed::Files {
-                "the kernel placed nothing: all pages of the program's files were in the page cache before; drop them first \
-                 (flush in a study)"
-            } else {
-                "the kernel placed nothing: the program asked for no page under the hint"
-            };
-            let message = message.to_owned();
-            warnings.warn(Kind::FramesNotPlaced, message, json!({"reason": "unused"}));
-        }
-        if strategy.moved_pages > 0 {
-            let (moved, resident) = (strategy.moved_pages, strategy.resident_pages);
-            let message = format!(
-                "{moved} of {resident} pages that were resident at exit are not of the colour asked for, though the kernel \
-                 had placed them: it moved them (compaction, NUMA balancing); run: sudo sysctl \
-                 vm.compaction_proactiveness=0"
-            );
-            let data = json!({"moved_pages": moved, "resident_pages": resident});
-            warnings.add(Kind::FramesMoved, super::report::share_severity(moved, resident), message, data);
-        }
-        let early = strategy.out_of_reach_bytes.values().sum::<u64>();
-        if early > 0 {
-            let message = format!("out of reach of frame placement: {} KiB of the exec's own", early >> 10);
-            let data = json!({"bytes": strategy.out_of_reach_bytes});
-            warnings.add(Kind::FramesOutOfReach, Severity::Info, message, data);
-        }
+        );
+        let data = json!({"strategy": strategy.number, "requested_pages": asked, "fallback_pages": missed,
+                "absent": absent, "bound": bound, "watermark": watermark});
+        warnings.add(Kind::FramesFallback, super::report::share_severity(missed, asked), message, data);
+    }
+    if asked == 0 {
+        let why = if *of == Governed::Files {
+            "all pages of the program's files were in the page cache before; drop them first (flush in a study)"
+        } else {
+            "the program asked for no page under the hint"
+        };
+        let message = format!("{who}the kernel placed nothing: {why}");
+        warnings.warn(Kind::FramesNotPlaced, message, json!({"strategy": strategy.number, "reason": "unused"}));
+    }
+}
+
+/// Warns of pages that lie elsewhere at the program's end.
+fn warn_resident(who: &str, strategy: &FramesStrategy, warnings: &mut Warnings) {
+    if strategy.moved_pages > 0 {
+        let (moved, resident) = (strategy.moved_pages, strategy.resident_pages);
+        let message = format!(
+            "{who}{moved} of {resident} pages that were resident at exit are not of the colour asked for, though the kernel \
+                 had placed them: it moved them (compaction, NUMA balancing); give the strategy pin=true"
+        );
+        let data = json!({"strategy": strategy.number, "moved_pages": moved, "resident_pages": resident});
+        warnings.add(Kind::FramesMoved, super::report::share_severity(moved, resident), message, data);
+    }
+    let early = strategy.out_of_reach_bytes.values().sum::<u64>();
+    if early > 0 {
+        let message = format!("{who}out of reach of frame placement: {} KiB of the exec's own", early >> 10);
+        let data = json!({"strategy": strategy.number, "bytes": strategy.out_of_reach_bytes});
+        warnings.add(Kind::FramesOutOfReach, Severity::Info, message, data);
+    }
+}
+
+/// One strategy's part of the record.
+fn strategy_block(number: u32, hint: &Hint, (counters, resident): &(Counters, Resident)) -> FramesStrategy {
+    let fallback_pages = counters.absent + counters.bound + counters.watermark;
+    let requested_pages = counters.placed + fallback_pages;
+    let moved_pages = resident.otherwise.saturating_sub(fallback_pages);
+    FramesStrategy {
+        number,
+        kind: hint.strategy.kind.name(),
+        colours: hint.strategy.colours.into(),
+        requested_pages,
+        placed_pages: counters.placed,
+        fallback_pages,
+        zero_pages: 0,
+        // The kernel places the page that it was asked for, and no other.
+        demand_pages: requested_pages,
+        eager_pages: 0,
+        faults: requested_pages,
+        moves: 0,
+        remapped_pages: 0,
+        copied_pages: 0,
+        harvested_pages: 0,
+        ahead_pages: 0,
+        ahead_zero_pages: 0,
+        resident_pages: resident.pages,
+        kept_pages: resident.as_asked,
+        moved_pages,
+        unplaced_pages: resident.otherwise - moved_pages,
+        out_of_reach_bytes: resident.out_of_reach(),
+        by_colour: (hint.of != Governed::Files).then(|| resident.by_colour()),
+    }
+}
+
+/// A hint by its strategy and its memory, for messages.
+fn named(hint: &Hint) -> String {
+    let memory = match &hint.of {
+        Governed::Files => "file".to_owned(),
+        Governed::Own(kinds) => kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", "),
+    };
+    format!("{} ({memory})", hint.strategy.kind.name())
+}
+
+/// A strategy as the kernel is told.
+fn said(strategy: &StrategySpec) -> page_hints::Hint<'_> {
+    let takes_first = strategy.kind.takes(pagelab_policy::plan::Parameter::First);
+    let first = (takes_first && strategy.first != FIRST_FROM_SEED).then_some(strategy.first);
+    let flags = [(strategy.pid_hash, HASH_PID), (first.is_some(), FIRST), (strategy.pin, PIN)];
+    page_hints::Hint {
+        strategy: strategy.kind.name(),
+        flags: flags.into_iter().filter(|(on, _)| *on).fold(0, |flags, (_, flag)| flags | flag),
+        colours: strategy.colours,
+        first: first.unwrap_or(0),
+        seed: strategy.seed,
+        masks: &strategy.masks,
+        values: &strategy.values,
     }
 }
 
@@ -279,7 +308,6 @@ impl ByKernel {
 fn said_of(of: &Governed) -> Of {
     match of {
         Governed::Files => Of::Files,
-        Governed::Own(kinds) if *kinds == KINDS => Of::Own(0),
         Governed::Own(kinds) => Of::Own(kinds.iter().map(|&kind| number(kind)).sum()),
     }
 }
@@ -292,6 +320,15 @@ fn number(kind: Memory) -> u32 {
         Memory::Stack => page_hints::STACK,
         Memory::Arenas | Memory::File | Memory::Range => 0,
     }
+}
+
+/// Why the kernel does not count by kinds of memory.
+fn uncounted(error: &io::Error) -> Error {
+    let why = match error.raw_os_error() {
+        Some(libc::ENOTTY) => "its series is older than strategies for kinds of memory".to_owned(),
+        _ => sys::errno_text(error),
+    };
+    Error::Cannot(format!("cannot count what the kernel places: /proc/PID/page_hints: {why}; {NEXT}"))
 }
 
 fn refused(error: &io::Error, strategy: &StrategySpec) -> Error {
@@ -307,9 +344,7 @@ fn refused(error: &io::Error, strategy: &StrategySpec) -> Error {
         Some(libc::EPERM | libc::EACCES) => "hints need CAP_SYS_ADMIN; run: sudo pagelab run …".to_owned(),
         Some(libc::ERANGE) => "there are more colours than pages of memory; give fewer: colors=N".to_owned(),
         Some(libc::EINVAL) => {
-            "the kernel's strategy does not take these parameters, or its series is older than hints for kinds of memory; \
-             run: --backend library"
-                .to_owned()
+            "the kernel's strategy does not take these parameters; run: --backend library".to_owned()
         }
         _ => "run: cat /proc/page_color".to_owned(),
     };
@@ -350,6 +385,33 @@ mod tests {
         assert!(facts(None, &["random"]).has("random"));
         assert!(!facts(None, &["random"]).has("modulo"));
         assert!(!facts(Some(libc::ENOENT), &["random"]).has("random"));
+    }
+
+    #[test]
+    fn a_series_without_kinds_is_told_with_the_next_step() {
+        let error = uncounted(&io::Error::from_raw_os_error(libc::ENOTTY));
+        assert_eq!(error.exit_code(), 3);
+        assert!(error.to_string().contains("older") && error.to_string().contains("--backend library"), "{error}");
+    }
+
+    #[test]
+    fn strategies_are_told_by_the_memory_that_they_are_for() {
+        let hint = |of| Hint { strategy: StrategySpec::new(StrategyKind::Random, 8), of };
+        assert_eq!(named(&hint(Governed::Files)), "random (file)");
+        let heap = hint(Governed::Own(vec![Memory::Heap, Memory::Stack]));
+        assert_eq!(named(&heap), "random (heap, stack)");
+        assert_eq!(said_of(&heap.of), Of::Own(page_hints::HEAP | page_hints::STACK));
+        let pinned = StrategySpec { pin: true, ..heap.strategy };
+        assert_eq!(said(&pinned).flags, PIN);
+    }
+
+    #[test]
+    fn the_record_counts_each_strategy() {
+        let counters = Counters { placed: 7, absent: 2, bound: 1, ..Counters::default() };
+        let hint = Hint { strategy: StrategySpec::new(StrategyKind::Random, 8), of: Governed::Files };
+        let block = strategy_block(2, &hint, &(counters, Resident::default()));
+        assert_eq!((block.number, block.requested_pages, block.fallback_pages), (2, 10, 3));
+        assert!(block.by_colour.is_none());
     }
 
     #[test]

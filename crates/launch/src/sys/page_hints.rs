@@ -10,6 +10,8 @@ use std::os::fd::AsRawFd;
 pub const HASH_PID: u32 = 0x1;
 /// Begin with the colour in `first`; without it the seed draws one.
 pub const FIRST: u32 = 0x2;
+/// Keep pages in their frames.
+pub const PIN: u32 = 0x10;
 
 /// Kinds of memory: what brk gives, anonymous mappings, data and bss, the main thread's stack.
 pub const HEAP: u32 = 0x1;
@@ -19,13 +21,15 @@ pub const ANON: u32 = 0x2;
 pub const DATA: u32 = 0x4;
 /// See [`HEAP`].
 pub const STACK: u32 = 0x8;
+/// What the process brings into the page cache.
+const FILE: u32 = 0x10;
 
 /// `_IOW(0xDC, 0, struct page_hint)`.
 const SET_DEFAULT: libc::c_ulong = 1 << 30 | (size_of::<Raw>() as libc::c_ulong) << 16 | 0xDC << 8;
 /// `_IOW(0xDC, 5, struct page_hint)`.
 const SET_FILE: libc::c_ulong = SET_DEFAULT | 5;
-/// `_IOR(0xDC, 4, struct page_hint_counters)`.
-const COUNTERS: libc::c_ulong = 2 << 30 | (size_of::<Counters>() as libc::c_ulong) << 16 | 0xDC << 8 | 4;
+/// `_IOWR(0xDC, 8, struct page_hint_kind_counters)`.
+const KIND_COUNTERS: libc::c_ulong = 3 << 30 | (size_of::<KindCounters>() as libc::c_ulong) << 16 | 0xDC << 8 | 8;
 const NAME: usize = 32;
 
 /// `struct page_hint`.
@@ -51,7 +55,7 @@ struct Raw {
 pub struct Hint<'h> {
     /// Its name, at most 31 bytes.
     pub strategy: &'h str,
-    /// [`HASH_PID`], [`FIRST`].
+    /// [`HASH_PID`], [`FIRST`], [`PIN`].
     pub flags: u32,
     /// Number of colours.
     pub colours: u32,
@@ -81,6 +85,15 @@ pub struct Counters {
     pub watermark: u64,
 }
 
+/// `struct page_hint_kind_counters`.
+#[repr(C)]
+#[derive(Default)]
+struct KindCounters {
+    kinds: u32,
+    reserved: u32,
+    counters: Counters,
+}
+
 /// Whether this kernel has hints.
 pub fn there() -> io::Result<()> {
     std::fs::metadata("/proc/self/page_hints").map(drop)
@@ -91,7 +104,7 @@ pub fn there() -> io::Result<()> {
 pub enum Of {
     /// What the process brings into the page cache.
     Files,
-    /// Its own memory of these kinds ([`HEAP`] and the like); 0: all of it.
+    /// Its own memory of these kinds: [`HEAP`] and the like.
     Own(u32),
 }
 
@@ -99,7 +112,7 @@ pub enum Of {
 ///
 /// # Errors
 /// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does not
-/// take, or kinds of memory on a kernel whose series does not have them yet.
+/// take.
 pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(format!("/proc/{pid}/page_hints"))?;
     let mut strategy = [0; NAME];
@@ -129,13 +142,17 @@ pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), request, &raw const raw) }).map(drop)
 }
 
-/// What became of the pages that a process asked for, since its exec.
-pub fn counters(pid: i32) -> io::Result<Counters> {
+/// What became of the pages that a process asked for, since its exec, of this memory.
+///
+/// # Errors
+/// ENOTTY on a kernel whose series counts no kinds of memory yet: there a process has one strategy.
+pub fn counters(pid: i32, of: Of) -> io::Result<Counters> {
     let file = File::open(format!("/proc/{pid}/page_hints"))?;
-    let mut counters = Counters::default();
-    // SAFETY: the kernel fills the structure, which has its layout, and no more.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), COUNTERS, &raw mut counters) })?;
-    Ok(counters)
+    let kinds = if let Of::Own(kinds) = of { kinds } else { FILE };
+    let mut counted = KindCounters { kinds, ..KindCounters::default() };
+    // SAFETY: the kernel reads and fills the structure, which has its layout, and no more.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), KIND_COUNTERS, &raw mut counted) })?;
+    Ok(counted.counters)
 }
 
 #[cfg(test)]
@@ -144,9 +161,9 @@ mod tests {
 
     #[test]
     fn requests_are_those_of_the_header() {
-        // As a C compiler has them: sizes of 104 and 40 bytes.
+        // As a C compiler has them: sizes of 104 and 48 bytes.
         assert_eq!(SET_DEFAULT, 0x4068_dc00);
         assert_eq!(SET_FILE, 0x4068_dc05);
-        assert_eq!(COUNTERS, 0x8028_dc04);
+        assert_eq!(KIND_COUNTERS, 0xc030_dc08);
     }
 }

@@ -11,6 +11,7 @@ use crate::boundary::arch::{PAGE, nr};
 
 pub mod call;
 pub mod nodes;
+pub mod page_hints;
 pub mod pipes;
 pub mod socket;
 pub mod task;

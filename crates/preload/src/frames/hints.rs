@@ -4,6 +4,7 @@
 //! handler. One table contains them. A thread that sets or removes a hint holds its lock, so that no other thread takes
 //! a number between its choice and its use. The handler never waits for it.
 
+mod by_kernel;
 mod hint_table;
 mod queries;
 mod values;
@@ -30,9 +31,10 @@ use crate::state::{child, guest_file, lock, plan};
 
 use super::{areas, program_uffd};
 
+pub use by_kernel::{is_asked as are_the_kernels, learn_default};
 pub use hint_table::{Asked, SPAN_BYTES, adopt_child};
 use hint_table::{TABLE, ask, code, number_of};
-pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
+pub use queries::{Counters, colour_count, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
 
 use pagelab_abi::guest::EngineFailure;
@@ -62,6 +64,9 @@ fn meet() {
 pub fn forget(addr: usize, len: usize) {
     if GIVEN.load(Relaxed) || program_uffd::has_some() {
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
+        if GIVEN.load(Relaxed) && by_kernel::is_asked() {
+            let _ = by_kernel::clear_range(Span::new(addr, end));
+        }
         let _guest = lock::hold_memory();
         areas::hint(Span::new(addr, end), None);
         program_uffd::ends(Span::new(addr, end));
@@ -76,6 +81,9 @@ pub type Prepare = fn() -> Result<()>;
 /// Makes sure that the engine runs.
 #[inline(never)]
 pub fn start(prepare: Prepare) -> Result<()> {
+    if by_kernel::is_asked() {
+        return by_kernel::start();
+    }
     meet();
     if is_running() {
         return Ok(());
@@ -129,6 +137,10 @@ fn why() -> Errno {
 /// Gives `span` a hint; `None`: it is the kernel's.
 #[inline(never)]
 pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<()> {
+    if by_kernel::is_asked() {
+        GIVEN.store(true, Relaxed);
+        return by_kernel::set_range(span, asked);
+    }
     // In this order: what starts may be mapped in a hole of the range.
     let begin = || {
         mapped(span)?;
@@ -150,6 +162,9 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
 /// Takes hints for `span` back.
 #[inline(never)]
 pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
+    if by_kernel::is_asked() {
+        return by_kernel::clear_range(span);
+    }
     start(prepare)?;
     let _table = TABLE.lock();
     let _guest = lock::hold_memory();
@@ -178,6 +193,9 @@ fn unpin(span: Span) {
 /// The hint for what neither a range nor a rule of the policy names (`None`: it is the kernel's).
 #[inline(never)]
 pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
+    if by_kernel::is_asked() {
+        return by_kernel::set_default(asked);
+    }
     if let Err(errno) = start(prepare) {
         if let Some(asked) = asked {
             asked.values.release();
@@ -191,6 +209,9 @@ pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
 
 /// Takes it back.
 pub fn clear_default(prepare: Prepare) -> Result<()> {
+    if by_kernel::is_asked() {
+        return by_kernel::clear_default();
+    }
     start(prepare)?;
     let _table = TABLE.lock();
     change_default(None)
@@ -232,6 +253,9 @@ fn settle(span: Span) {
 /// Moves the resident pages of `span` to their wanted frames.
 #[inline(never)]
 pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
+    if by_kernel::is_asked() {
+        return by_kernel::remap_range(span);
+    }
     mapped(span)?;
     start(prepare)?;
     if !areas::touches(span) {

@@ -8,6 +8,11 @@ const PRESENT: u64 = 1 << 3;
 const ZERO: u64 = 1 << 5;
 const HUGE: u64 = 1 << 6;
 const RUNS: usize = 128;
+const NONE: Run = Run { start: 0, end: 0, categories: 0 };
+/// Where addresses end that a program does not ask for beyond 47 bits.
+const ADDRESSES: usize = (1 << 47) - crate::boundary::arch::PAGE;
+/// A call that looks ahead stops after so many pages (16 GiB): some 10 ms.
+const MOST_PAGES: u64 = 1 << 22;
 
 #[repr(C)]
 struct Argument {
@@ -31,6 +36,16 @@ struct Run {
     start: u64,
     end: u64,
     categories: u64,
+}
+
+impl Run {
+    fn span(&self) -> Span {
+        Span::new(self.start as usize, self.end as usize)
+    }
+
+    fn is_huge(&self) -> bool {
+        self.categories & HUGE != 0
+    }
 }
 
 /// `/proc/self/pagemap`, open.
@@ -58,34 +73,83 @@ impl Pagemap {
     /// Calls `visit` with each run of present pages of `span`, and whether huge entries map it; the shared zero page
     /// does not count.
     pub fn each(&self, span: Span, visit: &mut dyn FnMut(Span, bool)) -> Result<()> {
-        let mut runs = [Run { start: 0, end: 0, categories: 0 }; RUNS];
-        let mut at = span.start as u64;
-        while at < span.end as u64 {
-            let mut argument = Argument {
-                size: size_of::<Argument>() as u64,
-                flags: 0,
-                start: at,
-                end: span.end as u64,
-                walk_end: 0,
-                runs: runs.as_mut_ptr() as u64,
-                run_count: RUNS as u64,
-                max_pages: 0,
-                inverted: ZERO,
-                required: PRESENT | ZERO,
-                any_of: 0,
-                returned: PRESENT | HUGE,
-            };
-            // SAFETY: the argument is as the request wants it, with room for RUNS results.
-            let found = unsafe { sys::ioctl(self.0, REQUEST, &raw mut argument as usize) }?;
+        let mut runs = [NONE; RUNS];
+        let mut at = span.start;
+        while at < span.end {
+            let (found, walked) = self.scan(Span::new(at, span.end), 0, &mut runs)?;
             for run in runs.iter().take(found) {
-                visit(Span::new(run.start as usize, run.end as usize), run.categories & HUGE != 0);
+                visit(run.span(), run.is_huge());
             }
-            if argument.walk_end <= at {
+            if walked <= at {
                 break;
             }
-            at = argument.walk_end;
+            at = walked;
         }
         Ok(())
+    }
+
+    /// One call: how many runs it stored, and up to where it came. `most_pages`: it may stop after so many; 0: never.
+    fn scan(&self, span: Span, most_pages: u64, runs: &mut [Run; RUNS]) -> Result<(usize, usize)> {
+        let mut argument = Argument {
+            size: size_of::<Argument>() as u64,
+            flags: 0,
+            start: span.start as u64,
+            end: span.end as u64,
+            walk_end: 0,
+            runs: runs.as_mut_ptr() as u64,
+            run_count: RUNS as u64,
+            max_pages: most_pages,
+            inverted: ZERO,
+            required: PRESENT | ZERO,
+            any_of: 0,
+            returned: PRESENT | HUGE,
+        };
+        // SAFETY: the argument is as the request wants it, with room for RUNS results.
+        let found = unsafe { sys::ioctl(self.0, REQUEST, &raw mut argument as usize) }?;
+        Ok((found, argument.walk_end as usize))
+    }
+}
+
+/// Runs of many spans in ascending order, for fewer calls: each call of the kernel goes on beyond the span asked for, and
+/// what it found there is kept for the next ones.
+pub struct Sweep<'a> {
+    pagemap: &'a Pagemap,
+    runs: [Run; RUNS],
+    found: usize,
+    /// What `runs` tells of.
+    walked: Span,
+}
+
+impl Sweep<'_> {
+    /// Nothing is scanned yet.
+    pub fn new(pagemap: &Pagemap) -> Sweep<'_> {
+        Sweep { pagemap, runs: [NONE; RUNS], found: 0, walked: Span::new(0, 0) }
+    }
+
+    /// As [`Pagemap::each`]. Pages that came or went since the call that found them are told as they were then.
+    pub fn each(&mut self, span: Span, visit: &mut dyn FnMut(Span, bool)) -> Result<()> {
+        let mut at = span.start;
+        while at < span.end {
+            if !(self.walked.start..self.walked.end).contains(&at) && !self.go_on(at, span.end)? {
+                break;
+            }
+            let known = Span::new(at, span.end.min(self.walked.end));
+            for run in self.runs.iter().take(self.found) {
+                let part = run.span().and(known);
+                if !part.is_empty() {
+                    visit(part, run.is_huge());
+                }
+            }
+            at = known.end;
+        }
+        Ok(())
+    }
+
+    /// Scans from `at` on, at least to `end` if there is room for the runs; whether the kernel came further than `at`.
+    fn go_on(&mut self, at: usize, end: usize) -> Result<bool> {
+        let (found, walked) = self.pagemap.scan(Span::new(at, end.max(ADDRESSES)), MOST_PAGES, &mut self.runs)?;
+        (self.found, self.walked) = (found, Span::new(at, walked.max(at)));
+        Ok(walked > at)
     }
 }
 
@@ -132,5 +196,35 @@ mod tests {
         }
         let pagemap = Pagemap::open().unwrap();
         assert_eq!(bytes(&pagemap, Span::new(tile, tile + PMD)), (0, PMD));
+    }
+
+    #[test]
+    fn a_sweep_tells_what_single_calls_tell() {
+        let at = sys::mmap_own(3000 * PAGE).unwrap();
+        sys::advise(at, 3000 * PAGE, Advice::BasePages).unwrap();
+        // Single pages, more than a call has room for; then one long run.
+        for page in (0..1000).step_by(3).chain(1500..2600) {
+            // SAFETY: our own memory.
+            unsafe { core::ptr::write_volatile((at + page * PAGE) as *mut u8, 1) };
+        }
+        let page = |number: usize| at + number * PAGE;
+        let mut ascending = Vec::new();
+        for pages in [(0, 1), (1, 7), (7, 900), (900, 900), (950, 1501), (1600, 1601), (1601, 3000), (10, 20)] {
+            ascending.push(Span::new(page(pages.0), page(pages.1)));
+        }
+        let pagemap = Pagemap::open().unwrap();
+        let mut sweep = Sweep::new(&pagemap);
+        for span in ascending {
+            let (mut told, mut swept) = (Vec::new(), Vec::new());
+            pagemap.each(span, &mut |run, huge| told.push((run, huge))).unwrap();
+            sweep.each(span, &mut |run, huge| swept.push((run, huge))).unwrap();
+            // A run that spans two calls is told in two parts.
+            let pages = |runs: &[(Span, bool)]| {
+                runs.iter()
+                    .flat_map(|(run, huge)| (run.start..run.end).step_by(PAGE).map(|page| (page, *huge)))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(pages(&told), pages(&swept), "{span:?}");
+        }
     }
 }

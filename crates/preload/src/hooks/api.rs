@@ -22,7 +22,10 @@ use super::windows;
 use hint::RawHint;
 
 /// Version of the interface (`PAGELAB_API_VERSION`).
-const VERSION: c_int = 2;
+const VERSION: c_int = 3;
+/// `PAGELAB_BY_LIBRARY`, `PAGELAB_BY_KERNEL`.
+const BY_LIBRARY: c_int = 1;
+const BY_KERNEL: c_int = 2;
 /// `PAGELAB_NO_COLOR`.
 const NO_COLOUR: u32 = u32::MAX;
 /// Pages of one query.
@@ -44,6 +47,11 @@ fn pages(addr: *const c_void, len: usize) -> Result<Span> {
 #[unsafe(no_mangle)]
 extern "C" fn pagelab_version() -> c_int {
     VERSION
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pagelab_backend() -> c_int {
+    if hints::are_the_kernels() { BY_KERNEL } else { BY_LIBRARY }
 }
 
 #[unsafe(no_mangle)]
@@ -97,15 +105,18 @@ unsafe extern "C" fn pagelab_remap_range(addr: *mut c_void, len: usize, moved: *
     status(result.map(drop))
 }
 
+/// Takes frame numbers, with their pages and the first one's index.
+type TakeFrames<'t> = dyn FnMut(usize, Span, &[u64]) -> Result<()> + 't;
+
 /// Calls `visit` with the frame numbers of pages from `addr` on, at most [`BATCH`] at a time, and the first one's index.
-fn each_frame(addr: *const c_void, count: usize, visit: &mut dyn FnMut(usize, Span, &[u64])) -> Result<()> {
+fn each_frame(addr: *const c_void, count: usize, visit: &mut TakeFrames<'_>) -> Result<()> {
     let start = align_down(addr as usize, PAGE);
     let mut frames = [0u64; BATCH];
     for first in (0..count).step_by(BATCH) {
         let some = frames.get_mut(..BATCH.min(count - first)).unwrap_or(&mut []);
         let span = pages((start.wrapping_add(first.wrapping_mul(PAGE))) as *const c_void, some.len() * PAGE)?;
         hints::frames(span, some)?;
-        visit(first, span, some);
+        visit(first, span, some)?;
     }
     Ok(())
 }
@@ -120,6 +131,7 @@ unsafe extern "C" fn pagelab_frames(addr: *const c_void, count: usize, frames: *
     status(each_frame(addr, count, &mut |first, _, some| {
         // SAFETY: as the caller promises, there is room for `count` numbers, and these end there at the latest.
         unsafe { core::ptr::copy_nonoverlapping(some.as_ptr(), frames.add(first), some.len()) };
+        Ok(())
     }))
 }
 
@@ -136,24 +148,26 @@ unsafe extern "C" fn pagelab_colors(addr: *const c_void, count: usize, colours: 
         for (index, frame) in some.iter().enumerate() {
             let page = span.start + index * PAGE;
             if !(known.start..known.end).contains(&page) {
-                (function, known) = colours_around(page);
+                (function, known) = colours_around(page)?;
             }
             let colour = if *frame == 0 { NO_COLOUR } else { function.of(*frame) };
             // SAFETY: as in `pagelab_frames`.
             unsafe { colours.add(first + index).write(colour) };
         }
+        Ok(())
     }))
 }
 
 /// How colours are counted at `addr`, and how far around it.
-fn colours_around(addr: usize) -> (pagelab_frames::Colours, Span) {
-    let (colours, within) = hints::colours_around(addr);
-    (colours.unwrap_or_else(cache::colours), within)
+fn colours_around(addr: usize) -> Result<(pagelab_frames::Colours, Span)> {
+    let (colours, within) = hints::colours_around(addr)?;
+    Ok((colours.unwrap_or_else(cache::colours), within))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pagelab_color_count(addr: *const c_void) -> c_int {
-    c_int::try_from(colours_around(addr as usize).0.count()).unwrap_or(c_int::MAX)
+    let count = hints::colour_count(addr as usize).unwrap_or_else(|| cache::colours().count());
+    c_int::try_from(count).unwrap_or(c_int::MAX)
 }
 
 #[unsafe(no_mangle)]

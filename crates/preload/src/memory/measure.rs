@@ -17,7 +17,7 @@ use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys;
 use crate::given_back::regions::Place;
-use crate::given_back::scan::Pagemap;
+use crate::given_back::scan::{Pagemap, Sweep};
 use crate::memory::pool::Pool;
 use crate::state::guest_file;
 use crate::state::layout::Layout;
@@ -115,9 +115,10 @@ fn usage() {
 fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u64) -> Option<PlacementMethod> {
     let mut data_end = 0;
     let (mut complete, mut mappings) = (true, 0u32);
+    let mut sweep = Sweep::new(pagemap);
     let walked = maps::each(&mut |mapping| {
         let Some(place) = place_of(plan, mapping, &mut data_end) else { return true };
-        complete = tally.mapping(&place, mapping.span, pagemap).is_ok();
+        complete = tally.mapping(&place, mapping.span, &mut sweep).is_ok();
         backing::census(&place, mapping, pagemap);
         mappings += 1;
         if mappings % 16 == 0 && sys::monotonic_ns() > begin + LIMIT_NS {

@@ -10,6 +10,7 @@ COMMANDS: dict[str, Entry] = {
     "import": Entry("pagelab.cli.model.import_", "import_command"),
     "fit": Entry("pagelab.cli.model.fit", "fit_command"),
     "report": Entry("pagelab.cli.model.report", "report_command"),
+    "check": Entry("pagelab.cli.model.check", "check_command"),
     "range": Entry("pagelab.cli.model.range", "range_command"),
     "sensitivity": Entry("pagelab.cli.model.sensitivity", "sensitivity_command"),
 }

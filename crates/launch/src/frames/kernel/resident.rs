@@ -58,17 +58,23 @@ impl Resident {
     }
 }
 
-/// Looks at a process's private memory of these kinds, until `deadline_ns` (CLOCK_MONOTONIC) at the latest: a program can map
-/// terabytes that it never touches, and is held meanwhile.
+/// A strategy, and the kinds of memory that it is for.
+pub type Placed<'s> = (&'s StrategySpec, &'s [Memory]);
+
+/// Looks at a process's private memory, of each strategy's kinds, until `deadline_ns` (CLOCK_MONOTONIC) at the latest: a
+/// program can map terabytes that it never touches, and is held meanwhile.
 ///
 /// # Errors
 /// Its maps or its pages cannot be read, frame numbers are kept back, or it takes too long.
-pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory], deadline_ns: u64) -> io::Result<Resident> {
+pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result<Vec<Resident>> {
     let maps = procfs::text(pid, "maps")?;
     let image = Image::parse(&procfs::text(pid, "stat")?);
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let flags = File::open(FLAGS).ok();
-    let mut judge = Judge::new(strategy, pid).ok_or(io::ErrorKind::InvalidInput)?;
+    // What the program has hinted itself is not the policy's.
+    let own = ranges(&procfs::text(pid, "page_hints").unwrap_or_default());
+    let judges = strategies.iter().map(|&(strategy, _)| Judge::new(strategy, pid));
+    let mut judges: Vec<Judge<'_>> = judges.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
     for region in maps.lines().filter_map(Region::parse).filter(|region| region.is_private) {
         let early_from = if region.name == "[stack]" { image.arguments(region.end) } else { region.end };
         let mut bytes = vec![0; BATCH * 8];
@@ -85,10 +91,14 @@ pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory], deadline_ns: u6
                 let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
                 let vpn = page + number as u64;
                 let is_anonymous = entry & PRESENT != 0 && entry & FILE == 0;
-                let is_meant = || kinds.contains(&region.kind(vpn * PAGE, &image));
+                if !is_anonymous || lies_in(&own, vpn * PAGE) {
+                    continue;
+                }
+                let kind = region.kind(vpn * PAGE, &image);
+                let judge = judges.iter_mut().zip(strategies).find(|(_, (_, kinds))| kinds.contains(&kind));
                 // Asked of few pages: each answer is a system call.
                 let is_own = || entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
-                if is_anonymous && is_meant() && is_own() {
+                if let Some((judge, _)) = judge.filter(|_| is_own()) {
                     judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from)?;
                 }
             }
@@ -98,7 +108,22 @@ pub fn look(pid: i32, strategy: &StrategySpec, kinds: &[Memory], deadline_ns: u6
             page += count as u64;
         }
     }
-    Ok(judge.found)
+    Ok(judges.into_iter().map(|judge| judge.found).collect())
+}
+
+/// Ranges with hints, in the order of their addresses, in the text of `/proc/PID/page_hints`: `START-END STRATEGY …`.
+fn ranges(text: &str) -> Vec<(u64, u64)> {
+    let address = |text: &str| u64::from_str_radix(text, 16).ok();
+    let range = |line: &str| {
+        let (start, end) = line.split(' ').next()?.split_once('-')?;
+        Some((address(start)?, address(end)?))
+    };
+    text.lines().filter_map(range).collect()
+}
+
+fn lies_in(ranges: &[(u64, u64)], address: u64) -> bool {
+    let after = ranges.partition_point(|&(start, _)| start <= address);
+    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|&(_, end)| address < end)
 }
 
 /// The page of zeros is nobody's, and has the frame that it had at boot. Without flags a page that several processes see is
@@ -278,7 +303,8 @@ mod tests {
         assert_ne!(base, libc::MAP_FAILED);
         let begin = sys::monotonic_ns();
         let own = std::process::id() as i32;
-        let looked = look(own, &StrategySpec::new(StrategyKind::PageColoring, 4), &KINDS, begin + 1_000_000);
+        let strategy = StrategySpec::new(StrategyKind::PageColoring, 4);
+        let looked = look(own, &[(&strategy, &KINDS)], begin + 1_000_000);
         assert_eq!(looked.expect_err("too much").raw_os_error(), Some(libc::ETIMEDOUT));
 
         // SAFETY: the mapping made above.
@@ -307,6 +333,17 @@ mod tests {
     }
 
     #[test]
+    fn ranges_that_the_program_hints_are_left_out() {
+        let text = "default page-coloring colors 16\n7f0000003000-7f0000005000 bin-hopping colors 8 first 0\n\
+                    7f0000005000-7f0000006000 usual\nplaced 12\nunasked 0\n";
+        let found = ranges(text);
+        assert_eq!(found, [(0x7f00_0000_3000, 0x7f00_0000_5000), (0x7f00_0000_5000, 0x7f00_0000_6000)]);
+        let inside = (0..8).filter(|page| lies_in(&found, 0x7f00_0000_0000 + page * PAGE));
+        assert_eq!(inside.collect::<Vec<_>>(), [3, 4, 5]);
+        assert!(!lies_in(&[], 0));
+    }
+
+    #[test]
     fn kinds_are_those_of_the_kernel() {
         let image = Image { data_end: 0x40_4010, heap_start: 0x60_0000, arguments_start: 0 };
         let kind = |line: &str, address| Region::parse(line).expect("a mapping").kind(address, &image);
@@ -330,11 +367,15 @@ mod tests {
         let pid = std::process::id() as i32;
         let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc");
         assert!(Image::parse(&stat).arguments(0) > PAGE, "{stat}");
-        match look(pid, &StrategySpec::new(StrategyKind::PageColoring, 1), &KINDS, u64::MAX) {
+        let one = StrategySpec::new(StrategyKind::PageColoring, 1);
+        let [rest, stack] = [&[Memory::Heap, Memory::Anon, Memory::Data][..], &[Memory::Stack]];
+        match look(pid, &[(&one, rest), (&one, stack)], u64::MAX).as_deref() {
             // Any frame has the only colour there is.
-            Ok(found) => {
-                assert!(found.as_asked > 10 && found.otherwise == 0 && found.early > 0, "{found:?}");
+            Ok([rest, stack]) => {
+                assert!(rest.as_asked > 10 && rest.otherwise == 0 && rest.early == 0, "{rest:?}");
+                assert!(stack.otherwise == 0 && stack.early > 0, "{stack:?}");
             }
+            Ok(other) => panic!("{other:?}"),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM), "frame numbers need root"),
         }
     }

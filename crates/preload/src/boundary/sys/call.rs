@@ -16,7 +16,7 @@ macro_rules! errnos {
 #[allow(missing_docs, reason = "the names are the kernel's")]
 impl Errno {
     errnos! { EPERM ENOENT ESRCH EINTR EBADF EAGAIN ENOMEM EFAULT EACCES EBUSY EEXIST EXDEV ENOTDIR EINVAL EMFILE ENOTTY EFBIG }
-    errnos! { ENOSPC EPIPE EOPNOTSUPP }
+    errnos! { ENOSPC EPIPE EOPNOTSUPP ERANGE E2BIG }
 }
 
 /// Result of a system call.

@@ -19,7 +19,7 @@ use crate::frames::threads::requests::Kind;
 use crate::state::{guest_file, plan};
 
 use super::hint_table::{FIRST, Shown, TABLE, ask};
-use super::{mapped, meet};
+use super::{by_kernel, mapped, meet};
 
 static FRAMES: Shown<[u64; SLOTS]> = Shown(UnsafeCell::new([0; SLOTS]));
 
@@ -38,6 +38,13 @@ pub struct Counters {
     refills: u64,
     wait_ns: u64,
     pool_bytes: u64,
+}
+
+impl Counters {
+    /// Of pages that the kernel placed: it counts nothing else.
+    pub fn by_kernel(placed: u64, fallbacks: u64) -> Counters {
+        Counters { requests: placed + fallbacks, placed, fallbacks, ..Counters::default() }
+    }
 }
 
 /// Frame numbers of the pages of `span`, at most a chunk's worth; 0: not in memory.
@@ -61,14 +68,30 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
     result
 }
 
-/// Colours as the policy counts them, if it does.
-pub fn usual_colours() -> Option<Colours> {
+/// Colours as the policy counts them, if it does. EOPNOTSUPP: the kernel does, by masks.
+pub fn usual_colours() -> Result<Option<Colours>> {
+    if by_kernel::is_asked() { by_kernel::usual_colours() } else { Ok(colours_of_plan()) }
+}
+
+fn colours_of_plan() -> Option<Colours> {
     let plan = plan::current()?;
     Colours::of_plan(&plan, &plan.strategy(0)?)
 }
 
-/// How the strategy at `addr` counts colours, or else the policy; and how far around.
-pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
+/// How the strategy at `addr` counts colours, or else the policy; and how far around. EOPNOTSUPP as [`usual_colours`].
+pub fn colours_around(addr: usize) -> Result<(Option<Colours>, Span)> {
+    if by_kernel::is_asked() { by_kernel::colours_around(addr) } else { Ok(colours_by_engine(addr)) }
+}
+
+/// The number of colours at `addr`, if its strategy or the policy says.
+pub fn colour_count(addr: usize) -> Option<u32> {
+    if by_kernel::is_asked() {
+        return by_kernel::colour_count(addr);
+    }
+    colours_by_engine(addr).0.map(|colours| colours.count())
+}
+
+fn colours_by_engine(addr: usize) -> (Option<Colours>, Span) {
     meet();
     let (number, within) = areas::around(addr);
     let of_plan = |number: u32| plan::current().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
@@ -79,11 +102,14 @@ pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
         Some(number) => of_plan(number),
         None => None,
     };
-    (colours.or_else(usual_colours), within)
+    (colours.or_else(colours_of_plan), within)
 }
 
 /// The strategy of the page at `addr`.
 pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
+    if by_kernel::is_asked() {
+        return by_kernel::strategy_at(addr);
+    }
     meet();
     let number = areas::strategy_of(addr)?;
     match (number as usize).checked_sub(FIRST) {
@@ -94,6 +120,9 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
 
 /// Counts of the engine so far.
 pub fn counters() -> Counters {
+    if by_kernel::is_asked() {
+        return by_kernel::counters();
+    }
     meet();
     let Some(file) = guest_file::file() else { return Counters::default() };
     let mut sums = FramesCounts::default();

@@ -52,6 +52,18 @@ impl Pagemap {
         Ok(())
     }
 
+    /// For the pages from `addr` on, whether they are in memory: 1, else 0. Nobody is denied it.
+    pub fn read_present(self, addr: usize, into: &mut [u64]) -> Result<()> {
+        let wanted = size_of_val(into);
+        if sys::pread_words(self.0, into, addr / PAGE * WORD)? != wanted {
+            return Err(Errno::EFAULT);
+        }
+        for word in into {
+            *word = u64::from(*word & PRESENT != 0);
+        }
+        Ok(())
+    }
+
     /// For the pages from `addr` on, whether they are there but not this process's alone: 1, else 0. Nobody is denied it.
     pub fn read_shared(self, addr: usize, into: &mut [u64]) -> Result<()> {
         let wanted = size_of_val(into);

@@ -75,7 +75,7 @@ impl RawHint {
     unsafe fn colours(&self) -> Result<Colours> {
         if self.mask_count == 0 {
             return match self.colors {
-                0 => Ok(hints::usual_colours().unwrap_or_else(cache::colours)),
+                0 => Ok(hints::usual_colours()?.unwrap_or_else(cache::colours)),
                 count => Colours::low_bits(count).ok_or(Errno::EINVAL),
             };
         }

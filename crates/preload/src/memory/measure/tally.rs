@@ -1,5 +1,6 @@
 //! Memory at the end of the process, summed up by region.
 
+use core::cell::OnceCell;
 use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::guest::{GuestFile, RegionSlot, UNCOUNTED};
@@ -8,7 +9,7 @@ use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::Result;
 use crate::given_back::regions::{Place, account, bump, bump_size, huge_bytes};
-use crate::given_back::scan::Pagemap;
+use crate::given_back::scan::Sweep;
 use crate::memory::tables;
 use crate::state::layout::{Backing, Piece};
 
@@ -28,13 +29,14 @@ struct Open {
 pub struct Tally {
     file: &'static GuestFile,
     open: Option<Open>,
-    folios: Option<Folios>,
+    /// Opened for the first tile of a size between a base page and 2 MiB.
+    folios: OnceCell<Option<Folios>>,
 }
 
 impl Tally {
     /// Sums into `file`.
     pub fn new(file: &'static GuestFile) -> Tally {
-        let tally = Tally { file, open: None, folios: Folios::open().ok() };
+        let tally = Tally { file, open: None, folios: OnceCell::new() };
         tally.clear();
         tally
     }
@@ -58,12 +60,12 @@ impl Tally {
     }
 
     /// Adds one mapping, piece by piece.
-    pub fn mapping(&mut self, place: &Place, span: Span, pagemap: &Pagemap) -> Result<()> {
-        let Some(layout) = place.layout else { return self.part(place, None, span, pagemap) };
+    pub fn mapping(&mut self, place: &Place, span: Span, sweep: &mut Sweep<'_>) -> Result<()> {
+        let Some(layout) = place.layout else { return self.part(place, None, span, sweep) };
         let mut result = Ok(());
         layout.each(span, &mut |piece, part| {
             if result.is_ok() {
-                result = self.part(place, Some(&piece), part, pagemap);
+                result = self.part(place, Some(&piece), part, sweep);
             }
         });
         result
@@ -92,17 +94,18 @@ impl Tally {
         self.file.regions.iter().take(used).for_each(|slot| slot.whole_touched.store(UNCOUNTED, Relaxed));
     }
 
-    fn part(&mut self, place: &Place, piece: Option<&Piece>, part: Span, pagemap: &Pagemap) -> Result<()> {
+    fn part(&mut self, place: &Place, piece: Option<&Piece>, part: Span, sweep: &mut Sweep<'_>) -> Result<()> {
         let Some(slot) = self.mapped(place, piece, part) else { return Ok(()) };
         let backing = piece.map_or(Backing::Kernel, |piece| piece.backing);
-        if let (Some(piece), Some(folios)) = (piece, &self.folios)
+        if let Some(piece) = piece
             && (PAGE + 1..PMD).contains(&backing.tile_bytes())
+            && let Some(folios) = self.folios.get_or_init(|| Folios::open().ok())
         {
-            return self.middle_sizes(piece, part, slot, pagemap, folios);
+            return self.middle_sizes(piece, part, slot, sweep, folios);
         }
         let tiled = piece.filter(|_| backing.is_tiled());
         let mut last = part.start;
-        pagemap.each(part, &mut |run, huge| {
+        sweep.each(part, &mut |run, huge| {
             let size = if huge { huge_bytes(backing, tables::has_hugetlb(run)) } else { PAGE };
             self.resident(slot, size, run.len());
             match tiled {
@@ -134,12 +137,12 @@ impl Tally {
         piece: &Piece,
         part: Span,
         slot: usize,
-        pagemap: &Pagemap,
+        sweep: &mut Sweep<'_>,
         folios: &Folios,
     ) -> Result<()> {
         let mut last = 0;
         let bytes = piece.backing.tile_bytes();
-        pagemap.each(part, &mut |run, huge| {
+        sweep.each(part, &mut |run, huge| {
             let mut at = run.start;
             while at < run.end {
                 let around = Span::new(align_down(at, bytes), align_down(at, bytes) + bytes);

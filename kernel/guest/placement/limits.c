@@ -1,0 +1,113 @@
+/* Limits: colors and memory that are used up, limits of a group, nodes of a policy. */
+#include "tests.h"
+
+#include <linux/mempolicy.h>
+#include <sys/stat.h>
+
+static long vmstat(const char *name)
+{
+    char line[256], word[128];
+    long value = -1, read;
+    FILE *file = fopen("/proc/vmstat", "re");
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "%127s %ld", word, &read) == 2 && !strcmp(word, name)) value = read;
+    fclose(file);
+    return value;
+}
+
+/* All pages of one color of 64: beyond them others are given, and counted. */
+void test_exhaustion(void)
+{
+    long before = free_pages_everywhere();
+    CHILD({
+        size_t pages = (size_t)before / 16;
+        volatile char *memory = map(pages);
+        unsigned long color = 3;
+        size_t right = 0;
+        long migrated = vmstat("pgmigrate_success");
+        struct page_hint asked = hint("modulo", 64);
+        struct page_hint_counters counted;
+        asked.values = (uintptr_t)&color;
+        asked.value_count = 1;
+        set(PAGE_HINTS_SET_RANGE, ranged(asked, memory, pages));
+        touch(memory, pages);
+        for (size_t at = 0; at < pages; at++) right += frame_of(memory + at * PAGE) % 64 == 3;
+        counted = counters();
+        printf("of %zu pages %llu placed, %llu absent, %llu bound, %llu watermark; %zu have the color; %ld were migrated\n",
+               pages, counted.placed, counted.absent, counted.bound, counted.watermark, right,
+               vmstat("pgmigrate_success") - migrated);
+        CHECK(counted.placed + fallen(counted) == pages);
+        /* What was placed has the color, but for what the kernel has moved since. */
+        CHECK(fallen(counted) > 0 && counted.placed <= right + (size_t)(vmstat("pgmigrate_success") - migrated));
+        /* Nearly all that the nearer node had: half of the machine, 1 page of 64. */
+        CHECK(counted.placed > (unsigned long)before / 128 * 8 / 10, "of %ld", before / 128);
+    });
+    usleep(200000);
+    check_free_again(before);
+}
+
+void test_memory_short(void)
+{
+    /* More than there is: the usual path reclaims and swaps, and placement stands aside. */
+    CHILD({
+        size_t pages = (size_t)free_pages() + 4096;
+        volatile char *memory = map(pages);
+        struct page_hint_counters counted;
+        set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, pages));
+        touch(memory, pages);
+        counted = counters();
+        printf("of %zu pages %llu placed, %llu absent, %llu bound, %llu watermark\n", pages, counted.placed, counted.absent,
+               counted.bound, counted.watermark);
+        CHECK(counted.placed + fallen(counted) >= pages && counted.watermark > 0);
+        for (size_t at = 0; at < pages; at++) CHECK(memory[at * PAGE] == (char)(at + 1));
+    });
+}
+
+static long cgroup_value(const char *name)
+{
+    char path[128], text[64] = "";
+    int file;
+    snprintf(path, sizeof path, "/sys/fs/cgroup/test/%s", name);
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(read(file, text, sizeof text - 1) > 0, "%s", path);
+    close(file);
+    return atol(text);
+}
+
+void test_memcg(void)
+{
+    mkdir("/sys/fs/cgroup/test", 0755);
+    write_file("/sys/fs/cgroup/test/memory.max", "33554432");
+    CHILD({
+        size_t pages = 4096;
+        volatile char *memory = map(4 * pages);
+        char text[16];
+        snprintf(text, sizeof text, "%d", getpid());
+        write_file("/sys/fs/cgroup/test/cgroup.procs", text);
+        set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, 4 * pages));
+        touch(memory, pages);
+        CHECK(cgroup_value("memory.current") >= (long)(pages * PAGE));
+        /* Twice the limit: the rest has to be swapped out. */
+        touch(memory, 4 * pages);
+        CHECK(cgroup_value("memory.current") <= 33554432);
+        check_colors(memory + 4 * pages * PAGE - 16 * PAGE, 16, 16);
+        CHECK(counters().placed >= 4 * pages);
+    });
+    usleep(100000);
+    CHECK(rmdir("/sys/fs/cgroup/test") == 0);
+}
+
+void test_memory_policy(void)
+{
+    for (int node = 0; node < 2; node++)
+        CHILD({
+            volatile char *memory = map(512);
+            unsigned long mask = 1UL << node;
+            CHECK(syscall(SYS_mbind, memory, 512 * PAGE, MPOL_BIND, &mask, 64, 0) == 0);
+            set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 64), memory, 512));
+            touch(memory, 512);
+            check_colors(memory, 512, 64);
+            for (int at = 0; at < 512; at++) CHECK(node_of(memory + at * PAGE) == node);
+            CHECK(counters().placed == 512);
+        });
+}

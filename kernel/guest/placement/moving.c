@@ -1,0 +1,226 @@
+/* Pages that move: remapped, compacted, sent to another node. */
+#include "tests.h"
+
+#include <linux/mempolicy.h>
+
+/* Frames of `pages` pages, in their order. */
+static uint64_t *frames_of(volatile char *memory, size_t pages)
+{
+    uint64_t *found = malloc(pages * sizeof *found);
+    for (size_t at = 0; at < pages; at++) found[at] = frame_of(memory + at * PAGE);
+    return found;
+}
+
+static struct page_hint_remap remap(volatile char *memory, size_t pages, unsigned flags)
+{
+    struct page_hint_remap moved = {.start = (uintptr_t)memory, .length = pages * PAGE, .flags = flags};
+    int file = hints_of(0, O_RDWR | O_CLOEXEC), error = command(file, PAGE_HINTS_REMAP, &moved);
+    CHECK(!error, "error %d", error);
+    CHECK(moved.moved + moved.there + moved.failed <= pages);
+    close(file);
+    return moved;
+}
+
+static void check_contents(volatile char *memory, size_t pages)
+{
+    for (size_t at = 0; at < pages; at++) CHECK(memory[at * PAGE] == (char)(at + 1), "page %zu", at);
+}
+
+/* Pages that were there before the hint. */
+void test_remap(void)
+{
+    enum { COUNT = 512 };
+    char *held = fragment((size_t)free_pages() / 2);
+    volatile char *memory = map(COUNT), *other = map(COUNT);
+    struct page_hint_remap moved;
+    madvise((void *)memory, COUNT * PAGE, MADV_NOHUGEPAGE);
+    touch(memory, COUNT);
+    moved = remap(memory, COUNT, 0);
+    CHECK(moved.there == COUNT && !moved.moved, "%llu without a hint", moved.moved);
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, COUNT));
+    moved = remap(memory, COUNT, 0);
+    printf("moved %llu there %llu failed %llu\n", moved.moved, moved.there, moved.failed);
+    CHECK(moved.moved + moved.there == COUNT && moved.moved > COUNT / 2);
+    check_colors(memory, COUNT, 16);
+    check_contents(memory, COUNT);
+    moved = remap(memory, COUNT, 0);
+    CHECK(moved.there == COUNT);
+    /* A sequence: each page takes the next bin. */
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("bin-hopping", 16), memory, COUNT));
+    moved = remap(memory, COUNT, 0);
+    CHECK(moved.moved + moved.there == COUNT);
+    for (size_t at = 1; at < COUNT; at++)
+        CHECK(frame_of(memory + at * PAGE) % 16 == (frame_of(memory + (at - 1) * PAGE) + 1) % 16, "page %zu", at);
+    check_contents(memory, COUNT);
+    /* What was never touched stays so; what a child shares stays where it is. */
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), other, COUNT));
+    moved = remap(other, COUNT, 0);
+    CHECK(!moved.moved && !moved.there && !moved.failed);
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, COUNT));
+    uint64_t *before = frames_of(memory, COUNT);
+    CHILD({
+        moved = remap(memory, COUNT, 0);
+        CHECK(!moved.moved && moved.failed == COUNT, "%llu moved", moved.moved);
+        for (size_t at = 0; at < COUNT; at++) CHECK(frame_of(memory + at * PAGE) == before[at]);
+    });
+    free(before);
+    /* A frame in use is not given. */
+    struct page_hint asked = hint("exact", 0);
+    uint64_t taken = frame_of(memory);
+    touch(other, 1);
+    asked.values = (uintptr_t)&taken;
+    asked.value_count = 1;
+    set(PAGE_HINTS_SET_RANGE, ranged(asked, other, 1));
+    moved = remap(other, 1, 0);
+    CHECK(moved.failed == 1 && frame_of(memory) == taken);
+    CHECK(held != NULL);
+}
+
+/* Pages whose frames no longer have the colors of `then`. */
+static size_t lost(volatile char *memory, size_t pages, const uint64_t *then, unsigned colors)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < pages; at++) count += frame_of(memory + at * PAGE) % colors != then[at] % colors;
+    return count;
+}
+
+static void remember(volatile char *memory, size_t pages, uint64_t *then)
+{
+    for (size_t at = 0; at < pages; at++) then[at] = frame_of(memory + at * PAGE);
+}
+
+static size_t elsewhere(volatile char *memory, size_t pages, const uint64_t *then)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < pages; at++) count += frame_of(memory + at * PAGE) != then[at];
+    return count;
+}
+
+/* Compaction of fragmented memory moves pages; each has its color afterwards, or is counted. */
+void test_compaction(void)
+{
+    enum { COUNT = 4096 };
+    static uint64_t then[2][COUNT];
+    const char *names[] = {"page-coloring", "bin-hopping"};
+    volatile char *memory[2];
+    long kept[2], moved[2];
+    char *held = fragment((size_t)free_pages() / 2);
+    for (int at = 0; at < 2; at++) {
+        memory[at] = map(COUNT);
+        set(PAGE_HINTS_SET_RANGE, ranged(hint(names[at], 16), memory[at], COUNT));
+        touch(memory[at], COUNT);
+        remember(memory[at], COUNT, then[at]);
+        kept[at] = statistic(names[at], "kept");
+        moved[at] = statistic(names[at], "moved");
+    }
+    CHECK(fallen(counters()) == 0);
+    munmap(held, PAGE);
+    for (int round = 0; round < 3; round++) write_file("/proc/sys/vm/compact_memory", "1");
+    for (int at = 0; at < 2; at++) {
+        size_t other = elsewhere(memory[at], COUNT, then[at]), without = lost(memory[at], COUNT, then[at], 16);
+        kept[at] = statistic(names[at], "kept") - kept[at];
+        moved[at] = statistic(names[at], "moved") - moved[at];
+        printf("%s: %zu of %d pages have other frames, %zu other colors; %ld targets kept the color, %ld did not\n",
+               names[at], other, COUNT, without, kept[at], moved[at]);
+        CHECK(other > COUNT / 8 && kept[at] > 0);
+        CHECK(without <= (size_t)moved[at]);
+        CHECK(without < other / 50, "nearly all colors are there to be had");
+        for (size_t page = 0; page < COUNT; page++) CHECK(memory[at][page * PAGE] == (char)(page + 1));
+    }
+}
+
+/* Pinned pages stay where they are, until the hint goes or somebody asks for them. */
+void test_pin(void)
+{
+    enum { COUNT = 2048 };
+    static uint64_t then[2][COUNT];
+    static void *pages[COUNT];
+    static int nodes[COUNT], status[COUNT];
+    volatile char *pinned = map(COUNT), *other = map(COUNT);
+    struct page_hint pin = hint("page-coloring", 16), asked = {.size = sizeof asked, .start = (uintptr_t)pinned};
+    char *held = fragment((size_t)free_pages() / 2);
+    int file = hints_of(0, O_RDWR);
+    long refused = statistic("page-coloring", "pinned");
+    pin.flags = PAGE_HINT_PIN;
+    set(PAGE_HINTS_SET_RANGE, ranged(pin, pinned, COUNT));
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), other, COUNT));
+    CHECK(!command(file, PAGE_HINTS_GET, &asked) && asked.flags == PAGE_HINT_PIN);
+    touch(pinned, COUNT);
+    touch(other, COUNT);
+    remember(pinned, COUNT, then[0]);
+    remember(other, COUNT, then[1]);
+    munmap(held, PAGE);
+    for (int round = 0; round < 3; round++) write_file("/proc/sys/vm/compact_memory", "1");
+    refused = statistic("page-coloring", "pinned") - refused;
+    printf("%zu of %d pinned pages and %zu others have other frames; %ld migrations were refused\n",
+           elsewhere(pinned, COUNT, then[0]), COUNT, elsewhere(other, COUNT, then[1]), refused);
+    CHECK(elsewhere(pinned, COUNT, then[0]) == 0 && refused > COUNT / 8);
+    CHECK(elsewhere(other, COUNT, then[1]) > COUNT / 8);
+    /* What a child shares with the process stays, too, though the child has taken its hints back. */
+    CHILD({
+        struct page_hint_range all = {0, 0};
+        file = hints_of(0, O_RDWR);
+        CHECK(!command(file, PAGE_HINTS_CLEAR, &all));
+        write_file("/proc/sys/vm/compact_memory", "1");
+        CHECK(elsewhere(pinned, COUNT, then[0]) == 0);
+    });
+    /* Without the flag the same range moves. */
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), pinned, COUNT));
+    for (int round = 0; round < 3; round++) write_file("/proc/sys/vm/compact_memory", "1");
+    printf("without the flag %zu\n", elsewhere(pinned, COUNT, then[0]));
+    CHECK(elsewhere(pinned, COUNT, then[0]) > COUNT / 8);
+    /* With it, somebody who asks for a migration still gets it. */
+    set(PAGE_HINTS_SET_RANGE, ranged(pin, pinned, COUNT));
+    remember(pinned, COUNT, then[0]);
+    for (int at = 0; at < COUNT; at++) {
+        pages[at] = (void *)(pinned + at * PAGE);
+        nodes[at] = 1 - node_of(pinned);
+    }
+    CHECK(syscall(SYS_move_pages, 0, COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
+    CHECK(elsewhere(pinned, COUNT, then[0]) > COUNT / 8 && node_of(pinned) == nodes[0]);
+    for (size_t at = 0; at < COUNT; at++) CHECK(pinned[at * PAGE] == (char)(at + 1));
+}
+
+/* Pages that are sent to the other node have their colors there; one that had to do without gets it. */
+void test_migration(void)
+{
+    enum { COUNT = 512 };
+    static uint64_t then[COUNT];
+    static void *pages[COUNT];
+    static int nodes[COUNT], status[COUNT];
+    volatile char *memory = map(COUNT), *bins = map(COUNT);
+    unsigned long mask = 1;
+    long moved = statistic("page-coloring", "moved") + statistic("bin-hopping", "moved");
+    CHECK(syscall(SYS_mbind, memory, COUNT * PAGE, MPOL_BIND, &mask, 64, 0) == 0);
+    CHECK(syscall(SYS_mbind, bins, COUNT * PAGE, MPOL_BIND, &mask, 64, 0) == 0);
+    /* Half of the pages lie anywhere before the hint comes. */
+    touch(memory, COUNT / 2);
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 64), memory, COUNT));
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("bin-hopping", 64), bins, COUNT));
+    touch(memory, COUNT);
+    touch(bins, COUNT);
+    remember(bins, COUNT, then);
+    for (int node = 1; node >= 0; node--) {
+        for (int at = 0; at < COUNT; at++) {
+            pages[at] = (void *)(memory + at * PAGE);
+            nodes[at] = node;
+        }
+        CHECK(syscall(SYS_move_pages, 0, COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
+        check_colors(memory, COUNT, 64);
+        /* The other way that moves: the policy of the range. */
+        mask = 1UL << node;
+        CHECK(syscall(SYS_mbind, bins, COUNT * PAGE, MPOL_BIND, &mask, 64, MPOL_MF_MOVE) == 0);
+        CHECK(lost(bins, COUNT, then, 64) == 0);
+        for (int at = 0; at < COUNT; at++) {
+            CHECK(node_of(memory + at * PAGE) == node && node_of(bins + at * PAGE) == node);
+            CHECK(memory[at * PAGE] == (char)(at + 1) && bins[at * PAGE] == (char)(at + 1));
+        }
+    }
+    CHECK(elsewhere(bins, COUNT, then) > 0);
+    CHECK(statistic("page-coloring", "moved") + statistic("bin-hopping", "moved") == moved);
+    /* A page that parent and child share goes by the hint of one of them. */
+    CHILD({
+        CHECK(syscall(SYS_move_pages, getppid(), COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
+        check_colors(memory, COUNT, 64);
+    });
+}

@@ -1,0 +1,201 @@
+"""Pages that no layout of a campaign had, measured, against what every model makes of them.
+
+The paper's case study (section VII-D) is of this kind: models of layouts in 4K and 2M pages, and the run time in 1G
+pages. The pages run interleaved with the anchors. R is scaled by what the anchors took in the campaign over what they
+take now, so that a machine that became faster or slower meanwhile is no error of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pagelab.analysis import wording
+from pagelab.errors import BadInputError, MachineError
+from pagelab.layouts import Layout
+from pagelab.model_run import document, executions
+from pagelab.model_run.document import Campaign
+from pagelab.model_run.estimate import Noise, estimate
+from pagelab.model_run.points import r_cycles, usable
+from pagelab.model_run.predicting import known_trace, simulated_counts, wanted_pages
+from pagelab.models.base import number
+from pagelab.models.catalogue import chosen
+from pagelab.models.document import Fits, ModelFile, fits_of, read, write
+from pagelab.models.document import Layout as Row
+from pagelab.models.judgement import judge
+from pagelab.models.reach import beyond
+from pagelab.simulate.placements import Placement, placement
+from pagelab.study.lock import DirectoryLock
+from pagelab.study.progress import Progress, Silent, Titled, shown_duration
+from pagelab.study.setting import Setting, named
+from pagelab.study.tools import Tools
+
+ANCHORS = ("4K", "2M")
+LEAST_EXECUTIONS, MOST_EXECUTIONS = 3, 50
+
+
+def checked(
+    directory: Path,
+    pages: str | None,
+    policy: Path | None,
+    minutes: float,
+    tools: Tools,
+    progress: Progress | None = None,
+    seed: int = 1,
+) -> tuple[ModelFile, Path]:
+    """Runs the pages in ``DIR/check-NAME``, or what is left of them, and judges the campaign's models by them alone.
+
+    Returns the model's file with them as its only test layout, and where it is kept.
+
+    Raises `BadInputError` for directories without a finished campaign, for 4K and 2M, which every campaign has, and for
+    minutes that hold fewer than :data:`LEAST_EXECUTIONS` of each; `MachineError` where memory does not get the pages.
+    """
+    file = read(directory)
+    campaign = document.read(directory)
+    if campaign is None or campaign.trial is None or campaign.plan is None:
+        raise BadInputError(
+            f"{directory}: it has no campaign; make it with: pagelab model run --into {directory} -- CMD"
+        )
+    wanted = placement(policy) if policy is not None else wanted_pages(pages or "1G")
+    name = named(wanted.name, "pages")
+    if name in {row.layout for row in file.layouts}:
+        raise BadInputError(f"{wanted.name} pages are a layout of {directory} already; check others: --pages 1G")
+    own = directory / f"check-{name}"
+    count = min(MOST_EXECUTIONS, int(60 * minutes / ((1 + len(ANCHORS)) * campaign.plan.run_s)))
+    if count < LEAST_EXECUTIONS:
+        least = LEAST_EXECUTIONS * (1 + len(ANCHORS)) * campaign.plan.run_s
+        raise BadInputError(
+            f"{LEAST_EXECUTIONS} executions in {wanted.name}, 4K and 2M pages take {shown_duration(least)}; give it "
+            f"--minutes {np.ceil(least / 6) / 10:g}"
+        )
+    with DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it"):
+        spec = own / "study.toml"
+        if not (own / "study.db").exists():
+            settings: list[Layout | Setting] = [*_anchors(campaign), Setting(name, wanted.policy.toml)]
+            counting = campaign.trial.counts == "counted"
+            spec = executions.study(campaign.asked, own, settings, count, counting=counting, seed=seed)
+        executions.run(spec, own, tools, Titled(progress or Silent(), own.name, notes=False))
+        row = _row(file, campaign, own, name, wanted)
+        found = _judged(file, row)
+        kept = directory / f"check-{name}.json"
+        write(kept, found)
+    return found, kept
+
+
+def _anchors(campaign: Campaign) -> list[Layout]:
+    """As the campaign's first round ran them."""
+    rows = {row.name: row for row in campaign.rounds[0].layouts} if campaign.rounds else {}
+    if not rows.keys() >= set(ANCHORS):
+        raise BadInputError("the campaign has not run its 4K and 2M pages yet; it goes on with: pagelab model run")
+    return [rows[name].layout() for name in ANCHORS]
+
+
+def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, wanted: Placement) -> Row:
+    """The measured layout, in the campaign's terms."""
+    trial = campaign.trial
+    assert trial is not None
+    counted = trial.counts == "counted"
+    cycle_ns = 1.0 if file.campaign is None else file.campaign.cycle_ns or 1.0
+    r: dict[str, list[float]] = {}
+    counts: dict[str, list[Mapping[str, float]]] = {}
+    for each in (*ANCHORS, name):
+        runs = [run for run in executions.read(own, trial.window) if run.layout == each]
+        good, left_out = usable(runs, counted=counted)
+        if len(good) < 2:
+            why = ", ".join(f"{count} times {reason}" for reason, count in left_out.items()) or "they did not run"
+            raise MachineError(
+                f"{each} pages: {len(good)} of {len(runs)} executions count ({why}); what is in the way: pagelab "
+                f"doctor; every execution: pagelab study status {own}"
+            )
+        r[each] = [r_cycles(run, counted=counted, cycle_ns=cycle_ns) for run in good]
+        counts[each] = [run.counts for run in good]
+    noise = Noise.of(r, campaign.asked.estimator)
+    here = {each: estimate(np.array(values), campaign.asked.estimator) for each, values in r.items()}
+    moved = {each: here[each] / _of(file, each).r for each in ANCHORS}
+    value = here[name] / float(np.exp(np.mean(np.log(list(moved.values())))))
+    own_counts = (
+        {key: float(np.mean([one[key] for one in counts[name]])) for key in ("h", "m", "c")}
+        if counted
+        else _simulated(file, own.parent, wanted)
+    )
+    return Row(
+        layout=name,
+        role="test",
+        r=value,
+        h=own_counts["h"],
+        m=own_counts["m"],
+        c=own_counts["c"],
+        r_sd=value * noise.run_sd,
+        repeats=len(r[name]),
+        r_se=value * noise.error(len(r[name])),
+        extra={key: moved.get(key.removesuffix("_moved")) for key in (*file.layouts[0].extra, *_MOVED)},
+    )
+
+
+_MOVED = tuple(f"{size}_moved" for size in ANCHORS)
+"""Beside the checked layout: what an anchor takes now over what it took in the campaign."""
+
+
+def _of(file: ModelFile, anchor: str) -> Row:
+    return next(row for row in file.layouts if row.layout == file.anchors[anchor])
+
+
+def _simulated(file: ModelFile, directory: Path, wanted: Placement) -> dict[str, float]:
+    trace, simulated = known_trace(file, directory)
+    return simulated_counts(trace, simulated.processor, wanted, caches=simulated.caches)
+
+
+def _judged(file: ModelFile, row: Row) -> ModelFile:
+    """The campaign's training layouts and this one, and its models judged by it."""
+    seed = 1 if file.fits is None else file.fits.seed
+    names = None if file.fits is None else [one.model for one in file.fits.models]
+    kept = [one for one in file.layouts if one.role == "train"]
+    training = [one.model_copy(update={"extra": {**one.extra, **dict.fromkeys(_MOVED)}}) for one in kept]
+    found = file.model_copy(update={"layouts": [*training, row]})
+    points = found.points()
+    folds = min(10 if file.fits is None else file.fits.folds, len(training))
+    return found.model_copy(update={"fits": fits_of(points, judge(points, chosen(names, seed), folds=folds), seed)})
+
+
+def text(found: ModelFile, kept: Path) -> str:
+    """The check as it is printed."""
+    row, fits = found.layouts[-1], found.fits
+    assert fits is not None
+    gain = wording.percent(row.r / _of(found, "4K").r - 1)
+    error = "" if row.r_se is None else f" ± {wording.percent(2 * row.r_se / row.r, signed=False)}"
+    how = "" if found.campaign is None else f", the {found.campaign.estimator} of {row.repeats} executions"
+    counts = ", ".join(
+        f"{key} = {number(value or 0.0)}" for key, value in zip("HMC", (row.h, row.m, row.c), strict=True)
+    )
+    training = found.points().role("train")
+    lines = [
+        f"{found.workload} in {row.layout} pages: R = {number(row.r)} cycles{error}{how}; {gain} against 4K",
+        f"{found.source} {counts}",
+        _moved(row),
+        "",
+        f"{'model':<12} {'predicted':>12} {'off by':>8}",
+        *_off(fits, row),
+        "",
+        *(f"warning: {one.message}" for one in beyond(training, row.h, row.m, row.c)),
+        f"next: pagelab model report {kept} --out DIR\n      (the same as a page, with the models' curves)",
+    ]
+    return "\n".join(lines)
+
+
+def _moved(row: Row) -> str:
+    told = [f"{wording.percent((row.extra.get(f'{size}_moved') or 1.0) - 1)} in {size} pages" for size in ANCHORS]
+    return f"against the campaign, executions took {' and '.join(told)}; R is scaled by that"
+
+
+def _off(fits: Fits, row: Row) -> Sequence[str]:
+    """A line of each model."""
+    lines = []
+    for one in fits.models:
+        if one.test is None:
+            lines.append(f"{one.model:<12} {'–':>12} {one.refusal or 'no prediction'}")
+            continue
+        relative = one.test.relative[row.layout]
+        lines.append(f"{one.model:<12} {number(row.r * (1 + relative)):>12} {wording.percent(relative):>8}")
+    return lines

@@ -1,0 +1,3 @@
+module api_go
+
+go 1.19
