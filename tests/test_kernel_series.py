@@ -126,6 +126,64 @@ def test_a_boot_that_went_wrong_measures_nothing(tmp_path: Path, was: str, is_no
     assert "seed 3: the boot failed" in done.stderr
 
 
+def a_boot_of_paths(place: Path, name: str, values: list[tuple[str, float, int]], exit_code: int = 0) -> None:
+    """Console and windows of a boot: name of a row, instructions, misses."""
+    lines = [json.dumps({"name": f"kernel-paths.{row}", "value": value, "unit": "ticks"}) for row, value, _ in values]
+    said = "pagelab-workload: left out: tcp: no TCP over loopback here\n"
+    sections = ["=== paths", f"=== exit paths {exit_code}", f"=== said\n{said}=== measured", *lines, "=== end", ""]
+    (place / f"{name}.log").write_text("\r\n".join(sections))
+    windows = [json.dumps({"window": at, "memory_reads": misses}) for at, (_, _, misses) in enumerate(values)]
+    (place / f"{name}.windows").write_text("\n".join(windows) + "\n")
+
+
+def table_of_paths(place: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernel.paths_table", str(place)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_table_of_paths_has_medians_before_and_after(tmp_path: Path) -> None:
+    for memory in ("fresh", "fragmented"):
+        once = [("fork", 1000.0, 7), ("pipe", 50.0, 0)]
+        a_boot_of_paths(tmp_path, f"stock-{memory}", [*once, ("fork", 3000.0, 9), ("pipe", 50.0, 0), *once])
+        a_boot_of_paths(tmp_path, f"patched-{memory}", [("fork", 1010.0, 8), ("pipe", 50.0, 0)])
+        a_boot_of_paths(tmp_path, f"colored-{memory}", [("fork", 1500.0, 1), ("pipe", 40.0, 2)])
+    done = table_of_paths(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| fork | 1,000 | +1.00% | 1.500× | 7 | 8 | 1 |") == 2
+    assert done.stdout.count("| pipe | 50 | +0.00% | 0.800× | 0 | 0 | 2 |") == 2
+    assert "left out: tcp: no TCP" in done.stdout
+
+
+@pytest.mark.parametrize("wrong", ["exit", "windows", "kernel"])
+def test_a_boot_of_paths_that_went_wrong_makes_no_table(tmp_path: Path, wrong: str) -> None:
+    for memory in ("fresh", "fragmented"):
+        for kernel in ("stock", "patched", "colored"):
+            bad = wrong == "exit" and kernel == "patched"
+            a_boot_of_paths(tmp_path, f"{kernel}-{memory}", [("fork", 1.0, 1)], exit_code=int(bad))
+    if wrong == "windows":
+        (tmp_path / "patched-fresh.windows").write_text("")
+    if wrong == "kernel":
+        log = tmp_path / "patched-fresh.log"
+        log.write_text(log.read_text().replace("=== end", "[ 9.9] BUG: Bad page state\n=== end"))
+    done = table_of_paths(tmp_path)
+    assert done.returncode == 1
+    assert "patched-fresh.log" in done.stderr
+    assert "| fork" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_paths_of_both_kernels() -> None:
+    for words in (["--cached"], ["--cached", "--stock"]):
+        if subprocess.run([KERNEL / "build", *words], capture_output=True, check=False).returncode != 0:
+            pytest.skip("no kernel is built of this series, or without it; run: kernel/build; kernel/build --stock")
+    command = [KERNEL / "paths", "--repetitions", "1", "null-call", "switch-2p-0k", "memory-read"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = re.findall(r"^\| (null-call|switch-2p-0k|memory-read, a KiB) \|", done.stdout, re.MULTILINE)
+    assert rows == ["null-call", "switch-2p-0k", "memory-read, a KiB"] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_guest_programs_on_the_patched_kernel() -> None:

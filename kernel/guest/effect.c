@@ -2,6 +2,7 @@
  * caches count (crates/qemu, system.rs).
  *
  *   effect PLACEMENT MEMORY PROGRAM SEED
+ *   effect hold MEMORY SEED COMMAND ...     # another program in such memory; its exit code
  *
  * PLACEMENT is "usual", a strategy of 16 colors, or "each": ten seeds, and under each the usual one and two strategies; MEMORY "fresh" or "fragmented"; PROGRAM "sweep" or "sort". SEED makes one
  * boot another than the next: which pages are free, or where fresh memory begins. */
@@ -135,9 +136,25 @@ static void prepare(const char *memory, uint64_t seed)
         touch(map(4096), drawn() % 4096);
 }
 
+/* A program, while this one holds its part of memory. */
+static int hold(const char *memory, const char *seed, char **command)
+{
+    int status, child;
+    prepare(memory, strtoull(seed, NULL, 10));
+    child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        execvp(command[0], command);
+        _exit(127);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 int main(int count, char **arguments)
 {
     const char *placements[] = {"usual", "page-coloring", "bin-hopping"};
+    if (count > 4 && !strcmp(arguments[1], "hold")) return hold(arguments[2], arguments[3], arguments + 4);
     CHECK(count == 5, "PLACEMENT MEMORY PROGRAM SEED");
     uint64_t seed = strtoull(arguments[4], NULL, 10);
     if (strcmp(arguments[1], "each")) {

@@ -33,6 +33,16 @@ emulated_root() { # directory, busybox, applet ...
   printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' >"$root/etc/passwd"
 }
 
+# What programs and libraries are linked with, at the same paths of a root directory.
+emulated_libraries() { # root directory, program or library ...
+  local root=$1 file
+  shift
+  for file in $(ldd "$@" | grep -o '/[^ :]*' | grep -v "^$root" | sort -u); do
+    mkdir -p "$root/$(dirname "$file")"
+    cp -L "$file" "$root/$file"
+  done
+}
+
 emulated_initrd() { # root directory, init, archive
   cp "$2" "$1/init"
   chmod +x "$1/init"

@@ -70,6 +70,11 @@ impl Measurements {
         Ok(Self { sink: Some(sink), window: None })
     }
 
+    /// Whether anybody asked for measurements.
+    pub fn wanted(&self) -> bool {
+        self.sink.is_some()
+    }
+
     /// Times one repetition and reports its mean cost per operation in nanoseconds.
     pub fn time<T>(&mut self, name: &str, operations: u64, work: impl FnOnce() -> T) -> Result<T, String> {
         if self.window.is_none() {

@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_workload_verifies_its_checksum() {
-    let sizes: [&[&str]; 26] = [
+    let sizes: [&[&str]; 27] = [
         &["gups", "--bytes", "1M", "--updates", "10000", "--repetitions", "3"],
         &["pointer-chase", "--bytes", "1M", "--laps", "2", "--repetitions", "2"],
         &["pointer-chase", "--bytes", "1M", "--stride", "4096"],
@@ -38,6 +38,7 @@ fn every_workload_verifies_its_checksum() {
         &["gap", "bc", "--graph", "road", "--bytes", "1M", "--repetitions", "2"],
         &["cross-sections", "--bytes", "1M", "--lookups", "5000", "--repetitions", "2"],
         &["hash-join", "--bytes", "1M", "--repetitions", "2"],
+        &["kernel-paths", "--bytes", "256K", "--repetitions", "2"],
         &["ping", "--calls", "20", "--repetitions", "3"],
         &["ping", "--protocol", "http", "--calls", "20", "--repetitions", "3"],
     ];
@@ -65,6 +66,7 @@ fn every_repetition_is_one_measurement() {
         (&["gap", "sssp", "--bytes", "64K", "--repetitions", "7"], "gap.sssp"),
         (&["cross-sections", "--bytes", "64K", "--lookups", "9", "--repetitions", "7"], "cross-sections.lookup"),
         (&["hash-join", "--bytes", "64K", "--repetitions", "7"], "hash-join.row"),
+        (&["kernel-paths", "sh", "--repetitions", "7"], "kernel-paths.sh"),
     ] {
         let path = folder.path().join("measurements");
         let binary = env!("CARGO_BIN_EXE_pagelab-workload");
@@ -75,6 +77,73 @@ fn every_repetition_is_one_measurement() {
         assert_eq!(lines.lines().count(), 7, "{lines}");
         assert!(lines.lines().all(|line| line.starts_with(&format!("{{\"name\":\"{name}\""))), "{lines}");
     }
+}
+
+/// The lines of the table that are rows: name, value, unit.
+fn rows(output: &Output) -> Vec<(String, f64, String)> {
+    let stdout = text(&output.stdout);
+    let words = stdout.lines().filter(|line| line.starts_with("  ")).map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words[0].to_owned(), words[1].parse().expect("a number"), words[2].to_owned())
+    });
+    words.collect()
+}
+
+#[test]
+fn rows_of_kernel_paths_are_chosen_by_name_and_stand_in_the_order_of_the_tables() {
+    let output = workload(&["kernel-paths", "fork", "communication", "null-call", "--repetitions", "3"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    assert_eq!(rows[..3].iter().map(|row| row.0.as_str()).collect::<Vec<_>>(), ["null-call", "fork", "pipe"]);
+    assert!(rows.iter().all(|(_, value, unit)| *value > 0.0 && unit == "ns"), "{rows:?}");
+    let of = |name: &str| rows.iter().find(|row| row.0 == name).expect("a row").1;
+    assert!(of("fork") > of("null-call"), "a process is made in less time than a number is asked for: {rows:?}");
+    let unknown = workload(&["kernel-paths", "switch-3p-0k"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("switch-16p-64k"), "{}", text(&unknown.stderr));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_time_stamp_counter_counts_ticks() {
+    let output = workload(&["kernel-paths", "--clock", "tsc", "stat", "memory-read", "--bytes", "64K"]);
+    let rows = rows(&output);
+    assert_eq!(rows.iter().map(|row| row.2.as_str()).collect::<Vec<_>>(), ["ticks", "ticks/KiB"]);
+}
+
+#[test]
+fn kernel_paths_that_are_killed_leave_neither_files_nor_processes() {
+    for signal in ["KILL", "TERM"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = folder.path().to_str().expect("a path in UTF-8");
+        let mut running = Command::new(env!("CARGO_BIN_EXE_pagelab-workload"))
+            .args(["kernel-paths", "switch-16p-64k", "create-10k", "--repetitions", "10000", "--directory", place])
+            .spawn()
+            .expect("the workload starts");
+        let entries = || fs::read_dir(place).expect("the folder").count();
+        // Every process has the directory in its arguments: those that were forked, and the one that removes it.
+        let processes = || {
+            let all = fs::read_dir("/proc").expect("processes").flatten();
+            let command = |path: std::path::PathBuf| fs::read(path.join("cmdline")).unwrap_or_default();
+            all.filter(|entry| text(&command(entry.path())).contains(place)).count()
+        };
+        wait_until("files and processes", || entries() > 0 && processes() > 16);
+        let id = running.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill").success());
+        assert!(!running.wait().expect("its end").success());
+        wait_until("nothing", || entries() == 0 && processes() == 0);
+    }
+}
+
+/// Waits for a state, for ten seconds.
+fn wait_until(what: &str, reached: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if reached() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("there is not {what}");
 }
 
 #[test]
@@ -117,6 +186,8 @@ fn bad_arguments_are_refused() {
         &["scimark", "lu", "--bytes", "L9"],
         &["scimark", "lu", "--memory", "twice"],
         &["fft", "--repetitions", "0"],
+        &["kernel-paths", "--directory", "/nonexistent"],
+        &["kernel-paths", "--remove", "/tmp"],
     ] {
         let output = workload(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
