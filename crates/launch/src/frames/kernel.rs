@@ -196,16 +196,28 @@ impl ByKernel {
             return;
         }
         for (at, (strategy, hint)) in frames.strategies.iter().zip(&self.hints).enumerate() {
-            let who = if self.hints.len() > 1 { format!("{}: ", named(hint)) } else { String::new() };
             let counters = self.seen.as_ref().and_then(|seen| seen.each.get(at)).map(|(counters, _)| *counters);
-            warn_placed(&who, strategy, counters.unwrap_or_default(), &hint.of, warnings);
+            let who = Who { hint, is_one_of_several: self.hints.len() > 1 };
+            warn_placed(&who, strategy, counters.unwrap_or_default(), warnings);
             warn_resident(&who, strategy, warnings);
         }
     }
 }
 
+/// Whose pages a warning is about.
+struct Who<'h> {
+    hint: &'h Hint,
+    is_one_of_several: bool,
+}
+
+impl std::fmt::Display for Who<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_one_of_several { write!(f, "{}: ", named(self.hint)) } else { Ok(()) }
+    }
+}
+
 /// Warns of pages that were not placed, or of none that were.
-fn warn_placed(who: &str, strategy: &FramesStrategy, counters: Counters, of: &Governed, warnings: &mut Warnings) {
+fn warn_placed(who: &Who<'_>, strategy: &FramesStrategy, counters: Counters, warnings: &mut Warnings) {
     let (missed, asked) = (strategy.fallback_pages, strategy.requested_pages);
     if missed > 0 {
         let Counters { absent, bound, watermark, .. } = counters;
@@ -213,36 +225,39 @@ fn warn_placed(who: &str, strategy: &FramesStrategy, counters: Counters, of: &Go
             "{who}{missed} of {asked} pages are not placed as asked: for {absent} the kernel found no free page of the \
                  colour, for {bound} it ended the search (vm.page_placement_scan), for {watermark} memory was short"
         );
-        let data = json!({"strategy": strategy.number, "requested_pages": asked, "fallback_pages": missed,
+        let data = json!({"strategy": named(who.hint), "requested_pages": asked, "fallback_pages": missed,
                 "absent": absent, "bound": bound, "watermark": watermark});
         warnings.add(Kind::FramesFallback, super::report::share_severity(missed, asked), message, data);
     }
     if asked == 0 {
-        let why = if *of == Governed::Files {
+        let why = if who.hint.of == Governed::Files {
             "all pages of the program's files were in the page cache before; drop them first (flush in a study)"
         } else {
             "the program asked for no page under the hint"
         };
         let message = format!("{who}the kernel placed nothing: {why}");
-        warnings.warn(Kind::FramesNotPlaced, message, json!({"strategy": strategy.number, "reason": "unused"}));
+        // One of several may well be for memory that this program does not use.
+        let severity = if who.is_one_of_several { Severity::Info } else { Severity::Warning };
+        let data = json!({"strategy": named(who.hint), "reason": "unused"});
+        warnings.add(Kind::FramesNotPlaced, severity, message, data);
     }
 }
 
 /// Warns of pages that lie elsewhere at the program's end.
-fn warn_resident(who: &str, strategy: &FramesStrategy, warnings: &mut Warnings) {
+fn warn_resident(who: &Who<'_>, strategy: &FramesStrategy, warnings: &mut Warnings) {
     if strategy.moved_pages > 0 {
         let (moved, resident) = (strategy.moved_pages, strategy.resident_pages);
         let message = format!(
             "{who}{moved} of {resident} pages that were resident at exit are not of the colour asked for, though the kernel \
                  had placed them: it moved them (compaction, NUMA balancing); give the strategy pin=true"
         );
-        let data = json!({"strategy": strategy.number, "moved_pages": moved, "resident_pages": resident});
+        let data = json!({"strategy": named(who.hint), "moved_pages": moved, "resident_pages": resident});
         warnings.add(Kind::FramesMoved, super::report::share_severity(moved, resident), message, data);
     }
     let early = strategy.out_of_reach_bytes.values().sum::<u64>();
     if early > 0 {
         let message = format!("{who}out of reach of frame placement: {} KiB of the exec's own", early >> 10);
-        let data = json!({"strategy": strategy.number, "bytes": strategy.out_of_reach_bytes});
+        let data = json!({"strategy": named(who.hint), "bytes": strategy.out_of_reach_bytes});
         warnings.add(Kind::FramesOutOfReach, Severity::Info, message, data);
     }
 }
