@@ -30,6 +30,9 @@ def begin(directory: Path, systemd: Systemd, say: Say) -> None:
     Raises StudyError where the store or the count cannot be read, which ends the study's boots, and OSError where this
     boot cannot be counted: then it is a usual one, too.
     """
+    if not systemd.is_whole():
+        systemd.remove()
+        return
     try:
         before = count.read(directory).after(count.analysed(directory))
     except StudyError:

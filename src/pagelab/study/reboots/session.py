@@ -32,6 +32,7 @@ class BootSession(Session):
         assert self._plan.reboots is not None
         self._reboots = self._plan.reboots
         self._noise = tools.noise
+        self._resume = f"sudo pagelab study resume {directory} --reboot"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
         """The runs of this boot. Raises :class:`UsedBootError` where it is not a fresh one."""

@@ -47,6 +47,10 @@ class Systemd:
         except OSError:
             return None
 
+    def is_whole(self) -> bool:
+        """Whether all units are there; they are not where a removal was cut off."""
+        return all((self.directory / name).exists() for name in units.NAMES)
+
     def install(self, texts: dict[str, str]) -> None:
         """Writes the units; the link that makes boots start them is last. Raises :class:`MachineError`."""
         try:
@@ -63,14 +67,18 @@ class Systemd:
         self.call(["daemon-reload"])
 
     def remove(self) -> None:
-        """Takes the units away, the link first; also those that are there in part. Raises :class:`MachineError`."""
-        paths = (self._link, *(self.directory / name for name in units.NAMES))
-        there = [path for path in paths if os.path.lexists(path)]
-        if not there:
+        """Takes the units away, also those that are there in part. Raises :class:`MachineError`.
+
+        The one that begins a boot is the last: cut off before, it takes the rest away (:meth:`is_whole`).
+        """
+        begin = (self._link, self.directory / units.BEGIN)
+        others = tuple(self.directory / name for name in (units.TARGET, units.RUNS))
+        if not any(os.path.lexists(path) for path in (*begin, *others)):
             return
         try:
-            for path in there:
-                path.unlink(missing_ok=True)
+            for paths in (others, begin):
+                for path in paths:
+                    path.unlink(missing_ok=True)
                 self._sync()
         except OSError as error:
             raise MachineError(
