@@ -1,8 +1,8 @@
 """The system packages of ``tests/packages.txt``: missing ones, and their installation. Needs only Python itself.
 
 ``python3 packages.py setup`` looks for what building pagelab needs, ``python3 packages.py tests`` for what the tests
-need too, ``python3 packages.py kernel`` and ``kernel-deb`` for what ``kernel/packages.txt`` lists; `make` calls it
-before it builds anything.
+need too, ``reboots`` for what ``tests/reboots`` needs, ``kernel`` and ``kernel-deb`` for what ``kernel/packages.txt``
+lists; `make` calls it before it builds anything.
 """
 
 from __future__ import annotations
@@ -136,6 +136,7 @@ def main(purpose: str) -> int:
     purposes = {
         "setup": ["setup"],
         "tests": ["setup", "tests"],
+        "reboots": ["setup", "reboots"],
         "kernel": ["kernel-build", "kernel"],
         "kernel-deb": ["kernel-build", "kernel-deb"],
     }[purpose]

@@ -23,6 +23,8 @@ _GONE = ("tmpfs", "ramfs", "overlay", "devtmpfs", "squashfs")
 _OF_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", "virtiofs", "lustre")
 _OF_LOGIN = ("ecryptfs",)
 _SHOWN_SERVICES = 6
+_STAYING = ("systemd-journald.", "systemd-udevd.", "getty@", "serial-getty@", "console-getty.")
+"""Beginnings of the names of services that go on beside a study."""
 Answer = TypeVar("Answer")
 
 
@@ -142,7 +144,8 @@ def _time(number: int, settle_s: float, systemd: Systemd) -> str:
 
 
 def _stopped(keep: list[str], systemd: Systemd) -> str:
-    running = [name for name in _asked(systemd.running_services) or [] if name not in keep]
+    found = _asked(systemd.running_services) or []
+    running = [name for name in found if name not in keep and not name.startswith(_STAYING)]
     names = ", ".join(running[:_SHOWN_SERVICES])
     more = f" and {len(running) - _SHOWN_SERVICES} more" if len(running) > _SHOWN_SERVICES else ""
     services = f"{len(running)} services that run now ({names}{more})" if running else "services"

@@ -48,6 +48,8 @@ ConditionPathExists={shown}/study.db
 Type=oneshot
 TimeoutStartSec=5min
 WorkingDirectory=/
+StandardOutput=journal+console
+StandardError=journal+console
 {variables}ExecStart={command} begin {place}
 
 [X-Pagelab]
