@@ -11,8 +11,7 @@ from pagelab.study.schedule import boots, schedule
 
 CONDITIONS, EXECUTIONS, WARMUPS, SEED = 3, 3, 1, 15
 ALLOWED = re.compile(
-    r"(systemd-.*|pagelab-study(-begin)?|dbus|(serial-)?getty@.*|console-getty|user(-runtime-dir)?@.*)"
-    r"\.(service|socket)"
+    r"systemd-(journald|udevd|fsckd|initctl)[a-z-]*\.(service|socket)|pagelab-study\.service|(serial-)?getty@.*\.service"
 )
 """Beside the study: the system manager's own, and logins on the console."""
 

@@ -60,7 +60,8 @@ def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
     if systemd.armed() != directory:
         say(f"no boot is asked for by {directory}; nothing is done")
         return
-    systemd.wait_until_idle()
+    systemd.stop_the_rest()
+    say(f"services that run: {', '.join(systemd.running_services())}")
     try:
         if not _kept(directory):
             down = systemd.take_network_down()

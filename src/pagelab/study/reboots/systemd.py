@@ -115,6 +115,15 @@ class Systemd:
                 found.append(flags.parent.name)
         return found
 
+    def stop_the_rest(self) -> None:
+        """Isolates the study's target once more when the boot has come to rest.
+
+        The first time a service may be left that a socket starts: systemd keeps it for the socket, which it stops.
+        """
+        self.wait_until_idle()
+        self.leave_to_study()
+        self.wait_until_idle()
+
     def wait_until_idle(self, limit_s: float = 120.0) -> None:
         """Until no unit is being started or stopped any more, or the limit is over."""
         deadline = time.monotonic() + limit_s
