@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -357,7 +359,7 @@ def test_the_order_in_the_report_tells_of_the_boots(machine: Machine, tmp_path: 
 def test_nothing_restarts_without_agreement(tmp_path: Path) -> None:
     spec = tmp_path / "s.toml"
     spec.write_text(TEXT)
-    with pytest.raises(StudyError, match=r"it restarts this machine; .* --dry-run; do it with: sudo .* --reboot"):
+    with pytest.raises(StudyError, match=r"it restarts this machine, .* to let it: sudo pagelab study run .* --reboot"):
         run_study(spec, tmp_path / "out", tools())
     assert not (tmp_path / "out").exists()
 
@@ -400,3 +402,29 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, old: str, new: str
     assert old in TEXT
     with pytest.raises(SpecError, match=message):
         plan_text(TEXT.replace(old, new), tmp_path / "s.toml", tmp_path / "out")
+
+
+def test_the_command_tells_what_would_happen_and_does_nothing(tmp_path: Path) -> None:
+    spec = tmp_path / "s.toml"
+    spec.write_text(TEXT)
+
+    def asked(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pagelab", "study", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = asked("run", "s.toml")
+    assert done.returncode == 2
+    assert "fresh restarts this machine 5 times: 4 boots, each for one execution and its warm-up" in done.stdout
+    assert "to let it: sudo pagelab study run s.toml --reboot" in done.stderr
+    assert asked("run", "s.toml", "--dry-run").stdout == done.stdout
+    for words, message in (
+        (("--minutes", "3"), "--minutes and between"),
+        (("--cluster", "2"), "--cluster and between"),
+    ):
+        done = asked("run", "s.toml", *words)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    spec.write_text(TEXT[: TEXT.index("between")] + TEXT[TEXT.index("[[workload]]") :])
+    done = asked("run", "s.toml", "--reboot")
+    assert done.returncode == 2
+    assert "--reboot: the study does not restart the machine" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.toml"]

@@ -89,7 +89,8 @@ def run_command(
     spec = _bundled(spec)
     raw = read(spec)
     directory = into or Path(f"{raw.name}{'-quick' if quick else ''}.study")
-    _check_reboot(reboot, raw.between == "reboot", minutes, cluster)
+    restarts = raw.between == "reboot"
+    _check_reboot(reboot, restarts, minutes, cluster)
     if reboot and not dry_run:
         from pagelab.study.reboots import arming
         from pagelab.study.reboots.systemd import Systemd
@@ -98,7 +99,7 @@ def run_command(
             spec, directory, local_tools(), Systemd(), for_terminal(), skip_impossible=skip_impossible, quick=quick
         )
         return
-    if dry_run:
+    if dry_run or restarts:
         from pagelab.study.prepare import prepare
 
         _show_plan(
@@ -106,6 +107,7 @@ def run_command(
             directory,
             minutes,
         )
+    if dry_run:
         return
     finished = run_study(
         spec,

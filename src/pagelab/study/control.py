@@ -110,8 +110,8 @@ def refuse_restarts(plan: Plan, command: str) -> None:
     """Refuses a study that restarts the machine where nobody has agreed to that."""
     if plan.reboots is not None:
         raise StudyError(
-            f'{plan.name} has between = "reboot": it restarts this machine; see how often with: {command} --dry-run; '
-            f"do it with: sudo {command} --reboot"
+            f'{plan.name} has between = "reboot": it restarts this machine, and nothing does without your word; to let '
+            f"it: sudo {command} --reboot"
         )
 
 
