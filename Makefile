@@ -34,7 +34,7 @@ test-machine: $(STAMP)
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow
 
-reboot-test: $(STAMP)     ## A study in boots of its own, on Debian under QEMU, killed twice: as root, half an hour
+reboot-test: $(STAMP)     ## A study in boots of its own, on Debian under QEMU, killed twice: as root, three quarters of an hour
 	@$(PYTHON) tests/harness/packages.py reboots
 	tests/reboots/run
 

@@ -16,8 +16,29 @@ ALLOWED = re.compile(
 """Beside the study: the system manager's own, and logins on the console."""
 
 
+def check_failing(work: Path) -> None:
+    """Three boots tried it, each ended by its error; then the machine was left alone."""
+    store = sqlite3.connect(work / "srv/fresh.study/study.db")
+    sessions = store.execute("SELECT boot_id, reason FROM session").fetchall()
+    assert [reason for _, reason in sessions] == ["error"] * 3, sessions
+    assert len({name for name, _ in sessions}) == 3
+    assert store.execute("SELECT count(*) FROM run").fetchone() == (0,)
+    why = store.execute("SELECT value FROM meta WHERE key = 'reboots_stopped'").fetchone()[0]
+    assert "3 boots in a row" in why, why
+    assert "the disk is not there" in why, why
+    usual = said(work).split("=== usual")[1].split("=== end")[0]
+    assert "pagelab-study" not in usual, usual
+    assert "stopped: 3 boots in a row" in usual, usual
+    print(f"stopped: {why!r}")
+
+
+def said(work: Path) -> str:
+    return (work / "console.log").read_text(errors="replace").replace("\r", "")
+
+
 def check(work: Path) -> None:
-    console = (work / "console.log").read_text(errors="replace").replace("\r", "")
+    """Every planned run once, each execution in a boot of its own, whatever was killed."""
+    console = said(work)
     store = sqlite3.connect(work / "srv/fresh.study/study.db")
     assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     expected = schedule(CONDITIONS, EXECUTIONS, WARMUPS, SEED, boot="execution")
@@ -55,7 +76,7 @@ def check(work: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        check(Path(sys.argv[1]))
+        (check_failing if sys.argv[2:] == ["failing"] else check)(Path(sys.argv[1]))
     except (AssertionError, IndexError) as error:
         print(f"not as expected: {error!r}")
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Boots the machine until its study has ended, and kills it twice at random moments: in a boot, and in an execution."""
+"""Boots the machine until its study has ended, and may kill it at random moments: in a boot, and in an execution."""
 
 from __future__ import annotations
 
@@ -63,16 +63,25 @@ class Machine:
             time.sleep(0.05)
 
 
-def main(work: Path, seed: int) -> None:
-    """Runs the study to the machine's power-off."""
+Kill = tuple[str, int, float, str]
+"""After the console has said it so many times more, so many seconds later; where that is."""
+
+
+def drawn(seed: int) -> list[Kill]:
+    """One in an execution, one in a boot, in random order."""
     moments = random.Random(seed)
-    machine = Machine(work)
-    began = time.monotonic()
-    deadline = began + LIMIT_S
     kills = [("=== execution", moments.randrange(2, 9), moments.uniform(0, IN_EXECUTION_S), "in an execution")]
     kills.append(("of the study in", moments.randrange(2, 8), moments.uniform(0, IN_BOOT_S), "in a boot"))
     moments.shuffle(kills)
     print(f"seed {seed}: {kills}", flush=True)
+    return kills
+
+
+def main(work: Path, kills: list[Kill]) -> None:
+    """Runs the study to the machine's power-off."""
+    machine = Machine(work)
+    began = time.monotonic()
+    deadline = began + LIMIT_S
     machine.start()
     for text, more, after_s, where in kills:
         machine.wait_for(text, machine.said().count(text) + more, deadline)
@@ -89,4 +98,4 @@ def main(work: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), drawn(int(sys.argv[2])) if len(sys.argv) > 2 else [])

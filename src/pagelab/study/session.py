@@ -248,14 +248,23 @@ _MATTERS = (
 )
 
 
+_MEMORY_DIFFERS = 0.005
+"""From this share of it on, memory has been added or taken away."""
+
+
 def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Differences of the machine that can change a result: ``"kernel.release: 6.1 → 6.12"``."""
     changes = []
     for path in _MATTERS:
         old, new = _at(before, path), _at(now, path)
-        if old != new:
+        if old != new and not (path[-1] == "memory_bytes" and _same_size(old, new)):
             changes.append(f"{'.'.join(path[1:])}: {old} → {new}")
     return changes
+
+
+def _same_size(old: Any, new: Any) -> bool:
+    """Whether it is the same memory: how much the kernel keeps for itself differs by some pages from boot to boot."""
+    return isinstance(old, int) and isinstance(new, int) and abs(old - new) < _MEMORY_DIFFERS * max(old, new)
 
 
 def _at(data: Any, path: tuple[str, ...]) -> Any:
