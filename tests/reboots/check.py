@@ -54,6 +54,8 @@ def check(work: Path) -> None:
     outcomes = dict(store.execute("SELECT outcome, count(*) FROM attempt GROUP BY outcome").fetchall())
     assert outcomes["finished"] == len(expected)
     assert console.count("=== killed") == 2
+    assert killed >= 1, "no session was killed at work"
+    assert outcomes.get("interrupted", 0) >= 1, "no execution was killed"
     started = console.count("=== execution")
     assert started - len(expected) <= outcomes.get("interrupted", 0) + outcomes.get("repeated", 0)
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 IN_EXECUTION_S = 3.0
-"""An execution takes some seconds here: within so many after its start it is killed."""
+"""An execution takes longer here: within so many seconds after its start it is killed."""
 IN_BOOT_S = 40.0
 """The other kill is within so many seconds after the start of a boot of the study."""
 LIMIT_S = 5400.0
