@@ -17,6 +17,7 @@ from fakes import record, tools
 from machines import Machine, begun, machine_in
 
 from pagelab.analysis import analyse, load
+from pagelab.analysis.following import following_of
 from pagelab.errors import BadInputError, MachineError
 from pagelab.record import Record
 from pagelab.study.control import resume_study, run_study
@@ -354,6 +355,14 @@ def test_the_order_in_the_report_tells_of_the_boots(machine: Machine, tmp_path: 
     told = [note for note in design.notes if "more than one boot" in note]
     assert bool(told) == bool(split)
     assert all(f"{split} block of 6" in note for note in told)
+
+
+def test_the_report_of_an_unfinished_study_names_the_command_that_restarts(machine: Machine, tmp_path: Path) -> None:
+    out = begun(machine, tmp_path, IN_BLOCKS)
+    machine.boot(out)
+    with Store.open(out, write=False) as store:
+        data = load(store)
+    assert following_of(analyse(data), data).command == f"sudo pagelab study resume {out} --reboot"
 
 
 def test_nothing_restarts_without_agreement(tmp_path: Path) -> None:
