@@ -60,9 +60,9 @@ def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
     if systemd.armed() != directory:
         say(f"no boot is asked for by {directory}; nothing is done")
         return
-    systemd.stop_the_rest()
-    say(f"services that run: {', '.join(systemd.running_services())}")
     try:
+        systemd.stop_the_rest()
+        say(f"services that run: {', '.join(systemd.running_services())}")
         if not _kept(directory):
             down = systemd.take_network_down()
             say(f"network: {', '.join(down)} taken down" if down else "network: nothing is up")
@@ -112,7 +112,9 @@ def stop(directory: Path, systemd: Systemd, why: str, say: Say) -> None:
     """No further boot goes on with the study, and its store has the reason."""
     from ..store import Store
 
-    systemd.remove()
-    with Store.open(directory) as store:
-        store.put_meta(STOPPED, why)
+    try:
+        with Store.open(directory) as store:
+            store.put_meta(STOPPED, why)
+    finally:
+        systemd.remove()
     say(f"the study is stopped: {why}")
