@@ -11,7 +11,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-computing test-machine test-slow kernel-test kernel-test-full kernel-bench kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
+.PHONY: demo test test-computing test-machine test-slow reboot-test kernel-test kernel-test-full kernel-bench kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -33,6 +33,10 @@ test-machine: $(STAMP)
 
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow
+
+reboot-test: $(STAMP)     ## A study in boots of its own, on Debian under QEMU, killed twice: as root, three quarters of an hour
+	@$(PYTHON) tests/harness/packages.py reboots
+	tests/reboots/run
 
 kernel-test:              ## Linux 6.12 with the series of kernel/, built and booted under QEMU, and its tests (20 minutes the first time)
 	@$(PYTHON) tests/harness/packages.py kernel

@@ -22,6 +22,18 @@ emulated_apt() { # directory, suite, further options ...
   apt-get "${options[@]}" update
 }
 
+# Debian's cloud kernel of a suite, unpacked into `kernel-SUITE` of this directory, once.
+emulated_kernel() { # suite
+  [ -d "kernel-$1" ] && return
+  emulated_apt "$PWD/apt-$1" "$1"
+  local image
+  image=$(apt-cache "${options[@]}" depends linux-image-cloud-amd64 | awk '/Depends: linux-image/ {print $2; exit}')
+  (cd "apt-$1" && apt-get "${options[@]}" download "$image")
+  mkdir -p "kernel-$1.part"
+  dpkg -x "apt-$1"/"$image"_*.deb "kernel-$1.part"
+  mv "kernel-$1.part" "kernel-$1"
+}
+
 # A root directory with busybox and nothing else.
 emulated_root() { # directory, busybox, applet ...
   local root=$1 busybox=$2 applet

@@ -1,8 +1,8 @@
 """The system packages of ``tests/packages.txt``: missing ones, and their installation. Needs only Python itself.
 
 ``python3 packages.py setup`` looks for what building pagelab needs, ``python3 packages.py tests`` for what the tests
-need too, ``python3 packages.py kernel`` and ``kernel-deb`` for what ``kernel/packages.txt`` lists; `make` calls it
-before it builds anything.
+need too, ``reboots`` for what ``tests/reboots/packages.txt`` lists besides, ``kernel`` and ``kernel-deb`` for what
+``kernel/packages.txt`` lists; `make` calls it before it builds anything.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 LIST = ROOT / "tests" / "packages.txt"
 KERNEL_LIST = ROOT / "kernel" / "packages.txt"
+REBOOTS_LIST = ROOT / "tests" / "reboots" / "packages.txt"
 _APT = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
 
 
@@ -86,8 +87,11 @@ def _found(word: str) -> bool:
 
 
 def _missing(purposes: list[str]) -> list[Package]:
-    path = KERNEL_LIST if purposes[0].startswith("kernel") else LIST
-    return [package for package in packages(path) if package.purpose in purposes and not package.is_here()]
+    paths = [KERNEL_LIST] if purposes[0].startswith("kernel") else [LIST]
+    paths += [REBOOTS_LIST] if "reboots" in purposes else []
+    return [
+        package for path in paths for package in packages(path) if package.purpose in purposes and not package.is_here()
+    ]
 
 
 def _names(missing: list[Package]) -> list[str]:
@@ -136,6 +140,7 @@ def main(purpose: str) -> int:
     purposes = {
         "setup": ["setup"],
         "tests": ["setup", "tests"],
+        "reboots": ["setup", "reboots"],
         "kernel": ["kernel-build", "kernel"],
         "kernel-deb": ["kernel-build", "kernel-deb"],
     }[purpose]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from pagelab.study.schedule import raw_source, schedule, shuffled, uniform
+from pagelab.study.schedule import Boot, boots, raw_source, schedule, shuffled, uniform
 
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 12), st.integers(0, 3), st.integers(0, 2**64 - 1))
 
@@ -104,3 +104,36 @@ def test_which_of_a_group_comes_first_is_random() -> None:
 def test_groups_that_are_not_whole_are_refused() -> None:
     with pytest.raises(ValueError, match="5 conditions are no whole groups of 2"):
         schedule(5, 1, 0, 1, 2)
+
+
+each = st.sampled_from(["execution", "block"])
+
+
+@given(shapes, each)
+def test_each_boot_has_its_own_warm_ups(shape: tuple[int, int, int, int], boot: Boot) -> None:
+    conditions, blocks, warmups, seed = shape
+    slots = schedule(conditions, blocks, warmups, seed, boot=boot)
+    assert [slot.position for slot in slots] == list(range(conditions * blocks * (1 + warmups)))
+    analysed = [(slot.block, slot.condition) for slot in slots if not slot.warmup]
+    assert analysed == [(slot.block, slot.condition) for slot in schedule(conditions, blocks, 0, seed)]
+    found = boots(slots, boot)
+    assert [slot for one in found for slot in one] == slots
+    assert len(found) == (blocks if boot == "block" else blocks * conditions)
+    for one in found:
+        own = [slot for slot in one if not slot.warmup]
+        assert one[len(one) - len(own) :] == own, "warm-ups come first"
+        assert len({slot.block for slot in own}) == 1
+        expected = Counter({slot.condition: warmups for slot in own}) if warmups else Counter()
+        assert Counter(slot.condition for slot in one if slot.warmup) == expected
+    assert len({(slot.block, slot.condition) for slot in slots}) == len(slots), "no two places are one"
+
+
+@given(shapes, each, st.integers(1, 12))
+def test_fewer_blocks_in_boots_are_a_prefix(shape: tuple[int, int, int, int], boot: Boot, more: int) -> None:
+    conditions, blocks, warmups, seed = shape
+    short = schedule(conditions, blocks, warmups, seed, boot=boot)
+    assert schedule(conditions, blocks + more, warmups, seed, boot=boot)[: len(short)] == short
+
+
+def test_no_places_have_no_boots() -> None:
+    assert boots([], "block") == []

@@ -23,6 +23,7 @@ from pagelab.study.job import RunNotStarted
 from pagelab.study.lock import DirectoryLock, holder_of
 from pagelab.study.plan import Condition, Plan
 from pagelab.study.progress import Silent
+from pagelab.study.session import machine_changes
 from pagelab.study.store import Store
 
 FAKES = Path(__file__).parent / "fakes.py"
@@ -365,3 +366,16 @@ def test_a_study_of_which_nothing_starts_ends_after_its_first_block(tmp_path: Pa
         run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
     with Store.open(tmp_path / "out", write=False) as store:
         assert store.runs()["status"].to_list() == ["not-started"] * 4
+
+
+def test_a_machine_is_another_with_another_command_line_or_memory() -> None:
+    def found(memory_bytes: int, cmdline: str) -> dict[str, Any]:
+        return {"provenance": {"memory_bytes": memory_bytes, "kernel": {"release": "6.12", "cmdline": cmdline}}}
+
+    before = found(1019248640, "quiet")
+    assert machine_changes(before, found(1019252736, "quiet")) == [], "a page more, as kernels have from boot to boot"
+    assert machine_changes(before, found(1019248640, "quiet mitigations=off")) == [
+        "kernel.cmdline: quiet → quiet mitigations=off"
+    ]
+    assert machine_changes(before, found(2038497280, "quiet")) == ["memory_bytes: 1019248640 → 2038497280"]
+    assert machine_changes(before, {}) != []

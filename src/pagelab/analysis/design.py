@@ -62,7 +62,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         notes=((f"{plan_module.CO_RUN[:1].upper()}{plan_module.CO_RUN[1:]}.",) if plan.co_run else ())
         + tuple(f"no execution has a value of the primary metric {name}" for name in absent)
         + tuple(text for is_primary, text in warm_up if is_primary)
-        + _platforms(data),
+        + _platforms(data)
+        + _split_blocks(data),
         remarks=tuple(text for is_primary, text in warm_up if not is_primary),
     )
 
@@ -158,6 +159,8 @@ def _question(workloads: tuple[str, ...], policies: tuple[str, ...], baselines: 
 def _schedule(data: StudyData) -> str:
     if data.origin:
         return f"not known: the data were imported from {data.origin}"
+    if data.plan.reboots is not None:
+        return _schedule_of_boots(data)
     warm = data.plan.warmups
     lead = (
         f"; {wording.count(warm, 'warm-up block')} before the first {'is' if warm == 1 else 'are'} not analysed"
@@ -167,6 +170,32 @@ def _schedule(data: StudyData) -> str:
     return (
         f"randomised complete blocks, seed {data.plan.seed}: every block runs each condition once, in random order, "
         f"so that drift of the machine meets all conditions alike{lead}{_backed(data)}"
+    )
+
+
+def _schedule_of_boots(data: StudyData) -> str:
+    """Of a study that restarts the machine: the boot is what executions share, or do not."""
+    plan = data.plan
+    of_all = " of all conditions" if plan.each_boot == "block" else ""
+    number = wording.count(plan.warmups, "warm-up")
+    are = "is" if plan.warmups == 1 else "are"
+    warm = f", with {number}{of_all} before it in the same boot, which {are} not analysed" if plan.warmups else ""
+    return (
+        f"randomised complete blocks, seed {plan.seed}: every block runs each condition once, in random order; "
+        f"each {plan.each_boot} after a fresh boot{warm}{_backed(data)}"
+    )
+
+
+def _split_blocks(data: StudyData) -> tuple[str, ...]:
+    """That blocks which were to have one boot each have several: their pairs are not of one boot."""
+    if data.plan.each_boot != "block" or "boot_id" not in data.runs.columns:
+        return ()
+    analysed = data.runs.filter(~pl.col("warmup")).group_by("block").agg(pl.col("boot_id").n_unique())
+    split = analysed.filter(pl.col("boot_id") > 1).height
+    if not split:
+        return ()
+    return (
+        f"{wording.count(split, 'block')} of {analysed.height} had more than one boot, since the first was cut short.",
     )
 
 

@@ -38,7 +38,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     store = data.record_lines.store
     where = shlex.quote(str(store if store.is_dir() else store.parent))
     if not analysis.design.complete and analysis.design.imported_from is None:
-        return Following(f"pagelab study resume {where}", "the study is not finished")
+        return Following(_resuming(data, where), "the study is not finished")
     if analysis.over_set is not None:
         return _of_set(analysis, data, where)
     judged = judged_of(analysis.planned(), analysis.design, analysis.metrics)
@@ -48,7 +48,8 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         (one for one in judged if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
         key=lambda one: one.answer.needed or one.answer.fewest,
     )
-    for one in unknown:
+    # In one boot, try would ask something else than a study of many.
+    for one in unknown if data.plan.reboots is None else ():
         asked = _try(one, analysis, data)
         if asked is not None:
             return asked
@@ -72,9 +73,9 @@ def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Fol
     # A study of programs with different numbers is extended to the same number for all.
     of_all = "" if executions == needed else f", the study goes on to {executions:,} of every condition"
     return Following(
-        f"pagelab study resume {where} --executions {executions}",
+        _resuming(data, where, f" --executions {executions}"),
         f"{_aim(one)} for {c.workload} under {c.policy} needs about {needed:,} executions of each{of_all}: "
-        f"{shown_duration(_longer_s(data, executions))} more, and a further look, which is judged more strictly",
+        f"{_longer(data, executions)} more, and a further look, which is judged more strictly",
     )
 
 
@@ -86,6 +87,18 @@ def _needed(one: Judged) -> int:
 def _aim(one: Judged) -> str:
     """What so many executions are likely to give."""
     return needs(one.answer) if _needed(one) == one.answer.needed else "an answer"
+
+
+def _resuming(data: StudyData, where: str, more: str = "") -> str:
+    """The command that goes on with the study; one that restarts the machine needs to be told so again."""
+    command = f"pagelab study resume {where}{more}"
+    return f"sudo {command} --reboot" if data.plan.reboots is not None else command
+
+
+def _longer(data: StudyData, executions: int) -> str:
+    """The time of so many executions, in words."""
+    time = shown_duration(_longer_s(data, executions))
+    return time if data.plan.reboots is None else f"{time} besides the boots"
 
 
 def _longer_s(data: StudyData, executions: int) -> float:
@@ -113,8 +126,8 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
     if any(one.said == "cannot-tell" for one in answers) and _extensible(analysis) and analysis.design.executions:
         executions = 2 * analysis.design.executions
         return Following(
-            f"pagelab study resume {where} --executions {executions}",
-            f"twice the executions, {shown_duration(_longer_s(data, executions))} more: intervals 0.71 times as wide, "
+            _resuming(data, where, f" --executions {executions}"),
+            f"twice the executions, {_longer(data, executions)} more: intervals 0.71 times as wide, "
             "where executions differ more than programs do; a further look, which is judged more strictly",
         )
     return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")

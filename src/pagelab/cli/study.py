@@ -28,6 +28,7 @@ Cluster = Annotated[
         help="Share the blocks among the hosts of a Dask scheduler, tcp://host:port; or N workers here.",
     ),
 ]
+Reboot = Annotated[bool, typer.Option("--reboot", help="Restart this machine as often as the study asks for (root).")]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")]
 
 
@@ -47,6 +48,7 @@ def run_command(
         typer.Option("--minutes", "-m", metavar="N", help="Time for the runs: as many executions as fit."),
     ] = None,
     cluster: Cluster = None,
+    reboot: Reboot = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
     ] = False,
@@ -58,6 +60,9 @@ def run_command(
 
     Every finished run is committed before the next starts: Ctrl-C, a crash or a power cut lose at most the run in
     progress, and `pagelab study resume` goes on from there.
+
+    A study with `between = "reboot"` restarts the machine between its executions: `--dry-run` says how often, and what
+    stops meanwhile; nothing happens without `--reboot`.
 
     **Examples**
 
@@ -72,6 +77,8 @@ def run_command(
         pagelab study run nondeterminism --quick
 
         pagelab study run page-size.toml --cluster tcp://10.0.0.1:8786
+
+        sudo pagelab study run fresh.toml --reboot
     """
     from pagelab.study.control import run_study
     from pagelab.study.launching import local_tools
@@ -80,8 +87,19 @@ def run_command(
 
     _check_cluster(cluster)
     spec = _bundled(spec)
-    directory = into or Path(f"{read(spec).name}{'-quick' if quick else ''}.study")
-    if dry_run:
+    raw = read(spec)
+    directory = into or Path(f"{raw.name}{'-quick' if quick else ''}.study")
+    restarts = raw.between == "reboot"
+    _check_reboot(reboot, restarts, minutes, cluster)
+    if reboot and not dry_run:
+        from pagelab.study.reboots import arming
+        from pagelab.study.reboots.systemd import Systemd
+
+        arming.run(
+            spec, directory, local_tools(), Systemd(), for_terminal(), skip_impossible=skip_impossible, quick=quick
+        )
+        return
+    if dry_run or restarts:
         from pagelab.study.prepare import prepare
 
         _show_plan(
@@ -89,6 +107,7 @@ def run_command(
             directory,
             minutes,
         )
+    if dry_run:
         return
     finished = run_study(
         spec,
@@ -111,6 +130,16 @@ def _check_cluster(cluster: str | None) -> None:
             f"--cluster {cluster}: neither a scheduler's address nor a number of workers; such as: "
             "--cluster tcp://10.0.0.1:8786, --cluster 2"
         )
+
+
+def _check_reboot(reboot: bool, asked: bool, minutes: float | None, cluster: str | None) -> None:
+    from pagelab.errors import BadInputError
+
+    if reboot and not asked:
+        raise BadInputError('--reboot: the study does not restart the machine; write between = "reboot" into its file')
+    if asked and (minutes is not None or cluster is not None):
+        other = "--minutes" if minutes is not None else "--cluster"
+        raise BadInputError(f'{other} and between = "reboot" exclude each other; use executions = N')
 
 
 def _bundled(spec: Path) -> Path:
@@ -152,6 +181,7 @@ def resume_command(
         bool, typer.Option("--as-begun", help="Continue with the original file although it was edited since.")
     ] = False,
     cluster: Cluster = None,
+    reboot: Reboot = False,
 ) -> None:
     """Continue a study that was interrupted, at the run that was in progress, in the same order; or extend it.
 
@@ -172,6 +202,13 @@ def resume_command(
     _check_cluster(cluster)
     if executions is not None and minutes is not None:
         raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
+    if reboot:
+        from pagelab.study.reboots import arming
+        from pagelab.study.reboots.systemd import Systemd
+
+        _check_reboot(reboot, arming.asked_by(directory), minutes, cluster)
+        arming.resume(directory, local_tools(), Systemd(), for_terminal(), executions=executions, as_begun=as_begun)
+        return
     finished = resume_study(
         directory,
         local_tools(),
@@ -206,6 +243,29 @@ def status_command(
         terminal.echo(json.dumps(status.as_data(), indent=2))
     else:
         _show_status(status, directory)
+
+
+@study_app.command("stop-reboots")
+def stop_reboots_command() -> None:
+    """Let no further boot go on with the study that restarts this machine; what is finished is kept.
+
+    A run in progress is ended, and repeated when the study is resumed.
+
+    **Examples**
+
+        sudo pagelab study stop-reboots
+    """
+    from pagelab.study.reboots import arming
+    from pagelab.study.reboots.systemd import Systemd
+
+    directory, running = arming.stop(Systemd())
+    if directory is None:
+        terminal.echo("no study restarts this machine")
+        return
+    terminal.echo(f"no further boot goes on with the study in {directory}")
+    terminal.echo(f"continue it with: sudo pagelab study resume {directory} --reboot")
+    if running:
+        terminal.echo("other services are off; start them with: sudo systemctl reboot")
 
 
 @study_app.command("init")
@@ -315,6 +375,11 @@ def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None
         terminal.echo(f"  {condition.name}{'  (baseline)' if condition.baseline else ''}: {words}")
     for note in prepared.notes:
         terminal.echo(note)
+    if plan.reboots is not None:
+        from pagelab.study.reboots.arming import describe
+        from pagelab.study.reboots.systemd import Systemd
+
+        terminal.echo(describe(prepared, Systemd()))
     for warning in prepared.warnings:
         terminal.echo(f"warning: {warning.message}")
 
@@ -324,6 +389,7 @@ _STATES = {
     "stopped": "complete (stopped by its precision)",
     "imported": "imported",
     "running": "running",
+    "next-boot": "goes on at the next boot",
     "interrupted": "not running: it was interrupted",
     "killed": "not running: it was killed",
     "error": "not running: it ended with an error",
@@ -341,6 +407,10 @@ def _show_status(status: Status, directory: Path) -> None:
     console.print(Text(status.name, style="bold") + Text(f": {_STATES.get(status.state, status.state)}"))
     if status.holder is not None:
         console.print(f"process {status.holder.pid} on {status.holder.host}, since {status.holder.since}")
+    if status.boots is not None:
+        console.print(f"{status.boots} boots so far")
+    if status.boots_stopped:
+        console.print(f"stopped: {status.boots_stopped}")
     left = "" if not status.left_s or status.state == "stopped" else f", about {shown_duration(status.left_s)} left"
     console.print(f"{status.done} of {status.total} runs done{left}")
     counts = [f"{count} {name}" for name, count in status.statuses.items() if count]
@@ -357,4 +427,5 @@ def _show_status(status: Status, directory: Path) -> None:
         table.add_row(condition.name, done, str(condition.failed or ""), median)
     console.print(table)
     if status.state in ("interrupted", "killed", "error", "not-started"):
-        console.print(f"continue with: pagelab study resume {directory}")
+        resume = f"pagelab study resume {directory}"
+        console.print(f"continue with: {resume if status.boots is None else f'sudo {resume} --reboot'}")

@@ -405,6 +405,8 @@ def refuse_unfit(plan: Plan) -> None:
     """Studies that hosts cannot share. Raises StudyError."""
     if plan.minutes is not None:
         raise StudyError("--cluster and minutes exclude each other: hosts differ in pace; write executions = N")
+    if plan.reboots is not None:
+        raise StudyError('--cluster and between = "reboot" exclude each other; leave one of them out')
     if plan.co_run:
         raise StudyError("--cluster and co_run exclude each other; leave co_run out of the study, or --cluster")
     if plan.test != "pairs":

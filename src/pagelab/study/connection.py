@@ -9,6 +9,9 @@ from pathlib import Path
 from . import migrations
 from .errors import StudyError
 
+NAME = "study.db"
+"""File of the store in a study's directory."""
+
 
 def sync_directory(directory: Path) -> None:
     """Makes a rename survive a power cut."""

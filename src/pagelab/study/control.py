@@ -20,6 +20,7 @@ from .lock import DirectoryLock
 from .plan import Plan, digest_of
 from .prepare import SPEC_COPY, Prepared, check_destination, create, prepare
 from .progress import Progress, Silent
+from .reboots.session import BootSession
 from .session import Finished, Session
 from .store import NAME, Store
 from .tools import Tools
@@ -36,13 +37,17 @@ def run_study(
     minutes: float | None = None,
     cluster: str | None = None,
     change: Callable[[Prepared], Prepared] | None = None,
+    instead: Callable[[Store], None] | None = None,
 ) -> Finished:
     """Plans ``spec``, creates ``directory`` and runs to the end.
 
     With ``minutes`` the number of executions is what fits (:mod:`pagelab.study.budget`). ``change`` may alter the plan
     before anything is stored. ``cluster``: the address of a Dask scheduler, or a number of workers here, on whose hosts
-    the blocks are run (:mod:`pagelab.study.cluster`). Raises the errors of :func:`pagelab.study.prepare.prepare`,
-    StudyError when the directory is in use or holds a study, StudyInterruptedError when stopped.
+    the blocks are run (:mod:`pagelab.study.cluster`). ``instead``: what is done with the store instead of the runs,
+    which other boots will do (:mod:`pagelab.study.reboots`).
+
+    Raises the errors of :func:`pagelab.study.prepare.prepare`, StudyError when the directory is in use or holds a
+    study, StudyInterruptedError when stopped.
     """
     progress = progress or Silent()
     # On a cluster each host answers for itself.
@@ -53,6 +58,8 @@ def run_study(
     prepared = change(prepared) if change else prepared
     if cluster is not None:
         refuse_unfit(prepared.plan)
+    if instead is None:
+        refuse_restarts(prepared.plan, f"pagelab study run {spec}")
     absent = programs.missing(prepared.plan)
     if absent and cluster is None:
         raise StudyError("\n".join(absent))
@@ -76,15 +83,36 @@ def run_study(
                 progress.note(note)
             for warning in [*prepared.warnings, *([] if cluster else tools.limits(prepared.plan))]:
                 progress.note(f"warning: {warning.message}")
-            return _work(store, directory, tools, machine, progress, cluster)
+            return _work(store, directory, tools, machine, progress, cluster, instead=instead)
 
 
 def _work(
-    store: Store, directory: Path, tools: Tools, machine: dict[str, Any], progress: Progress | None, cluster: str | None
+    store: Store,
+    directory: Path,
+    tools: Tools,
+    machine: dict[str, Any],
+    progress: Progress | None,
+    cluster: str | None,
+    *,
+    instead: Callable[[Store], None] | None = None,
 ) -> Finished:
     if cluster is not None:
         return ClusterSession(store, directory, tools.runner, machine, progress, cluster).work()
+    if instead is not None:
+        instead(store)
+        return Finished(len(store.finished()), 0, None)
+    if store.plan().reboots is not None:
+        return BootSession(store, directory, tools, machine, progress).work()
     return Session(store, directory, tools.runner, machine, progress).work(tools.noise(store.plan()))
+
+
+def refuse_restarts(plan: Plan, command: str) -> None:
+    """Refuses a study that restarts the machine where nobody has agreed to that."""
+    if plan.reboots is not None:
+        raise StudyError(
+            f'{plan.name} has between = "reboot": it restarts this machine, and nothing does without your word; to let '
+            f"it: sudo {command} --reboot"
+        )
 
 
 def _refuse_other_place(directory: Path, meta: dict[str, str], cluster: str | None) -> None:
@@ -130,12 +158,17 @@ def resume_study(
     minutes: float | None = None,
     as_begun: bool = False,
     cluster: str | None = None,
+    instead: Callable[[Store], None] | None = None,
+    in_boot: bool = False,
 ) -> Finished:
     """Continues the study in ``directory`` at the run that was in progress.
 
     With ``executions`` (of each condition, in all) or ``minutes`` (more) it is extended first; if it had come to its
     end, what is reported then is a further look, judged at half of the error of the one before (docs/method: adding
     executions). ``as_begun``: also where the file that it was begun from says something else by now.
+
+    ``in_boot``: this boot is the study's, and its runs alone are done (:mod:`pagelab.study.reboots`); ``instead``: what
+    is done instead of the runs.
 
     Raises StudyError where there is no study, where it is in use, or where what it measures has changed since.
     """
@@ -146,6 +179,8 @@ def resume_study(
         if "origin" in meta:
             raise StudyError(f"{directory} was imported from {meta['origin']}; there is nothing to continue")
         _refuse_other_place(directory, meta, cluster)
+        if instead is None and not in_boot:
+            refuse_restarts(store.plan(), f"pagelab study resume {directory}")
         if cluster is not None and minutes is not None:
             raise StudyError("--cluster and --minutes exclude each other: hosts differ in pace; use --executions N")
         _refuse_changes(directory, store.plan(), meta)
@@ -157,7 +192,7 @@ def resume_study(
             add_minutes(store, minutes)
         for warning in [] if cluster else tools.limits(store.plan()):
             (progress or Silent()).note(f"warning: {warning.message}")
-        return _work(store, directory, tools, tools.machine(), progress, cluster)
+        return _work(store, directory, tools, tools.machine(), progress, cluster, instead=instead)
 
 
 def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str]) -> None:

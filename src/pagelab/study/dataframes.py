@@ -26,6 +26,8 @@ _RUNS: dict[str, Any] = {
     "warmup": pl.Boolean,
     "status": pl.String,
     "started_at": pl.String,
+    "boot_id": pl.String,
+    "uptime_s": pl.Float64,
     "wall_s": pl.Float64,
     "user_s": pl.Float64,
     "system_s": pl.Float64,
@@ -53,7 +55,7 @@ _RUN_QUERY = """
 SELECT run.id, run.position, schedule.block, condition.workload, condition.policy, condition.name, run.execution,
        run.status, run.started_at, json_remove(run.record_json, '$.measurements'), run.message, run.duration_s,
        (SELECT count(*) FROM attempt WHERE attempt.position = run.position),
-       block_platform.platform
+       block_platform.platform, run.boot_id, run.uptime_s
 FROM run JOIN schedule USING (position) LEFT JOIN block_platform USING (block)
      JOIN condition ON condition.id = run.condition
 ORDER BY run.position
@@ -91,6 +93,7 @@ def runs(store: Source) -> pl.DataFrame:
     """One row an execution, in order of position, warm-ups and failed ones too.
 
     Columns: those of docs/architecture/contracts.md (Store), ``platform`` (of a study on a cluster),
+    ``boot_id`` and ``uptime_s`` (the boot, and seconds since it began; null for those of older versions),
     ``short_placed`` (a placement-shortfall warning that is more than information),
     ``exit_code``, ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it
     was interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where it did not
@@ -114,6 +117,8 @@ def runs(store: Source) -> pl.DataFrame:
                 "warmup": row[2] < 0,
                 "status": row[7],
                 "started_at": row[8],
+                "boot_id": row[14],
+                "uptime_s": row[15],
                 "duration_s": row[11],
                 "attempts": row[12],
                 **facts,

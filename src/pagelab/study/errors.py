@@ -12,6 +12,10 @@ class StudyError(BadInputError):
     """A study cannot be started or continued as asked; the message names the object and the next command to type."""
 
 
+class NothingStartsError(StudyError):
+    """No run of the first block could be started, and no later one is tried."""
+
+
 class TooLongError(StudyError):
     """A study cannot be done in the time that it was given."""
 

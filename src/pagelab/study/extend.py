@@ -23,7 +23,7 @@ def extended(plan: Plan, slots: list[Slot], blocks: Mapping[str, int]) -> tuple[
     most = max(blocks.values())
     there = {(slot.block, slot.condition) for slot in slots}
     added: list[Slot] = []
-    for slot in schedule(len(active), most, plan.warmups, plan.seed, plan.together):
+    for slot in schedule(len(active), most, plan.warmups, plan.seed, plan.together, plan.each_boot):
         condition = active[slot.condition]
         if slot.block < blocks[condition.workload] and (slot.block, condition.index) not in there:
             added.append(Slot(len(slots) + len(added), slot.block, condition.index, slot.execution))

@@ -19,6 +19,7 @@ from .plan import Condition, Step
 from .programs import path_with_bundled
 from .schedule import Slot
 from .store import RunResult, StepOutcome, now
+from .this_boot import this_boot
 
 _OUTPUT_KEPT_BYTES = 4096
 _KILL_PATIENCE_S = 2.0
@@ -93,7 +94,7 @@ def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext
 
     Set-up and run may be given up (``interruptible`` is the context they run in); tear-down is not.
     """
-    started_at, start = now(), time.monotonic()
+    started_at, start, boot = now(), time.monotonic(), this_boot()
     outcomes: list[StepOutcome] = []
     record: Record | None = None
     message: str | None = None
@@ -113,7 +114,7 @@ def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext
         message = record.outcome.message or describe(record)
     if status == "ok" and job.condition.keeps_stderr:
         job.stderr.unlink(missing_ok=True)
-    return RunResult(status, started_at, time.monotonic() - start, record, message, tuple(outcomes))
+    return RunResult(status, started_at, time.monotonic() - start, record, message, tuple(outcomes), boot)
 
 
 def describe(record: Record) -> str:

@@ -107,7 +107,13 @@ CREATE TABLE block_platform (            -- of a study on a cluster: each block 
 ) STRICT;
 """
 
-CHAIN = (V1, V2, V3, V4)
+V5 = """
+-- attempt.outcome may also be repeated: a warm-up that was finished in a boot before that of what it precedes.
+ALTER TABLE run ADD COLUMN boot_id TEXT;    -- the kernel's name of its boot; NULL: imported, or of an older version
+ALTER TABLE run ADD COLUMN uptime_s REAL;   -- seconds from that boot to its start
+"""
+
+CHAIN = (V1, V2, V3, V4, V5)
 VERSION = len(CHAIN)
 
 

@@ -40,6 +40,17 @@ class Precision(_Model):
     looks: list[int]
 
 
+class Reboots(_Model):
+    """A restart of the machine between executions."""
+
+    each: Literal["execution", "block"] = "execution"
+    """What has a boot of its own."""
+    settle_s: float = 10.0
+    """Waited after a boot before its first run."""
+    keep: list[str] = Field(default_factory=list)
+    """Units that go on beside the study; without any, the network is taken down."""
+
+
 class Condition(_Model):
     """One workload under one policy with one set of parameters: what is repeated ``executions`` times."""
 
@@ -103,6 +114,8 @@ class Plan(_Model):
     """The two conditions of each block run at once, on one processor."""
     together: int = 1
     """So many conditions, in the order of ``conditions``, run next to each other in each block."""
+    reboots: Reboots | None = None
+    """Each execution, or each block, is in a boot of its own; None: the machine is not restarted."""
     conditions: list[Condition]
     setup: list[Step] = Field(default_factory=list)
     teardown: list[Step] = Field(default_factory=list)
@@ -115,6 +128,11 @@ class Plan(_Model):
     def active(self) -> list[Condition]:
         """The conditions that are run."""
         return [condition for condition in self.conditions if condition.left_out is None]
+
+    @property
+    def each_boot(self) -> Literal["execution", "block"] | None:
+        """What has a boot of its own."""
+        return self.reboots.each if self.reboots else None
 
     def executions_of(self, condition: Condition) -> int:
         """How many of its executions are analysed."""

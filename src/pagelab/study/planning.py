@@ -20,8 +20,8 @@ from ..spelling import meant, meant_of
 from . import co_run
 from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
-from .plan import METRICS, Condition, Plan, Precision, Scalar, Step, digest_of
-from .spec import ONE, RawFlush, RawPolicy, RawStep, RawStudy, RawWorkload, parse, read
+from .plan import METRICS, Condition, Plan, Precision, Reboots, Scalar, Step, digest_of
+from .spec import ONE, RawFlush, RawPolicy, RawReboot, RawStep, RawStudy, RawWorkload, parse, read
 from .substitute import BUILT_IN, HERE, OUT, PYTHON, names_in, shown, substitute
 from .toml_text import LineIndex, Location, dotted, dumps
 
@@ -91,6 +91,7 @@ class _Planner:
             minutes=raw.minutes,
             co_run=raw.co_run,
             together=raw.together,
+            reboots=_reboots(raw),
             conditions=conditions,
             setup=plan_setup,
             teardown=plan_teardown,
@@ -349,6 +350,13 @@ class _Policy:
         if raw.file is None:
             texts.append(toml)
         self.names = set().union(*(names_in(text) for text in texts)) if texts else set()
+
+
+def _reboots(raw: RawStudy) -> Reboots | None:
+    if raw.between != "reboot":
+        return None
+    asked = raw.reboot or RawReboot()
+    return Reboots(each=asked.each, settle_s=asked.settle, keep=asked.keep)
 
 
 def _settings(policy: RawPolicy, workload: RawWorkload, study: RawStudy) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
     slots = [
         # The schedule counts the conditions that run; the plan numbers all of them.
         type(slot)(slot.position, slot.block, active[slot.condition].index, slot.execution)
-        for slot in schedule(len(active), plan.executions, plan.warmups, plan.seed, plan.together)
+        for slot in schedule(len(active), plan.executions, plan.warmups, plan.seed, plan.together, plan.each_boot)
     ]
     (directory / OUTPUT).mkdir(exist_ok=True)
     (directory / SPEC_COPY).write_text(prepared.text, encoding="utf-8")

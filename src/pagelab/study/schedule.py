@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
 
 ALGORITHM = "complete-blocks/pcg64-raw/fisher-yates/1"
 
@@ -25,7 +27,8 @@ class Slot:
 
     position: int
     block: int
-    """Negative for warm-up blocks (-1 is the last of them), 0 … n-1 for the blocks that are analysed."""
+    """0 … n-1 for the blocks that are analysed; negative for warm-ups: -1 is the last of the warm-up blocks. Where each
+    boot has its own warm-ups, the one numbered w before block b is in -(b · warm-ups + w + 1)."""
     condition: int
     execution: int
     """Number of this execution within its condition; the block's number."""
@@ -35,12 +38,19 @@ class Slot:
         return self.block < 0
 
 
-def schedule(conditions: int, blocks: int, warmups: int, seed: int, together: int = 1) -> list[Slot]:
+Boot = Literal["execution", "block"]
+"""What has a boot of its own."""
+
+
+def schedule(
+    conditions: int, blocks: int, warmups: int, seed: int, together: int = 1, boot: Boot | None = None
+) -> list[Slot]:
     """The order for ``conditions`` conditions in ``warmups`` + ``blocks`` complete blocks.
 
     ``together``: conditions 0 … together-1 run next to each other in each block, in random order, and so do the next as
-    many, and so on; the order of these groups is random. Pure: the same
-    arguments give the same list. The schedule for fewer blocks is a prefix of the one for more.
+    many, and so on; the order of these groups is random. ``boot``: warm-ups are made in each boot, ``warmups`` times
+    the condition before each execution, or all conditions before each block. Pure: the same arguments give the same
+    list. The schedule for fewer blocks is a prefix of the one for more.
     Raises ValueError for no conditions, no blocks, groups that do not divide the conditions, or a seed outside
     0 … 2⁶⁴-1.
     """
@@ -52,12 +62,39 @@ def schedule(conditions: int, blocks: int, warmups: int, seed: int, together: in
         raise ValueError(f"the seed must lie in 0 … 2^64-1, not {seed}")
     draw = raw_source(seed)
     slots: list[Slot] = []
-    for block in range(-warmups, blocks):
-        for group in shuffled(conditions // together, draw):
-            # A group of one has one order, which takes no random number.
-            for member in shuffled(together, draw):
-                slots.append(Slot(len(slots), block, group * together + member, block))
+    for numbers in _sharing_an_order(blocks, warmups, boot):
+        # A group of one has one order, which takes no random number.
+        order = [
+            group * together + member
+            for group in shuffled(conditions // together, draw)
+            for member in shuffled(together, draw)
+        ]
+        places = [(number, condition) for number in numbers for condition in order]
+        if boot == "execution":
+            places = [(number, condition) for condition in order for number in numbers]
+        slots += [Slot(len(slots) + index, *place, place[0]) for index, place in enumerate(places)]
     return slots
+
+
+def _sharing_an_order(blocks: int, warmups: int, boot: Boot | None) -> list[list[int]]:
+    """Numbers of the blocks, those in one list that have one order: a block and the warm-ups of its boot."""
+    if boot is None:
+        return [[block] for block in range(-warmups, blocks)]
+    return [[*(-(block * warmups + number + 1) for number in range(warmups)), block] for block in range(blocks)]
+
+
+def boots(slots: list[Slot], boot: Boot) -> list[list[Slot]]:
+    """The places of each boot, in order: an execution with its warm-ups, or a block with its own.
+
+    ``slots`` is a schedule for boots, with or without places left out (of conditions that have executions enough).
+    """
+    ends = [
+        index + 1
+        for index, (slot, following) in enumerate(pairwise(slots))
+        if not slot.warmup and (boot == "execution" or following.block != slot.block)
+    ]
+    edges = [0, *ends, len(slots)] if slots else []
+    return [slots[begin:end] for begin, end in pairwise(edges)]
 
 
 def raw_source(seed: int) -> Callable[[], int]:

@@ -19,7 +19,7 @@ from typing import Any
 from ..record import RunWarning, WarningKind
 from . import budget
 from .co_run import CoRunExecutor
-from .errors import StudyError, StudyInterruptedError
+from .errors import NothingStartsError, StudyError, StudyInterruptedError
 from .host_backing import HostBacking, needed_in
 from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
@@ -29,6 +29,7 @@ from .prepare import OUTPUT, TRIAL
 from .progress import Progress, Silent, TimeLeft
 from .schedule import Slot
 from .store import FAILED, RunResult, StepOutcome, Store
+from .this_boot import this_boot
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Session:
         if noise is not None:
             self._warn(noise)
         killed, running = self._store.killed_in()
-        self._id = self._store.begin_session(os.getpid(), socket.gethostname(), _boot_id(), self._machine)
+        self._id = self._store.begin_session(os.getpid(), socket.gethostname(), this_boot().id, self._machine)
         reason = "error"
         try:
             with Interrupts() as interrupts:
@@ -132,16 +133,20 @@ class Session:
         looks = looks_of(self._store)
         if looks.stopped is not None:
             return
-        time_left = TimeLeft(
-            self._store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL"),
-            (slot.condition for slot in remaining),
-        )
-        self._progress.start(self._plan.name, len(slots), len(finished), time_left.seconds())
+        time_left = self._begin_progress(len(slots), len(finished), remaining)
         for look in looks.planned:
             segment = [slot for slot in remaining if look.first_block <= slot.block < look.blocks]
             self._run_segment(segment, interrupts, time_left)
             if self._decide(look):
                 return
+
+    def _begin_progress(self, total: int, finished: int, remaining: list[Slot]) -> TimeLeft:
+        time_left = TimeLeft(
+            self._store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL"),
+            (slot.condition for slot in remaining),
+        )
+        self._progress.start(self._plan.name, total, finished, time_left.seconds())
+        return time_left
 
     def _run_segment(self, slots: list[Slot], interrupts: Interrupts, time_left: TimeLeft) -> None:
         executor = self._executor(interrupts)
@@ -165,10 +170,11 @@ class Session:
 
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
         """Ends the session with the reason if no run of the very first block could be started."""
-        if last.slot.position != len(self._plan.active()) - 1:
+        with_it = self._plan.warmups if self._plan.reboots else 0
+        if last.slot.position != len(self._plan.active()) * (1 + with_it) - 1:
             return
         if self._store.rows("SELECT count(*) FROM run WHERE status != 'not-started'") == [(0,)]:
-            raise StudyError(
+            raise NothingStartsError(
                 f"not one run of the first block could be started; the last, {last.condition.name}: {message}; mend "
                 "it, and start again with: pagelab study run SPEC --into ANOTHER"
             )
@@ -242,24 +248,26 @@ _MATTERS = (
 )
 
 
+_MEMORY_DIFFERS = 0.005
+"""From this share of it on, memory has been added or taken away."""
+
+
 def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Differences of the machine that can change a result: ``"kernel.release: 6.1 → 6.12"``."""
     changes = []
     for path in _MATTERS:
         old, new = _at(before, path), _at(now, path)
-        if old != new:
+        if old != new and not (path[-1] == "memory_bytes" and _same_size(old, new)):
             changes.append(f"{'.'.join(path[1:])}: {old} → {new}")
     return changes
+
+
+def _same_size(old: Any, new: Any) -> bool:
+    """Whether it is the same memory: how much the kernel keeps for itself differs by some pages from boot to boot."""
+    return isinstance(old, int) and isinstance(new, int) and abs(old - new) < _MEMORY_DIFFERS * max(old, new)
 
 
 def _at(data: Any, path: tuple[str, ...]) -> Any:
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None

@@ -169,6 +169,18 @@ class RawPrecision(_Raw):
         return self
 
 
+class RawReboot(_Raw):
+    """What a boot of its own means, in a study with ``between = "reboot"``."""
+
+    each: Literal["execution", "block"] = "execution"
+    settle: Annotated[float, BeforeValidator(_duration), Field(ge=0, le=3600, allow_inf_nan=False)] = 10.0
+    """Waited after a boot before its first run."""
+    keep: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9:_.\\@-]+\.(service|socket|timer|target|mount)$")]] = Field(
+        default_factory=list
+    )
+    """Units that go on beside the study; with any, the network interfaces are left as they are."""
+
+
 class RawMeasure(_Raw):
     regex: str
     """With the groups ``value`` and, optionally, ``name`` and ``unit``; searched in the program's output."""
@@ -282,6 +294,9 @@ class RawStudy(_StudySettings):
     """The two conditions of each block run at once, on one processor: another question (docs/study.md)."""
     together: int = Field(default=1, ge=1, le=1000)
     """So many conditions, in the order of the file, run next to each other in each block."""
+    between: Literal["nothing", "reboot"] = "nothing"
+    """What happens between executions: with reboot each, or each block, is in a boot of its own (study.reboots)."""
+    reboot: RawReboot | None = None
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
     skip_impossible: bool = False
     benchmarks: list[str] = Field(default_factory=list)
@@ -324,6 +339,18 @@ class RawStudy(_StudySettings):
         return self
 
     @model_validator(mode="after")
+    def _boots_are_countable(self) -> RawStudy:
+        if self.between != "reboot":
+            if self.reboot is not None:
+                raise ValueError('[reboot] needs between = "reboot"')
+            return self
+        if self.minutes is not None:
+            raise ValueError('minutes and between = "reboot" exclude each other: boots take the time; write executions')
+        if self.co_run:
+            raise ValueError('co_run and between = "reboot" exclude each other')
+        return self
+
+    @model_validator(mode="after")
     def _groups_are_whole(self) -> RawStudy:
         if self.together > 1 and self.skip_impossible:
             raise ValueError("together and skip_impossible exclude each other: a group would lack what is left out")
@@ -336,6 +363,7 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("counters",): RawCounters,
     ("precision",): RawPrecision,
     ("quick",): RawQuick,
+    ("reboot",): RawReboot,
     ("workload",): RawWorkload,
     ("workload", "flush"): RawFlush,
     ("workload", "measure"): RawMeasure,

@@ -12,6 +12,8 @@ from ..record import WarningKind, about_the_machine, is_short
 from .interim_looks import looks_of
 from .lock import Holder, holder_of
 from .progress import TimeLeft
+from .reboots.boot import STOPPED
+from .reboots.systemd import Systemd
 from .store import FAILED, Store
 
 STATUSES = ("ok", *FAILED)
@@ -33,7 +35,8 @@ class ConditionStatus:
 class Status:
     name: str
     state: str
-    """running, complete, stopped (by its precision stop), interrupted, killed, error, imported, or not-started."""
+    """running, complete, stopped (by its precision stop), next-boot (goes on there), interrupted, killed, error,
+    imported, or not-started."""
     holder: Holder | None
     total: int
     """Places in the schedule, warm-ups included; with a precision stop the most there can be."""
@@ -44,6 +47,10 @@ class Status:
     repeated: int
     """Runs that were interrupted and repeated."""
     left_s: float | None
+    boots: int | None
+    """Boots in which it has worked; None for a study that does not restart the machine."""
+    boots_stopped: str | None
+    """Why no further boot goes on with it, where that was no person's wish."""
     warnings: dict[str, int]
     """By kind, the runs' and the study's own."""
     conditions: list[ConditionStatus] = field(default_factory=list)
@@ -80,9 +87,10 @@ def status_of(directory: Path) -> Status:
                     condition.left_out,
                 )
             )
+        armed = plan.reboots is not None and Systemd().armed() == directory.resolve()
         return Status(
             name=plan.name,
-            state=_state(store, holder, bool(remaining)),
+            state=_state(store, holder, bool(remaining), armed),
             holder=holder,
             total=len(slots),
             done=len(finished),
@@ -90,12 +98,14 @@ def status_of(directory: Path) -> Status:
             short_placed=short_placed,
             repeated=store.rows("SELECT count(DISTINCT position) FROM attempt WHERE outcome = 'interrupted'")[0][0],
             left_s=time_left.seconds() if remaining else 0.0,
+            boots=len({row[0] for row in store.rows("SELECT boot_id FROM session")}) if plan.reboots else None,
+            boots_stopped=store.meta().get(STOPPED) or None,
             warnings=kinds,
             conditions=conditions,
         )
 
 
-def _state(store: Store, holder: Holder | None, remaining: bool) -> str:
+def _state(store: Store, holder: Holder | None, remaining: bool, armed: bool) -> str:
     if "origin" in store.meta():
         return "imported"
     if holder is not None:
@@ -104,8 +114,13 @@ def _state(store: Store, holder: Holder | None, remaining: bool) -> str:
         return "complete"
     if looks_of(store).stopped is not None:
         return "stopped"
+    if armed:
+        return "next-boot"
     sessions = store.rows("SELECT reason FROM session ORDER BY id DESC LIMIT 1")
-    return "not-started" if not sessions else sessions[0][0] or "killed"
+    if not sessions:
+        return "not-started"
+    # Of a study in boots of its own, each session comes to its end.
+    return "interrupted" if sessions[0][0] == "done" else sessions[0][0] or "killed"
 
 
 def _warnings(store: Store) -> tuple[dict[str, int], int]:

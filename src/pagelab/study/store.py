@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..record import Record, RunWarning, WarningKind
 from . import migrations
+from .connection import NAME as NAME
 from .connection import connect, connect_to_read, sync_directory
 from .errors import StudyError
 from .plan import Plan
 from .schedule import ALGORITHM, Slot
+from .this_boot import Boot
 
 if TYPE_CHECKING:
     import polars as pl
 
-NAME = "study.db"
 FAILED = ("failed", "signalled", "timed-out", "not-started")
 
 
@@ -60,6 +61,8 @@ class RunResult:
     record: Record | None = None
     message: str | None = None
     steps: tuple[StepOutcome, ...] = ()
+    boot: Boot | None = None
+    """The boot in which it began; None when it was not started or measured elsewhere."""
 
 
 class Store:
@@ -249,6 +252,17 @@ class Store:
                 self._db.execute("UPDATE attempt SET outcome = 'finished' WHERE id = ?", (attempt,))
         return run
 
+    def take_back(self, positions: Iterable[int]) -> None:
+        """Removes runs of these places, which are repeated: warm-ups whose boot ended before what they precede."""
+        with self._transaction():
+            for position in positions:
+                own = "(SELECT id FROM run WHERE position = ?)"
+                for table in ("measurement", "step"):
+                    self._db.execute(f"DELETE FROM {table} WHERE run IN {own}", (position,))
+                self._db.execute("DELETE FROM run WHERE position = ?", (position,))
+                again = "UPDATE attempt SET outcome = 'repeated' WHERE position = ? AND outcome = 'finished'"
+                self._db.execute(again, (position,))
+
     def commit_imported(
         self, slots: list[Slot], runs: list[tuple[RunResult, str, Iterable[tuple[str, float, str]]]]
     ) -> None:
@@ -260,8 +274,8 @@ class Store:
 
     def _insert_run(self, slot: Slot, result: RunResult, text: str | None) -> int:
         cursor = self._db.execute(
-            "INSERT INTO run (position, condition, execution, status, started_at, record_json, message, duration_s)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO run (position, condition, execution, status, started_at, record_json, message, duration_s,"
+            " boot_id, uptime_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 slot.position,
                 slot.condition,
@@ -271,6 +285,8 @@ class Store:
                 text,
                 result.message,
                 result.duration_s,
+                result.boot.id if result.boot else None,
+                result.boot.uptime_s if result.boot else None,
             ),
         )
         return int(cursor.lastrowid or 0)

@@ -1,0 +1,150 @@
+"""The way into a study that restarts the machine, and the way out by hand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ... import environment
+from ...errors import BadInputError, MachineError
+from ..control import resume_study, run_study
+from ..plan import Plan
+from ..prepare import Prepared, prepare
+from ..progress import Progress
+from ..schedule import schedule
+from ..store import Store
+from ..tools import Tools
+from . import boot, count, permission, units
+from .systemd import Systemd
+
+_KEPT = (
+    *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONPATH", "SHELL", "TMPDIR", "TZ", "USER"),
+)
+"""Variables that the programs of the boots have as they were when the study was begun, beside _KEPT_PREFIXES."""
+_KEPT_PREFIXES = ("LC_", "PAGELAB_")
+
+
+def describe(prepared: Prepared, systemd: Systemd) -> str:
+    """What the study would do to this machine, for ``--dry-run`` and before it is done."""
+    plan = prepared.plan
+    slots = schedule(len(plan.active()), plan.executions, plan.warmups, plan.seed, plan.together, plan.each_boot)
+    return permission.told(plan, permission.restarts(slots, set(), plan), systemd)
+
+
+def run(
+    spec: Path,
+    directory: Path,
+    tools: Tools,
+    systemd: Systemd,
+    progress: Progress,
+    *,
+    skip_impossible: bool = False,
+    quick: bool = False,
+) -> None:
+    """Prepares the study, installs its units and restarts the machine.
+
+    Raises MachineError where it cannot, before anything is written; otherwise as :func:`..control.run_study` does.
+    """
+    prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick)
+    permission.refuse(prepared.plan, directory, systemd)
+    run_study(
+        spec,
+        directory,
+        tools,
+        progress=progress,
+        skip_impossible=skip_impossible,
+        quick=quick,
+        instead=_armed(directory, systemd, progress),
+    )
+    _restart(directory, systemd)
+
+
+def resume(
+    directory: Path,
+    tools: Tools,
+    systemd: Systemd,
+    progress: Progress,
+    *,
+    executions: int | None = None,
+    as_begun: bool = False,
+) -> None:
+    """Goes on with the study in ``directory``, or extends it, in boots of its own. As :func:`run` otherwise."""
+    with Store.open(directory, write=False) as store:
+        permission.refuse(store.plan(), directory, systemd)
+    resume_study(
+        directory,
+        tools,
+        progress=progress,
+        executions=executions,
+        as_begun=as_begun,
+        instead=_armed(directory, systemd, progress),
+    )
+    _restart(directory, systemd)
+
+
+def asked_by(directory: Path) -> bool:
+    """Whether the study in ``directory`` restarts the machine."""
+    with Store.open(directory, write=False) as store:
+        return store.plan().reboots is not None
+
+
+def _restart(directory: Path, systemd: Systemd) -> None:
+    try:
+        systemd.restart_machine()
+    except MachineError as error:
+        raise MachineError(
+            f"{error}\nthe study in {directory} goes on at the next boot, whoever restarts the machine; to prevent it: "
+            "sudo pagelab study stop-reboots"
+        ) from None
+
+
+def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[Store], None]:
+    def arm(store: Store) -> None:
+        plan = store.plan()
+        number = permission.restarts(store.slots(), store.finished(), plan)
+        if not number:
+            raise BadInputError(
+                f"all runs of {directory} are done; for more: sudo pagelab study resume {directory} --executions N "
+                "--reboot"
+            )
+        progress.note(permission.told(plan, number, systemd))
+        note = permission.encrypted(permission.needed_paths(plan, directory))
+        if note:
+            progress.note(f"warning: {note}")
+        store.put_meta(boot.STOPPED, "")
+        count.write(directory, count.Count(analysed=count.analysed(directory)))
+        systemd.install(unit_texts(plan, directory))
+        progress.note("restarting the machine")
+
+    return arm
+
+
+def unit_texts(plan: Plan, directory: Path) -> dict[str, str]:
+    """The units of this study, with the interpreter and the environment of this process."""
+    assert plan.reboots is not None
+    return units.texts(
+        directory.resolve(),
+        sys.executable,
+        permission.needed_paths(plan, directory),
+        plan.reboots.keep,
+        {name: value for name, value in environment.inherited().items() if _is_kept(name) and "\n" not in value},
+    )
+
+
+def _is_kept(name: str) -> bool:
+    return name in _KEPT or name.startswith(_KEPT_PREFIXES)
+
+
+def stop(systemd: Systemd) -> tuple[Path | None, bool]:
+    """No further boot goes on with a study. Returns its directory, and whether its runs were ended just now.
+
+    Raises MachineError where the units cannot be removed.
+    """
+    directory = systemd.armed()
+    if os.geteuid() != 0:
+        raise MachineError("only root can change what the next boot does; run: sudo pagelab study stop-reboots")
+    systemd.remove()
+    running = directory is not None and systemd.stop_runs()
+    return directory, running

@@ -1,0 +1,120 @@
+"""What a boot does for a study: it is counted, has the machine to itself, does its runs, and ends in the next one.
+
+:func:`begin` is called by pagelab-study-begin.service before any other service has started, :func:`runs` by
+pagelab-study.service. Whatever ends either, the next boot finds the store and the count as they were on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import NothingStartsError, StudyError, StudyInterruptedError
+from . import count
+from .systemd import Systemd
+
+if TYPE_CHECKING:
+    from ..tools import Tools
+
+STOPPED = "reboots_stopped"
+"""Key of ``meta``: why no further boot goes on with the study."""
+
+Say = Callable[[str], None]
+
+
+def begin(directory: Path, systemd: Systemd, say: Say) -> None:
+    """Counts this boot and leaves it to the study; after three in a row that finished nothing, this one is a usual one.
+
+    Raises StudyError where the store or the count cannot be read, which ends the study's boots, and OSError where this
+    boot cannot be counted: then it is a usual one, too.
+    """
+    if not systemd.is_whole():
+        systemd.remove()
+        return
+    try:
+        before = count.read(directory).after(count.analysed(directory))
+    except StudyError:
+        systemd.remove()
+        raise
+    if before.failed >= count.LIMIT:
+        last = f"; the last ended with: {before.error}" if before.error else "; see them with: journalctl --list-boots"
+        stop(directory, systemd, f"{before.failed} boots in a row finished no analysed execution{last}", say)
+        return
+    now = before.next()
+    count.write(directory, now)
+    say(f"boot {now.boots} of the study in {directory}; {now.analysed} analysed executions are finished")
+    systemd.leave_to_study()
+
+
+def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
+    """Does the runs of this boot, and restarts the machine: into the next boot of the study, or the usual system.
+
+    An error is kept in the count and raised; the unit then restarts the machine, and :func:`begin` ends it after three.
+    """
+    from ..control import resume_study
+    from ..progress import Lines
+    from .session import UsedBootError
+
+    if systemd.armed() != directory:
+        say(f"no boot is asked for by {directory}; nothing is done")
+        return
+    try:
+        systemd.stop_the_rest()
+        say(f"services that run: {', '.join(systemd.running_services())}")
+        if not _kept(directory):
+            down = systemd.take_network_down()
+            say(f"network: {', '.join(down)} taken down" if down else "network: nothing is up")
+        resume_study(directory, tools, progress=Lines(), as_begun=True, in_boot=True)
+    except UsedBootError as error:
+        say(f"{error}: restarting")
+    except StudyInterruptedError as error:
+        say(str(error))
+        return
+    except NothingStartsError as error:
+        stop(directory, systemd, str(error), say)
+    except Exception as error:
+        count.write(directory, replace(count.read(directory), error=str(error)))
+        raise
+    else:
+        _end_if_over(directory, systemd, say)
+    # Somebody may have stopped the study meanwhile, and then wants no restart.
+    if systemd.armed() is not None or _ended(directory):
+        systemd.restart_machine()
+
+
+def _end_if_over(directory: Path, systemd: Systemd, say: Say) -> None:
+    if _ended(directory):
+        systemd.remove()
+        say(f"the study is finished; see it with: pagelab report {directory}")
+
+
+def _kept(directory: Path) -> list[str]:
+    from ..store import Store
+
+    with Store.open(directory, write=False) as store:
+        reboots = store.plan().reboots
+    return reboots.keep if reboots else []
+
+
+def _ended(directory: Path) -> bool:
+    """Whether every run is in, a look has ended the study, or it was stopped."""
+    from ..interim_looks import looks_of
+    from ..store import Store
+    from .session import unfinished
+
+    with Store.open(directory, write=False) as store:
+        return not unfinished(store) or looks_of(store).stopped is not None or bool(store.meta().get(STOPPED))
+
+
+def stop(directory: Path, systemd: Systemd, why: str, say: Say) -> None:
+    """No further boot goes on with the study, and its store has the reason."""
+    from ..store import Store
+
+    try:
+        with Store.open(directory) as store:
+            store.put_meta(STOPPED, why)
+    finally:
+        systemd.remove()
+    say(f"the study is stopped: {why}")

@@ -1,0 +1,94 @@
+"""The runs of one boot: the first execution or block that has not finished, with its warm-ups."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ...record import RunWarning, WarningKind
+from ..errors import StudyError
+from ..interim_looks import looks_of
+from ..interrupts import Interrupts
+from ..progress import Progress
+from ..schedule import Slot, boots
+from ..session import Finished, Session
+from ..store import Store
+from ..this_boot import this_boot
+from ..tools import Tools
+
+
+class UsedBootError(StudyError):
+    """A session has worked in this boot before."""
+
+
+class BootSession(Session):
+    """What a session does in one boot. The next execution or block is left to the next boot."""
+
+    def __init__(
+        self, store: Store, directory: Path, tools: Tools, machine: dict[str, Any], progress: Progress | None = None
+    ) -> None:
+        super().__init__(store, directory, tools.runner, machine, progress)
+        assert self._plan.reboots is not None
+        self._reboots = self._plan.reboots
+        self._noise = tools.noise
+        self._resume = f"sudo pagelab study resume {directory} --reboot"
+
+    def work(self, noise: RunWarning | None = None) -> Finished:
+        """The runs of this boot. Raises :class:`UsedBootError` where it is not a fresh one."""
+        if self._store.rows("SELECT 1 FROM session WHERE boot_id = ?", (this_boot().id,)):
+            raise UsedBootError("a session of this study has worked in this boot; the next one needs a fresh boot")
+        return super().work(noise)
+
+    def _run_segments(self, interrupts: Interrupts) -> None:
+        if looks_of(self._store).stopped is not None:
+            return
+        places = next_places(self._store, self._reboots.each)
+        if places:
+            self._settle(interrupts)
+            finished = self._store.finished()
+            remaining = [slot for slot in self._store.slots() if slot.position not in finished]
+            time_left = self._begin_progress(len(finished) + len(remaining), len(finished), remaining)
+            self._run_segment(places, interrupts, time_left)
+        self._look()
+
+    def _settle(self, interrupts: Interrupts) -> None:
+        with interrupts.abandonable():
+            time.sleep(self._reboots.settle_s)
+        noise = self._noise(self._plan)
+        if noise is not None:
+            self._warn(noise)
+
+    def _look(self) -> None:
+        """Takes the planned looks whose blocks are all in."""
+        outstanding = [slot.block for slot in unfinished(self._store)]
+        for look in looks_of(self._store).planned:
+            if min(outstanding, default=look.blocks) < look.blocks or self._decide(look):
+                return
+
+    def _warn(self, warning: RunWarning) -> None:
+        """Each boot finds the same machine: what is known is not stored again, and of noise the first is enough."""
+        known = self._store.study_warnings()
+        if any(one.kind == warning.kind == WarningKind.NOISY_MACHINE or one == warning for one in known):
+            self._progress.note(warning.message)
+        else:
+            super()._warn(warning)
+
+
+def unfinished(store: Store) -> list[Slot]:
+    """The places of analysed executions that have no run yet."""
+    finished = store.finished()
+    return [slot for slot in store.slots() if not slot.warmup and slot.position not in finished]
+
+
+def next_places(store: Store, each: Any) -> list[Slot]:
+    """What the next boot runs, in order; empty at the end.
+
+    Warm-ups that were made in an earlier boot for what is still outstanding are taken back, to be made in this one.
+    """
+    missing = {slot.position for slot in unfinished(store)}
+    own = next((boot for boot in boots(store.slots(), each) if any(slot.position in missing for slot in boot)), [])
+    conditions = {slot.condition for slot in own if slot.position in missing}
+    places = [slot for slot in own if slot.position in missing or (slot.warmup and slot.condition in conditions)]
+    store.take_back(sorted({slot.position for slot in places} & store.finished()))
+    return places

@@ -1,0 +1,111 @@
+"""The systemd units of a study that restarts the machine: their texts, of plain values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+BEGIN = "pagelab-study-begin.service"
+RUNS = "pagelab-study.service"
+TARGET = "pagelab-study.target"
+NAMES = (BEGIN, RUNS, TARGET)
+WANTED_BY = "basic.target"
+"""Reached by every usual boot, and not by rescue and emergency mode."""
+STOP_WORD = "pagelab.study=stop"
+"""On the kernel's command line: this boot is a usual one."""
+_DIRECTORY = "X-Directory="
+
+
+def texts(
+    directory: Path, python: str, mounted: Iterable[Path], keep: Iterable[str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Name -> text of each unit.
+
+    ``python``: the interpreter that has pagelab. ``mounted``: paths whose file systems must be there. ``keep``: units
+    that go on beside the study. ``environment``: of the programs. Raises ValueError for a path with a line break.
+    """
+    mounts = " ".join(_quoted(str(path)) for path in mounted)
+    variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environment.items()))
+    command = f"{_word(python)} -P -m pagelab.study.reboots"
+    place = _word(str(directory))
+    shown = _plain(str(directory))
+    kept = " ".join(keep)
+    return {
+        BEGIN: f"""\
+[Unit]
+Description=Count this boot and leave it to the pagelab study in {shown}
+DefaultDependencies=no
+After=sysinit.target local-fs.target
+Before=basic.target shutdown.target
+Conflicts=shutdown.target
+IgnoreOnIsolate=yes
+RequiresMountsFor={mounts}
+ConditionKernelCommandLine=!{STOP_WORD}
+ConditionPathExists={shown}/study.db
+
+[Service]
+Type=oneshot
+TimeoutStartSec=5min
+WorkingDirectory=/
+StandardOutput=journal+console
+StandardError=journal+console
+{variables}ExecStart={command} begin {place}
+
+[X-Pagelab]
+{_DIRECTORY}{directory}
+""",
+        TARGET: f"""\
+[Unit]
+Description=The pagelab study in {shown}, alone on this machine
+Requires=sysinit.target
+After=sysinit.target
+Conflicts=rescue.service rescue.target
+Wants={RUNS} getty.target systemd-user-sessions.service {kept}
+AllowIsolate=yes
+""",
+        RUNS: f"""\
+[Unit]
+Description=The runs of one boot, of the pagelab study in {shown}
+DefaultDependencies=no
+Requires=sysinit.target
+After=sysinit.target systemd-user-sessions.service {kept}
+Before=shutdown.target
+Conflicts=shutdown.target
+RequiresMountsFor={mounts}
+FailureAction=reboot
+
+[Service]
+Type=exec
+WorkingDirectory=/
+StandardOutput=journal+console
+StandardError=journal+console
+KillMode=mixed
+TimeoutStopSec=5min
+TasksMax=infinity
+{variables}ExecStart={command} runs {place}
+""",
+    }
+
+
+def directory_in(begin: str) -> Path | None:
+    """The study's directory, of the text of :data:`BEGIN`."""
+    found = re.search(rf"^{_DIRECTORY}(.+)$", begin, re.MULTILINE)
+    return Path(found[1]) if found else None
+
+
+def _plain(text: str) -> str:
+    """As a value that takes the rest of its line (systemd.unit(5): specifiers)."""
+    if "\n" in text:
+        raise ValueError(f"{text!r} has a line break")
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    """As one word of several (systemd.syntax(7): quoting)."""
+    return '"' + _plain(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _word(text: str) -> str:
+    """As a word of a command line, where ``$`` names variables as well (systemd.service(5): command lines)."""
+    return _quoted(text).replace("$", "$$")
