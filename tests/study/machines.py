@@ -19,12 +19,13 @@ from fakes import record, tools
 
 from pagelab.errors import PagelabError
 from pagelab.record import Record
+from pagelab.study import systemd_units as units
 from pagelab.study import this_boot
 from pagelab.study.plan import Condition
 from pagelab.study.progress import Silent
-from pagelab.study.reboots import arming, boot, units
-from pagelab.study.reboots.systemd import Systemd
+from pagelab.study.reboots import arming, boot
 from pagelab.study.store import Store
+from pagelab.study.systemd import Systemd
 
 Behave = Callable[[Condition], Record]
 

@@ -12,11 +12,12 @@ import pytest
 from harness.packages import need
 from pagelab.errors import MachineError
 from pagelab.machine.sysfs import Tree
+from pagelab.study import systemd_units as units
 from pagelab.study.plan import Plan
 from pagelab.study.planning import plan_text
-from pagelab.study.reboots import permission, units
-from pagelab.study.reboots.systemd import Systemd
+from pagelab.study.reboots import permission
 from pagelab.study.schedule import schedule
+from pagelab.study.systemd import Systemd
 
 AWKWARD = Path('/srv/100% "new" $HOME \\ dir')
 TEXT = """\

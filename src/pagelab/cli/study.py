@@ -93,7 +93,7 @@ def run_command(
     _check_reboot(reboot, restarts, minutes, cluster)
     if reboot and not dry_run:
         from pagelab.study.reboots import arming
-        from pagelab.study.reboots.systemd import Systemd
+        from pagelab.study.systemd import Systemd
 
         arming.run(
             spec, directory, local_tools(), Systemd(), for_terminal(), skip_impossible=skip_impossible, quick=quick
@@ -204,7 +204,7 @@ def resume_command(
         raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
     if reboot:
         from pagelab.study.reboots import arming
-        from pagelab.study.reboots.systemd import Systemd
+        from pagelab.study.systemd import Systemd
 
         _check_reboot(reboot, arming.asked_by(directory), minutes, cluster)
         arming.resume(directory, local_tools(), Systemd(), for_terminal(), executions=executions, as_begun=as_begun)
@@ -256,7 +256,7 @@ def stop_reboots_command() -> None:
         sudo pagelab study stop-reboots
     """
     from pagelab.study.reboots import arming
-    from pagelab.study.reboots.systemd import Systemd
+    from pagelab.study.systemd import Systemd
 
     directory, running = arming.stop(Systemd())
     if directory is None:
@@ -377,7 +377,7 @@ def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None
         terminal.echo(note)
     if plan.reboots is not None:
         from pagelab.study.reboots.arming import describe
-        from pagelab.study.reboots.systemd import Systemd
+        from pagelab.study.systemd import Systemd
 
         terminal.echo(describe(prepared, Systemd()))
     for warning in prepared.warnings:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..record import WarningKind
 from . import programs
+from .boot_session import BootSession
 from .budget import add_minutes, with_minutes
 from .cluster import MARK, ClusterSession, refuse_unfit
 from .edited import between, refuse_edited, told
@@ -20,7 +21,6 @@ from .lock import DirectoryLock
 from .plan import Plan, digest_of
 from .prepare import SPEC_COPY, Prepared, check_destination, create, prepare
 from .progress import Progress, Silent
-from .reboots.session import BootSession
 from .session import Finished, Session
 from .store import NAME, Store
 from .tools import Tools

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ..record import WarningKind, about_the_machine, is_short
+from .boot_session import STOPPED
 from .interim_looks import looks_of
 from .lock import Holder, holder_of
 from .progress import TimeLeft
-from .reboots.boot import STOPPED
-from .reboots.systemd import Systemd
 from .store import FAILED, Store
+from .systemd import Systemd
 
 STATUSES = ("ok", *FAILED)
 

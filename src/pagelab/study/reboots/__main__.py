@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from ...errors import PagelabError
+from ..systemd import Systemd
 from .boot import begin, runs
-from .systemd import Systemd
 
 
 def main(what: str, directory: Path) -> int:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 from ... import environment
 from ...errors import BadInputError, MachineError
+from .. import systemd_units as units
+from ..boot_session import STOPPED
 from ..control import resume_study, run_study
 from ..plan import Plan
 from ..prepare import Prepared, prepare
 from ..progress import Progress
 from ..schedule import schedule
 from ..store import Store
+from ..systemd import Systemd
 from ..tools import Tools
-from . import boot, count, permission, units
-from .systemd import Systemd
+from . import count, permission
 
 _KEPT = (
     *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONPATH", "SHELL", "TMPDIR", "TZ", "USER"),
@@ -113,7 +115,7 @@ def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[S
         note = permission.encrypted(permission.needed_paths(plan, directory))
         if note:
             progress.note(f"warning: {note}")
-        store.put_meta(boot.STOPPED, "")
+        store.put_meta(STOPPED, "")
         count.write(directory, count.Count(analysed=count.analysed(directory)))
         systemd.install(unit_texts(plan, directory))
         progress.note("restarting the machine")

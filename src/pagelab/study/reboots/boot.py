@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import NothingStartsError, StudyError, StudyInterruptedError
+from ..systemd import Systemd
 from . import count
-from .systemd import Systemd
 
 if TYPE_CHECKING:
     from ..tools import Tools
-
-STOPPED = "reboots_stopped"
-"""Key of ``meta``: why no further boot goes on with the study."""
 
 Say = Callable[[str], None]
 
@@ -53,9 +50,9 @@ def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
 
     An error is kept in the count and raised; the unit then restarts the machine, and :func:`begin` ends it after three.
     """
+    from ..boot_session import UsedBootError
     from ..control import resume_study
     from ..progress import Lines
-    from .session import UsedBootError
 
     if systemd.armed() != directory:
         say(f"no boot is asked for by {directory}; nothing is done")
@@ -100,9 +97,9 @@ def _kept(directory: Path) -> list[str]:
 
 def _ended(directory: Path) -> bool:
     """Whether every run is in, a look has ended the study, or it was stopped."""
+    from ..boot_session import STOPPED, unfinished
     from ..interim_looks import looks_of
     from ..store import Store
-    from .session import unfinished
 
     with Store.open(directory, write=False) as store:
         return not unfinished(store) or looks_of(store).stopped is not None or bool(store.meta().get(STOPPED))
@@ -110,6 +107,7 @@ def _ended(directory: Path) -> bool:
 
 def stop(directory: Path, systemd: Systemd, why: str, say: Say) -> None:
     """No further boot goes on with the study, and its store has the reason."""
+    from ..boot_session import STOPPED
     from ..store import Store
 
     try:

@@ -13,11 +13,11 @@ from ...errors import MachineError
 from ...machine.sysfs import Tree
 from ...machine.virtual import container
 from .. import programs
+from .. import systemd_units as units
 from ..plan import Plan
 from ..progress import shown_duration
 from ..schedule import Slot, boots
-from . import units
-from .systemd import Systemd
+from ..systemd import Systemd
 
 _GONE = ("tmpfs", "ramfs", "overlay", "devtmpfs", "squashfs")
 _OF_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", "virtiofs", "lustre")

@@ -6,16 +6,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...record import RunWarning, WarningKind
-from ..errors import StudyError
-from ..interim_looks import looks_of
-from ..interrupts import Interrupts
-from ..progress import Progress
-from ..schedule import Slot, boots
-from ..session import Finished, Session
-from ..store import Store
-from ..this_boot import this_boot
-from ..tools import Tools
+from ..record import RunWarning, WarningKind
+from .errors import StudyError
+from .interim_looks import looks_of
+from .interrupts import Interrupts
+from .progress import Progress
+from .schedule import Slot, boots
+from .session import Finished, Session
+from .store import Store
+from .this_boot import this_boot
+from .tools import Tools
+
+STOPPED = "reboots_stopped"
+"""Key of ``meta``: why no further boot goes on with the study."""
 
 
 class UsedBootError(StudyError):
