@@ -27,7 +27,7 @@ WORDS = "what the program prints"
 PRINTS = ["sh", "-c", f"echo {WORDS}"]
 LINE = f"sh -c 'echo {WORDS}'"
 TOUCHES = ["sh", "-c", f"echo {WORDS}; exec {paths.workload()} gups --bytes 48M --updates 300000"]
-NEEDS_EMULATOR = {"trace capture", "model layouts", "model run", "model range"}
+NEEDS_EMULATOR = {"trace capture", "model layouts", "model run", "model check", "model range"}
 # {…} is filled in from the fixtures below.
 CASES: dict[str, list[str]] = {
     "run": ["--json", "--", *PRINTS],
@@ -59,6 +59,7 @@ CASES: dict[str, list[str]] = {
         "--json", "--dry-run", "--minutes", "3", "--layouts", "8", "--select", "random", "--counts", "simulated",
         "--processor", "zen-3", "--into", "g.model", "--", *TOUCHES,
     ],
+    "model check": ["--json", "c.model", "--pages", "64K", "--minutes", "0.1"],
     "model range": ["--json", "g.model", "--minutes", "0.5"],
 }  # fmt: skip
 
@@ -151,6 +152,10 @@ def test_standard_output_is_one_document(command: str, here: Path) -> None:
         program = [str(paths.workload()), "gups", "--bytes", "8M", "--updates", "1000"]
         captured = pagelab(here, "trace", "--pools", "-o", "pools.trace", "--", *program)
         assert captured.returncode == 0, captured.stderr
+    if command == "model check":
+        program = ["--minutes", "0.4", "--into", "c.model", "--", *TOUCHES]
+        made = pagelab(here, "model", "run", "--layouts", "8", "--select", "random", "--counts", "simulated", *program)
+        assert made.returncode == 0, made.stderr
     if command == "model range" and not (here / "g.model").exists():
         assert pagelab(here, "model", "run", *CASES["model run"]).returncode == 0
     done = pagelab(here, *words)

@@ -211,7 +211,7 @@ def test_the_page_on_frames_shows_what_is_accepted(tmp_path: Path) -> None:
     text = (DOCS / "frames.md").read_text()
     flags = [
         (flag, "kernel" if "--backend kernel" in line else None)
-        for line in text.splitlines()
+        for line in text.replace("\\\n", " ").splitlines()
         for flag in re.findall(r"--frames '?([^ ']+)", line)
     ]
     assert len(flags) >= 6

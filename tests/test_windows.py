@@ -109,6 +109,9 @@ def test_a_look_says_what_memory_there_is_and_takes_no_time_of_its_window(
 
 EVENTS = ["page-faults", "task-clock", "context-switches"]
 """Software events, which every kernel counts."""
+APART_NS = 1e6
+"""Of the two clocks of what a thread has run, counter and processor time: a virtual machine's processors differ, and a
+thread that moves from one to another has the difference in one of them."""
 
 
 def run_total(run: Run, name: str) -> int:
@@ -128,7 +131,11 @@ def test_counters_count_in_a_window_and_not_outside(run_under: Runner, program: 
     assert value(run, "busy.page-faults") < 100
     assert value(run, "busy.task-clock") <= run_total(run, "task-clock")
     # Another clock of the same thing, with the time in which the host ran something else; processor time is without.
-    assert value(run, "busy.cpu") - 0.001 <= value(run, "busy.task-clock") / 1e9 <= value(run, "busy") + 0.001
+    assert (
+        value(run, "busy.cpu") - APART_NS / 1e9
+        <= value(run, "busy.task-clock") / 1e9
+        <= value(run, "busy") + APART_NS / 1e9
+    )
     assert value(run, "idle.task-clock") < 0.04e9
     assert value(run, "idle.context-switches") >= 1
     assert misused(run) == {}
@@ -138,15 +145,15 @@ def test_counters_of_an_outer_window_contain_the_inner_ones(run_under: Runner, p
     run = run_under("", [str(program), "nested"], events=EVENTS).succeeded()
     for event in EVENTS:
         assert value(run, f"outer.{event}") >= sum(values(run, f"inner.{event}"))
-    assert value(run, "outer.task-clock") >= 0.06e9
-    assert all(inner >= 0.02e9 for inner in values(run, "inner.task-clock"))
+    assert value(run, "outer.task-clock") >= 0.06e9 - APART_NS
+    assert all(inner >= 0.02e9 - APART_NS for inner in values(run, "inner.task-clock"))
 
 
 def test_counters_of_windows_in_threads_are_those_of_the_whole_run(run_under: Runner, program: Path) -> None:
     run = run_under("", [str(program), "threads"], events=EVENTS).succeeded()
     assert len(values(run, "turn.task-clock")) == 1600
     assert len(values(run, "work.task-clock")) == 8
-    assert value(run, "all.task-clock") >= 8 * 0.02e9
+    assert value(run, "all.task-clock") >= 8 * (0.02e9 - APART_NS)
     # What other threads did meanwhile is in each of them: none has less than its own.
     assert all(
         whole >= 0.99e9 * own
