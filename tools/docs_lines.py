@@ -1,6 +1,6 @@
 """The documentation's lines: ``python -m tools.docs_lines`` wraps those that are too wide, ``--check`` lists them.
 
-The limit is 120 columns, for ``*.md`` in the root, under ``docs`` and under ``fuzz`` (programs write what is in
+The limit is 120 columns, for ``*.md`` in the root, under ``docs``, ``fuzz`` and ``kernel`` (programs write what is in
 ``bench/results``). Three kinds of line may be wider, because Markdown cannot break them: rows of tables, fenced code
 (output is shown as it was printed), and single words (links). A paragraph or an item of a list is wrapped as a
 whole, and only if one of its lines is too wide.
@@ -94,7 +94,7 @@ def rewrapped(text: str) -> str:
 
 def pages(root: Path) -> list[Path]:
     """The pages with this limit."""
-    return sorted([*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("fuzz/*.md")])
+    return sorted([*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("fuzz/*.md"), *root.glob("kernel/*.md")])
 
 
 def main(arguments: list[str]) -> int:

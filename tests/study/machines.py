@@ -30,6 +30,21 @@ from pagelab.study.systemd import Systemd
 Behave = Callable[[Condition], Record]
 
 
+PROGRAM_AND_POLICIES = """\
+[[workload]]
+name = "a"
+command = "true"
+
+[[policy]]
+name = "kernel"
+
+[[policy]]
+name = "4K"
+pages = "4K"
+"""
+"""The end of a study of two conditions."""
+
+
 @dataclass
 class Machine:
     """``cut``: the power goes off at so many noted moments, counted from 0 over all boots; None: never."""

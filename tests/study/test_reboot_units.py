@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from machines import PROGRAM_AND_POLICIES
 
 from harness.packages import need
 from pagelab.errors import MachineError
@@ -20,22 +21,12 @@ from pagelab.study.schedule import schedule
 from pagelab.study.systemd import Systemd
 
 AWKWARD = Path('/srv/100% "new" $HOME \\ dir')
-TEXT = """\
+TEXT = f"""\
 name = "fresh"
 executions = 5
 between = "reboot"
 
-[[workload]]
-name = "a"
-command = "true"
-
-[[policy]]
-name = "kernel"
-
-[[policy]]
-name = "4K"
-pages = "4K"
-"""
+{PROGRAM_AND_POLICIES}"""
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:25 / /tmp rw - tmpfs tmpfs rw

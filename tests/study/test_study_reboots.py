@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from fakes import record, tools
-from machines import Machine, begun, machine_in
+from machines import PROGRAM_AND_POLICIES, Machine, begun, machine_in
 
 from pagelab.analysis import analyse, load
 from pagelab.analysis.following import following_of
@@ -37,7 +37,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine_in(tmp_path / "machine", monkeypatch)
 
 
-TEXT = """\
+TEXT = f"""\
 name = "fresh"
 executions = 2
 seed = 7
@@ -48,17 +48,7 @@ between = "reboot"
 each = "execution"
 settle = "0s"
 
-[[workload]]
-name = "a"
-command = "true"
-
-[[policy]]
-name = "kernel"
-
-[[policy]]
-name = "4K"
-pages = "4K"
-"""
+{PROGRAM_AND_POLICIES}"""
 IN_BLOCKS = TEXT.replace('each = "execution"', 'each = "block"')
 
 
