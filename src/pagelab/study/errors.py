@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import BadInputError, PagelabError
+from ..errors import BadInputError, MachineError, PagelabError
 
 
 class StudyError(BadInputError):
@@ -52,3 +52,12 @@ class SpecError(StudyError):
     def _show(self, problem: Problem) -> str:
         where = self.path if problem.line is None else f"{self.path}:{problem.line}"
         return f"{where}: {problem.key}: {problem.message}" if problem.key else f"{where}: {problem.message}"
+
+
+class ImpossibleError(MachineError):
+    """This machine cannot do some conditions of a study: which, and why."""
+
+    def __init__(self, which: str) -> None:
+        super().__init__(f"{which}; or leave these conditions out of the study with: --skip-impossible")
+        self.which = which
+        """For commands that make a study of their own, and have no such option."""

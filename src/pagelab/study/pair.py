@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 from pagelab.study.budget import checked_minutes
 from pagelab.study.control import run_study
-from pagelab.study.errors import SpecError, TooLongError
+from pagelab.study.errors import ImpossibleError, SpecError, TooLongError
 from pagelab.study.job import stderr_of
 from pagelab.study.plan import CO_RUN
 from pagelab.study.prepare import OUTPUT, TRIAL
@@ -153,7 +153,7 @@ def _run(pair: Pair, directory: Path, size: dict[str, float], tools: Tools, prog
 def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, cannot: str) -> None:
     """Runs a study whose file is ours, and mostly a temporary one: what is wrong with it is the command line's.
 
-    Raises BadInputError, which begins with ``cannot`` or names the ``--minutes`` that would do.
+    Raises BadInputError, which begins with ``cannot`` or names the ``--minutes`` that would do, and MachineError.
     """
     try:
         run_study(spec, directory, tools, progress=progress)
@@ -162,6 +162,8 @@ def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, canno
         raise BadInputError(f"{cannot}: {'; '.join(problems)}") from None
     except TooLongError as error:
         raise BadInputError(f"{error.reason}; give it --minutes {error.minutes}") from None
+    except ImpossibleError as error:
+        raise MachineError(error.which) from None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import MachineError
 from ..record import RunWarning, WarningKind
 from .answering import answered, reachability
-from .errors import StudyError
+from .errors import ImpossibleError, StudyError
 from .plan import Condition, Plan
 from .planning import plan_text
 from .quick import quick_text
@@ -64,7 +64,7 @@ def prepare(
     plan = plan_text(text, spec, directory)
     reasons = {condition.index: reason for condition in plan.conditions if (reason := check(condition))}
     if reasons and not skip_impossible:
-        raise MachineError(_refusal(plan, reasons))
+        raise ImpossibleError(_refusal(plan, reasons))
     plan = plan.model_copy(
         update={
             "conditions": [
@@ -90,7 +90,7 @@ def _listing(plan: Plan, reasons: dict[int, str]) -> str:
 def _refusal(plan: Plan, reasons: dict[int, str]) -> str:
     return (
         f"this machine cannot do {len(reasons)} of {len(plan.conditions)} conditions:\n{_listing(plan, reasons)}\n"
-        "see the requirements with: pagelab doctor; or leave these conditions out of the study with: --skip-impossible"
+        "see the requirements with: pagelab doctor"
     )
 
 
