@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,31 @@ def test_a_worker_killed_in_the_middle_of_a_sweep_costs_nothing(dask: Cluster, s
     assert done.frame().drop(drop).sort(order).equals(here.drop(drop).sort(order))
     # Nothing is left to do, so nothing is asked of the cluster.
     assert sweep(spec, out, cluster="tcp://127.0.0.1:9").done_before == 24
+
+
+def test_results_that_die_with_their_workers_are_computed_again(dask: Cluster) -> None:
+    """All jobs are done and none but the first is fetched when every worker dies: the others have no result then."""
+    executor = DaskCluster(dask.address)
+    workers = [dask.worker(), dask.worker()]
+    with executor._client(module.library()) as client:
+        client.wait_for_workers(2, timeout=60)
+        outcomes = executor.execute(working.double, range(4))
+        done = [next(outcomes)]
+        until(lambda: sum(len(keys) for keys in client.has_what().values()) == 4)
+        for worker in workers:
+            worker.kill()
+        until(lambda: not client.nthreads())
+        time.sleep(0.5)  # the same scheduler tells the other client
+        dask.worker()
+        done += outcomes
+    assert sorted(done) == [(number, 2 * number) for number in range(4)]
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_job_that_kills_workers_is_done_again_or_lost_by_name(dask: Cluster, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from .model import Job, Lost, Outcomes, Result, raised
 _CONNECT_S = 10.0
 _AHEAD = 2
 """Jobs under way for each thread of a worker: one to do, one to go on with."""
+_ENDED = frozenset({"finished", "error", "cancelled"})
+"""What becomes of a job. The others of a future's states are ``pending`` and ``lost``, which has to be done again."""
 
 
 class DaskCluster:
@@ -60,6 +62,9 @@ class DaskCluster:
 
             fill()
             for future in finished:
+                if future.status not in _ENDED:  # its worker died with the result: the scheduler has it done again
+                    finished.add(future)
+                    continue
                 job = running.pop(future.key)
                 yield job, self._outcome(future, distributed)
                 future.release()
@@ -101,17 +106,17 @@ class DaskCluster:
                 )
 
     def _outcome(self, future: Any, distributed: Any) -> Any:
-        if future.status == "finished":
-            return future.result()
-        if future.status == "error":
-            error = future.exception()
+        try:
+            return future.result()  # where its worker dies now: waits until the job is done again
+        except (Exception, distributed.CancelledError) as error:
+            if future.status != "error":
+                raise self._gone(f"a job is {future.status}") from error
             if isinstance(error, distributed.KilledWorker):
                 return Lost(
                     f"each of {error.allowed_failures + 1} workers that had it died, the last: "
                     f"{error.last_worker.address}"
                 )
             return raised(error)
-        raise self._gone(f"a job is {future.status}")
 
     def _gone(self, why: str) -> MachineError:
         return MachineError(f"lost the Dask scheduler at {self.address}: {why}")
