@@ -71,7 +71,7 @@ def about_the_machine(data: Mapping[str, Any]) -> bool:
 
 
 def is_short(warning: Mapping[str, Any]) -> bool:
-    """Whether a warning says that memory got fewer pages of the asked size than are left to chance, or to a fork."""
+    """Whether a warning says that memory got fewer pages of the asked size, by more than the 1% that only informs."""
     return warning["kind"] == WarningKind.PLACEMENT_SHORTFALL and warning.get("severity") != "info"
 
 

@@ -125,7 +125,8 @@ impl Guests {
         files.into_values().collect()
     }
 
-    /// Warnings from notes, states and unreadable files; those of what was placed are the record's.
+    /// Warnings from notes, states and unreadable files; that tiles are missing says `warn_short_placed`
+    /// (`process_tree/record.rs`).
     pub fn warn(&self, program: i32, warnings: &mut Warnings) {
         self.warn_unusable(warnings);
         self.warn_lost(warnings);

@@ -135,7 +135,7 @@ fn times(seen: &Observed) -> Times {
         waiting_ns: finished
             .story
             .program
-            .and_then(|program| program.reaped.waiting_ns)
+            .and_then(|program| program.waiting_ns)
             .zip(finished.waited_ns)
             .map(|(all, before)| all.saturating_sub(before)),
         steal_ns: seen.steal_ns,
@@ -178,14 +178,14 @@ fn outcome(finished: &Finished, request: &Request, warnings: &mut Warnings) -> O
         };
     }
     warn_left(story, warnings);
-    let (exit_code, signal) = match story.program.map(|program| program.reaped.end) {
+    let (exit_code, signal) = match story.program.map(|program| program.end) {
         Some(End::Exited(code)) => (Some(code), None),
         Some(End::Signalled(signal)) => (None, Some(signal)),
         None => (None, None),
     };
     let ended = story.program.map_or_else(
         || "it could not be ended".to_owned(),
-        |program| crate::process_tree::reap::describe(program.reaped.end),
+        |program| crate::process_tree::reap::describe(program.end),
     );
     let (status, message) = match story.cut {
         Some(Cut::TimedOut) => {

@@ -17,15 +17,6 @@ const VISIT_NS: u64 = 50_000_000;
 /// How often the tree is looked at while it is being ended.
 const ENDING_POLL_NS: u64 = 20_000_000;
 
-/// A process that ended, and when.
-#[derive(Clone, Copy, Debug)]
-pub struct Ended {
-    /// The process; its usage includes children it waited for.
-    pub reaped: Reaped,
-    /// When the launcher saw it (CLOCK_MONOTONIC).
-    pub at_ns: u64,
-}
-
 /// Why the launcher ended the tree itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
@@ -39,9 +30,9 @@ pub enum Cut {
 #[derive(Debug, Default)]
 pub struct Story {
     /// Everything reaped, in order.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<Reaped>,
     /// How the program itself ended, and when.
-    pub program: Option<Ended>,
+    pub program: Option<Reaped>,
     /// Why it was cut short, if it was.
     pub cut: Option<Cut>,
     /// Processes still running when the program had ended and the grace was over: (pid, name). They were ended.
@@ -53,7 +44,7 @@ impl Story {
     pub fn usage(&self) -> Usage {
         let mut sum = Usage::default();
         for ended in &self.ended {
-            sum.add(&ended.reaped.usage);
+            sum.add(&ended.usage);
         }
         sum
     }
@@ -166,11 +157,10 @@ impl Watch<'_> {
             match process::reap() {
                 Ok(Some(Change::Stopped(stopped))) => self.companion.stopped(stopped),
                 Ok(Some(Change::Ended(reaped))) => {
-                    let ended = Ended { reaped, at_ns: reaped.at_ns };
                     if reaped.pid == self.program {
-                        story.program = Some(ended);
+                        story.program = Some(reaped);
                     }
-                    story.ended.push(ended);
+                    story.ended.push(reaped);
                 }
                 Ok(None) => return Ok(true),
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(false),

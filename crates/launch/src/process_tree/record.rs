@@ -1,4 +1,5 @@
-//! The processes of a run: from the guests' reports and the launcher's own reaping.
+//! The processes of a run, from the guests' reports and the launcher's own reaping; warnings of programs that ran
+//! ungoverned, and of tiles that are missing.
 
 use crate::counters::{Announced, Counted, Image, Tree};
 use crate::guests::{FORKED, Guests};
@@ -17,7 +18,7 @@ use std::collections::HashSet;
 pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, seen: &Seen<'_>) -> Vec<Process> {
     let mut processes = seen.guests.processes(started_ns);
     for ended in &story.ended {
-        let pid = ended.reaped.pid;
+        let pid = ended.pid;
         let process = processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() });
         if pid == program {
             process.ppid = process::own_pid();
@@ -42,7 +43,7 @@ pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, seen:
     }
     let alone = seen.counted.tree == Tree::Known && processes.len() == 1;
     if let (true, Some(ended), Some(process)) = (alone, story.program, processes.get_mut(&program)) {
-        let usage = ended.reaped.usage;
+        let usage = ended.usage;
         let measuring = seen.guests.measuring(Some(program));
         process.user_ns = Some(usage.user_ns.saturating_sub(measuring.user_ns));
         process.system_ns = Some(usage.system_ns.saturating_sub(measuring.system_ns));

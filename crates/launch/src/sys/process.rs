@@ -15,7 +15,7 @@ pub struct Reaped {
     pub end: End,
     /// What it and the children it waited for used.
     pub usage: Usage,
-    /// When it was found to have ended (CLOCK_MONOTONIC).
+    /// When the launcher saw that it had ended (CLOCK_MONOTONIC).
     pub at_ns: u64,
     /// How long its first thread waited for a processor while it was ready to run; None where the kernel does not say.
     pub waiting_ns: Option<u64>,
@@ -48,11 +48,12 @@ pub struct Usage {
 impl Usage {
     /// Times and faults add up; the peak is that of the larger.
     pub fn add(&mut self, other: &Usage) {
-        self.user_ns += other.user_ns;
-        self.system_ns += other.system_ns;
-        self.minor_faults += other.minor_faults;
-        self.major_faults += other.major_faults;
-        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+        let Usage { user_ns, system_ns, peak_rss_bytes, minor_faults, major_faults } = *other;
+        self.user_ns += user_ns;
+        self.system_ns += system_ns;
+        self.peak_rss_bytes = self.peak_rss_bytes.max(peak_rss_bytes);
+        self.minor_faults += minor_faults;
+        self.major_faults += major_faults;
     }
 }
 
@@ -69,9 +70,8 @@ pub enum Change {
     Stopped(Stopped),
 }
 
-/// Reaps one child that has ended, if there is one now, or tells of one that is traced and stopped. `Ok(None)`: children
-/// remain, with none is anything.
-/// Fails with ECHILD when there are no children.
+/// Reaps one child that has ended, if there is one now, or tells of one that is traced and stopped. `Ok(None)`: there are
+/// children, and none of them has news. Fails with ECHILD when there are no children.
 pub fn reap() -> io::Result<Option<Change>> {
     let Some(pid) = changed()? else { return Ok(None) };
     let (at_ns, waiting_ns) = (super::monotonic_ns(), waiting_ns(pid));
