@@ -52,10 +52,10 @@ def test_the_header_has_the_names_and_numbers_of_the_table() -> None:
     assert {name: named.get(name) for name in wanted} == wanted
 
 
-def test_the_file_for_static_programs_has_the_names_in_the_order_of_the_numbers() -> None:
-    (listed,) = re.findall(r"names\[\] = \{(.+)\};", KERNEL_SOURCE)
-    known = [one.name for one in STRATEGIES if one.name != "module"]
-    assert re.findall(r'"(.+?)"', listed) == ["usual", *known]
+def test_the_file_for_static_programs_has_the_names_of_the_table() -> None:
+    """By the constants of the header, which the test above compares with the table's numbers."""
+    wanted = {one.name.upper().replace("-", "_"): one.name for one in STRATEGIES if one.name != "module"}
+    assert dict(re.findall(r'\[PAGELAB_([A-Z_]+)\] = "(.+?)"', KERNEL_SOURCE)) == {"KERNEL": "usual", **wanted}
 
 
 @by_name

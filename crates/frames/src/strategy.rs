@@ -1,7 +1,6 @@
 //! Strategies: the wanted colour or frame of each page of a program.
 //!
-//! A new one is a type in `numbered` (or in `listed`, if it reads lists), a variant of [`Numbered`] (or [`AnyStrategy`]) and
-//! a row of the table ([`pagelab_abi::plan::StrategyKind`]); the engine, the policy language and the simulator do not change.
+//! The steps to a new one are in CONTRIBUTING.md, *A placement strategy*.
 
 mod listed;
 mod module;
@@ -37,7 +36,8 @@ pub trait Strategy {
     /// Whether `want` depends on the address alone, so that pages may be placed ahead in batches.
     fn is_by_address(&self) -> bool;
 
-    /// Pages after which the answers repeat: memory moved by a multiple of it keeps its placement. 0: they never do.
+    /// Memory that is moved by a multiple of so many pages keeps its placement. 1: addresses do not matter; 0: it never
+    /// does.
     fn period(&self) -> u64;
 }
 

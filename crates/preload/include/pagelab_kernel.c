@@ -70,8 +70,15 @@ struct remap_of_kernel {
 #define COUNTERS REQUEST(2, 4, struct counters_of_kernel)
 #define REMAP REQUEST(3, 7, struct remap_of_kernel)
 
-/* The kernel's names, by enum pagelab_strategy_kind. */
-static const char *const names[] = {"usual", "page-coloring", "bin-hopping", "modulo", "exact", "random"};
+/* The kernel's names. Those that no hint can name (modules) are NULL. */
+static const char *const names[] = {
+    [PAGELAB_KERNEL] = "usual",
+    [PAGELAB_PAGE_COLORING] = "page-coloring",
+    [PAGELAB_BIN_HOPPING] = "bin-hopping",
+    [PAGELAB_MODULO] = "modulo",
+    [PAGELAB_EXACT] = "exact",
+    [PAGELAB_RANDOM] = "random",
+};
 enum { NAMES = sizeof names / sizeof *names, MODULE = 6 };
 
 /* A descriptor, or the negative errno that docs/api.md names. */
@@ -121,6 +128,8 @@ static struct hint_of_kernel named(uint32_t strategy)
 static uint32_t kind_of(const struct hint_of_kernel *hint)
 {
     for (uint32_t kind = 0; kind < NAMES; kind++) {
+        if (names[kind] == NULL)
+            continue;
         size_t at = 0;
         while (names[kind][at] != 0 && names[kind][at] == hint->strategy[at])
             at++;
@@ -374,7 +383,7 @@ static int check_values(const struct pagelab_hint *hint, uint32_t colors)
 /* The kernel's hint for some pages from `start` on (0: the default). */
 static int fill(const struct pagelab_hint *hint, uintptr_t start, struct hint_of_kernel *to)
 {
-    if (hint == NULL || hint->size < sizeof *hint || hint->strategy >= NAMES)
+    if (hint == NULL || hint->size < sizeof *hint || hint->strategy >= NAMES || names[hint->strategy] == NULL)
         return -EINVAL;
     *to = named(hint->strategy);
     to->start = start;

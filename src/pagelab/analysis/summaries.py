@@ -15,16 +15,17 @@ from pagelab.analysis.model import Condition, Execution, Interval, MeasurementSu
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number of the executions of a condition, beside the five. It is computed for every metric, and a column
-    of the table of times."""
+    """A number of the executions of a condition, beside the five. It is computed for every metric, and has a
+    column in the table *Five-number summaries and moments, by condition*."""
 
     name: str
     label: str
     of: Callable[[Sequence[float]], float | None] | None = None
-    """Of the metric's values, one an execution; its value is None where it does not exist. Without a function it is a
-    field of :class:`Summary`."""
+    """Of the metric's values, one an execution; its value is None where it does not exist. None: it is a field of
+    :class:`pagelab.analysis.model.Summary`, as the first three are; a new statistic has a function, and changes no
+    class."""
     is_share: bool = False
-    """Shown in percent; else in the metric's unit."""
+    """Shown in percent; else in the metric's unit (there is no form for pure numbers yet)."""
     digits: int = 4
 
     def value(self, summary: Summary) -> float | None:

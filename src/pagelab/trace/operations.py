@@ -10,7 +10,8 @@ from pagelab.trace.data import KINDS, TraceError, bytes_of, kind_codes, page_bit
 from pagelab.trace.files import ask, info, provenance, write
 
 FORMATS = ("lackey", "dinero", "champsim", "csv", "raw", "raw-pages", "perf-script", "parquet")
-"""Foreign formats that :func:`convert` reads: ``Format`` of ``crates/trace/src/foreign/mod.rs``, and Parquet."""
+"""Foreign formats that :func:`convert` reads: ``Format::ALL`` of ``crates/trace/src/foreign/mod.rs`` in its
+order, and Parquet."""
 
 
 def records(kinds: Iterable[str], page: str | int | None) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 //! The strategies that place frames: one table, which the plan, the policy language, the simulator, the program's own hints,
 //! records, help texts and checks of the documentation read.
 //!
-//! A new strategy is a row here, a type in `pagelab_frames::strategy` with its variant of `Numbered` (of `AnyStrategy`
-//! if it reads lists), and a name in `pagelab.h`, unless it takes something that no strategy takes yet.
+//! The steps to a new one are in CONTRIBUTING.md, *A placement strategy*.
 
 /// A parameter of a strategy, besides those that every strategy takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +73,8 @@ pub struct Facts {
     pub example: &'static str,
     /// It wants particular colours or frames: the pool may have to hold much that it rejects.
     pub is_particular: bool,
-    /// Answers depend on the order of faults: pages are placed ahead only while memory is touched in order.
+    /// Answers depend on the order of faults: pages are placed ahead only while memory is touched in order. Where it is
+    /// true, `Strategy::is_by_address` is false.
     pub is_in_sequence: bool,
 }
 
