@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use pagelab_abi::page_hints::{ANON, FIRST, HASH_PID, HEAP, Hint, PIN, USUAL};
 use pagelab_abi::plan::{Flags, Parameter, StrategyKind, Words};
 use pagelab_frames::Colours;
 
@@ -12,7 +13,7 @@ use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::own::Once;
 use crate::boundary::span::Span;
-use crate::boundary::sys::page_hints::{self, ANON, FIRST, HASH_PID, HEAP, Hint, Hints, PIN, USUAL};
+use crate::boundary::sys::page_hints::{self, Hints};
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::kernel::kpageflags;
 use crate::frames::kernel::pagemap::Pagemap;
