@@ -256,3 +256,50 @@ def test_help_shows_no_value_after_a_flag(words: list[str]) -> None:
     assert done.returncode == 0
     assert "<bool>" not in done.stdout
     assert "--help" in done.stdout
+
+
+def test_only_commands_with_an_option_for_another_directory_propose_it() -> None:
+    """Of every command: an error that another directory would mend names the command's own option, or none."""
+    script = (
+        "import typer\n"
+        "from pagelab.cli import habits\nfrom pagelab.cli.commands import app\n"
+        "from pagelab.errors import BadInputError, another_would_do\n"
+        "def full(**_):\n    raise another_would_do(BadInputError('no room'))\n"
+        f"for words in {EVERYWHERE!r}:\n"
+        "    command = habits.adapt(typer.main.get_command(app))\n"
+        "    for word in words:\n"
+        "        command = command.get_command(command.make_context(None, [], resilient_parsing=True), word)\n"
+        "    if hasattr(command, 'list_commands'):\n        continue\n"
+        "    command.callback = full\n"
+        "    options = [name for one in command.params for name in one.opts]\n"
+        "    try:\n        command.invoke(command.make_context(None, [], resilient_parsing=True))\n"
+        "    except BadInputError as error:\n        print(*words, options, error, sep='|')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = [line.rsplit("|", 2) for line in done.stdout.splitlines()]
+    assert len(said) > 30
+    for words, options, message in said:
+        known = "'--into'" in options or "'--out'" in options
+        assert ("choose another directory" in message) == known, (words, message)
+        if known:
+            assert f"'{message.split(': ')[-1].split()[0]}'" in options, (words, message)
+
+
+def test_a_full_directory_is_told_with_the_options_that_there_are(tmp_path: Path) -> None:
+    """Regression: ``model check``, ``study resume`` and ``demo`` proposed ``--into``, which they do not have."""
+    broken = tmp_path / "gups.model"
+    broken.mkdir()
+    (broken / "campaign.json").write_text("{}")
+    for words in (["model", "range", str(broken)], ["model", "run", "--into", str(broken), "--", "true"]):
+        done = pagelab(*words)
+        assert done.returncode == 2
+        assert "cannot go on with" in done.stderr
+        proposed = "; or choose another directory with: --into DIR\n"
+        assert done.stderr.endswith(proposed) == (words[1] == "run"), done.stderr
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / ".lock").mkdir()
+    demo = pagelab("demo", "--out", str(tmp_path / "demo"))
+    assert demo.returncode == 2
+    assert "cannot write" in demo.stderr
+    assert demo.stderr.endswith("; or choose another directory with: --out DIR\n")

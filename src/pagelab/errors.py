@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TypeVar
 
 
 class PagelabError(Exception):
     """pagelab itself failed; every error meant for users derives from this."""
 
     exit_code = 4
+    another_would_do = False
+    """It is about a directory, and another one would do: see :func:`another_would_do`."""
 
 
 class RunFailedError(PagelabError):
@@ -31,6 +34,15 @@ class MachineError(PagelabError):
     """The machine cannot do it."""
 
     exit_code = 3
+
+
+_Error = TypeVar("_Error", bound=PagelabError)
+
+
+def another_would_do(error: _Error) -> _Error:
+    """The same error, marked: the command line adds the option for another directory, where the command has one."""
+    error.another_would_do = True
+    return error
 
 
 def system_reason(error: OSError) -> str:

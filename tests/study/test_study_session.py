@@ -230,8 +230,9 @@ def test_a_destination_that_cannot_be_written_is_found_before_the_first_run(tmp_
 
 def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(StudyError, match=r"cannot make .*out: .*--into DIR"):
+    with pytest.raises(StudyError, match=r"cannot make .*out: .*errno") as refused:
         run_study(spec_in(tmp_path), tmp_path / "out", tools())
+    assert refused.value.another_would_do
 
 
 def test_a_program_that_is_not_there_is_found_before_the_first_run(tmp_path: Path) -> None:

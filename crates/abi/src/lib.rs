@@ -1,4 +1,5 @@
-//! The file layouts that the launcher and the preload library share: the [`plan`], the [`guest`] file and its [`windows`].
+//! The layouts that the launcher and the preload library share: the [`plan`], the [`guest`] file and its [`windows`], and
+//! the kernel's [`page_hints`].
 //!
 //! A crate of its own, without std, because everything that the library links becomes part of the measured program:
 //! with std it would bring libgcc_s, thread-local storage and a panic machinery into every measured program. Only the
@@ -10,5 +11,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod guest;
+pub mod page_hints;
 pub mod plan;
 pub mod windows;

@@ -10,6 +10,7 @@ use crate::sys::{files, process};
 use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_policy::guest::GuestFile;
 use pagelab_policy::plan::{Fetch, PlanSpec};
+use rustix::process::Resource;
 use serde_json::json;
 use std::path::Path;
 use surcharge::GROUP_MEMORY;
@@ -53,7 +54,7 @@ pub fn warn(column: Column, uid: u32, run_dir: &Path, warnings: &mut Warnings) {
         }
     }
     record_room(
-        process::limit(libc::RLIMIT_FSIZE).0,
+        process::limit(Resource::Fsize).0,
         files::free_bytes(run_dir.parent().unwrap_or(run_dir)).ok(),
         run_dir,
         warnings,
@@ -75,14 +76,14 @@ fn in_force(row: &Surcharge, column: Column, uid: u32) -> Option<Found> {
     let number = row.number?;
     let (limit, most) = process::limit(number);
     let used = match number {
-        libc::RLIMIT_NPROC if uid == 0 => {
+        Resource::Nproc if uid == 0 => {
             return cgroup::processes().map(|(limit, used)| Found { limit, most: 0, used });
         }
-        libc::RLIMIT_NPROC => procfs::tasks_of(uid),
+        Resource::Nproc => procfs::tasks_of(uid),
         _ => 0,
     };
     let own = (limit != libc::RLIM_INFINITY).then_some(Found { limit, most, used });
-    let group = (number == libc::RLIMIT_NPROC).then(cgroup::processes).flatten().map(|(limit, used)| Found {
+    let group = (number == Resource::Nproc).then(cgroup::processes).flatten().map(|(limit, used)| Found {
         limit,
         most: 0,
         used,

@@ -165,8 +165,6 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
         session: ready.runner.no_terminal,
         identity: ready.runner.change.then(|| ready.runner.identity.clone()),
         parent: process::own_pid(),
-        go: -1,
-        report: -1,
     })
 }
 
@@ -181,13 +179,10 @@ fn start(
 ) -> Result<Record> {
     let copy = streams.copy_to.take();
     let captured = streams.stdout.take();
-    let mut prepared = setup(&ready, streams, measure.as_ref())?;
+    let prepared = setup(&ready, streams, measure.as_ref())?;
     let measure_number = prepared.measure.map(|(_, number)| number);
     let started_at = sys::utc_now();
-    let waiting = spawn::prepare(ready.request.timeout_s, |go, report| {
-        (prepared.go, prepared.report) = (go, report);
-        prepared
-    })?;
+    let waiting = spawn::prepare(ready.request.timeout_s, &prepared)?;
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
     let handed = hand_over(&ready, &counting, pid, measure_number)?;

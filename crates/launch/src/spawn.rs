@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, no_descriptor};
 use crate::process_tree::reap::{Companion, Story, Watch};
-use crate::sys::child::{self, Go, Report, Setup, Step};
+use crate::sys::child::{self, Ends, Go, Report, Setup, Step};
 use crate::sys::{self, files, process, signals, socket};
 use nix::sys::signalfd::SignalFd;
 use std::fs::File;
@@ -43,9 +43,8 @@ fn high(fd: &impl AsFd) -> Result<OwnedFd> {
     files::high_duplicate(fd).map_err(no_descriptor)
 }
 
-/// Forks the child and waits until it is ready, no longer than the program may take. `complete` gets the descriptors the
-/// child needs: (go, report).
-pub fn prepare(timeout_s: Option<f64>, complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
+/// Forks the child and waits until it is ready, no longer than the program may take.
+pub fn prepare(timeout_s: Option<f64>, setup: &Setup) -> Result<Waiting> {
     let signals = signals::watch().map_err(internal("watch signals"))?;
     process::become_subreaper().map_err(internal("become a subreaper"))?;
     let (go_read, go_write) = UnixStream::pair().map_err(internal("make a pair of sockets"))?;
@@ -53,16 +52,15 @@ pub fn prepare(timeout_s: Option<f64>, complete: impl FnOnce(i32, i32) -> Setup)
     files::never_wait(&report_read).map_err(internal("make a pipe"))?;
     // High numbers, and only one copy of each end in the child: the program's own descriptors (0, 1, 2, the
     // measurement descriptor) are put in place over whatever has their numbers.
-    let (go_child, report_child, go) = (high(&go_read)?, high(&report_write)?, high(&go_write)?);
+    let (ends, go) = (Ends { go: high(&go_read)?, report: high(&report_write)? }, high(&go_write)?);
     drop((go_read, go_write, report_write));
-    let setup = complete(go_child.as_raw_fd(), report_child.as_raw_fd());
-    let pid = child::spawn(&setup).map_err(|error| {
+    let pid = child::spawn(setup, &ends).map_err(|error| {
         Error::Cannot(format!(
             "cannot fork: {}; run: ulimit -u; cat /sys/fs/cgroup/pids.max",
             sys::errno_text(&error)
         ))
     })?;
-    drop((go_child, report_child));
+    drop(ends);
     let mut waiting = Waiting { pid, go, report: report_read, signals };
     match waiting.wait_until_ready(timeout_s) {
         Ok(Report::Ready) => Ok(waiting),

@@ -8,7 +8,7 @@ use pagelab_abi::guest::{Counter, GuestWarning};
 use pagelab_abi::plan::Flags;
 
 use crate::boundary::span::Span;
-use crate::boundary::sys::Errno;
+use crate::boundary::sys::{Errno, c};
 use crate::boundary::{huge_pages, mapping};
 use crate::frames;
 pub use crate::frames::{
@@ -21,14 +21,14 @@ use crate::state::{guest_file, plan};
 
 /// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped, and has it backed.
 pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {
-    mapping::map_at(span)?;
+    mapping::map_at(span, c::PROT_RW, 0)?;
     apply(span, backing);
     Ok(())
 }
 
 /// As [`map_fresh`], in base pages for now.
 pub fn map_small(span: Span) -> Result<(), Errno> {
-    mapping::map_at(span)?;
+    mapping::map_at(span, c::PROT_RW, 0)?;
     huge_pages::advise_base(span);
     Ok(())
 }

@@ -6,7 +6,6 @@ mod detour;
 mod no_std_runtime;
 mod wanted;
 
-use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 
 use pagelab_abi::guest::{DisabledReason, GuestWarning, Started, State};
@@ -16,6 +15,7 @@ use crate::backing;
 use crate::backing::thp;
 use crate::boundary::arch::{self, nr};
 use crate::boundary::elf::{self, Object};
+use crate::boundary::own::Once;
 use crate::boundary::sys::{self, Errno, c};
 use crate::boundary::{libc, maps};
 use crate::hooks::environment::Strings;
@@ -71,8 +71,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     if seccomp::filters() > known_filters(given) {
         return;
     }
-    // SAFETY: the constructor runs before there are threads.
-    unsafe { environment::remember(given) };
+    environment::remember(given);
     let start_ns = sys::monotonic_ns();
     let plan = match load_plan(path) {
         Ok(plan) => plan,
@@ -125,23 +124,19 @@ fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {
 }
 
 /// Room for a short plan: a mapping of its own would cost every fork more than it does.
-struct ShortPlan(UnsafeCell<[u8; 1024]>);
-
-// SAFETY: written once, by the constructor, before anybody reads it.
-unsafe impl Sync for ShortPlan {}
-
-static SHORT_PLAN: ShortPlan = ShortPlan(UnsafeCell::new([0; 1024]));
+static SHORT_PLAN: Once<[u8; 1024]> = Once::empty();
 
 /// The plan in the file behind `fd`, for good.
 fn read_plan(fd: i32) -> Result<&'static [u8], Errno> {
     let len = sys::file_size(fd)?;
-    // SAFETY: the constructor runs once.
-    let short = unsafe { &mut *SHORT_PLAN.0.get() };
+    let mut short = [0; 1024];
     if let Some(bytes) = short.get_mut(..len) {
-        return if sys::pread(fd, bytes, 0)? == len { Ok(bytes) } else { Err(Errno::EINVAL) };
+        if sys::pread(fd, bytes, 0)? == len {
+            SHORT_PLAN.set(short);
+        }
+        return SHORT_PLAN.get().and_then(|all| all.get(..len)).ok_or(Errno::EINVAL);
     }
-    // SAFETY: no address is given, so nothing that exists is touched.
-    let at = unsafe { sys::mmap(0, len, c::PROT_READ, c::MAP_PRIVATE, fd, 0) }?;
+    let at = sys::map_file(fd, len, c::PROT_READ, c::MAP_PRIVATE)?;
     // SAFETY: mapped just now and never unmapped; the launcher does not change a plan it has handed out.
     Ok(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
 }
@@ -291,9 +286,8 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
         thp::read_settings();
         read_clocks_fast();
     }
-    // SAFETY: one thread, and the first call.
-    let installed =
-        unsafe { tables::install(plan, needs.memory || needs.heap || needs.files || needs.frames, &child::RESETS) };
+    let calls = needs.memory || needs.heap || needs.files || needs.frames;
+    let installed = tables::install(plan, calls, &child::RESETS);
     installed.map_err(|errno| Stop { reason: DisabledReason::NoMemory, errno: Some(errno) })?;
     // SAFETY: one thread; the targets in `entry` have the signatures of the functions they replace.
     let written = unsafe { detours.write() };

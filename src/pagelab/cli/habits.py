@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from pagelab import terminal
+from pagelab.errors import PagelabError
 from pagelab.spelling import meant
 
 CONTEXT: dict[str, Any] = {
@@ -24,6 +25,8 @@ CONTEXT: dict[str, Any] = {
 # Typer brings its own copy of click, in a place that is not public.
 MISTAKE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 """A command line that cannot be understood."""
+_PLACES = ("--into", "--out")
+"""Options that name the directory of a command's results."""
 
 
 def adapt(command: Any) -> Any:
@@ -36,6 +39,7 @@ def adapt(command: Any) -> Any:
     if not any("--version" in one.opts for one in command.params):
         command.params.append(_version())
     _name_no_value(command)
+    _name_another_directory(command)
     make_parser = command.make_parser
 
     def strict(context: Any) -> Any:
@@ -72,6 +76,23 @@ def _name_no_value(command: Any) -> None:
         return found
 
     command.get_params = without
+
+
+def _name_another_directory(command: Any) -> None:
+    """An error that another directory would mend names the option for it; commands without one have no such words."""
+    invoke = command.invoke
+    options = {opt: one.metavar for one in command.params for opt in one.opts if opt in _PLACES}
+
+    def invoked(context: Any) -> Any:
+        try:
+            return invoke(context)
+        except PagelabError as error:
+            option = next((place for place in _PLACES if place in options), None)
+            if error.another_would_do and option:
+                error.args = (f"{error}; or choose another directory with: {option} {options[option]}",)
+            raise
+
+    command.invoke = invoked
 
 
 def _adapt_group(command: Any) -> None:

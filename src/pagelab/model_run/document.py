@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, another_would_do
 from pagelab.layouts import Layout, Tile
 from pagelab.models.document import put
 from pagelab.models.points import Role, Source
@@ -177,15 +177,11 @@ def read(directory: Path) -> Campaign | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data.get("schema") != SCHEMA:
-            raise BadInputError(
-                f"cannot go on with {directory}: {path.name} is no {SCHEMA}; choose another directory: --into DIR"
-            )
+            raise another_would_do(BadInputError(f"cannot go on with {directory}: {path.name} is no {SCHEMA}"))
         return Campaign.model_validate(data)
     except (OSError, ValidationError, json.JSONDecodeError, AttributeError) as error:
         text = str(error).splitlines()[0]
-        raise BadInputError(
-            f"cannot go on with {directory}: {path.name}: {text}; choose another directory: --into DIR"
-        ) from None
+        raise another_would_do(BadInputError(f"cannot go on with {directory}: {path.name}: {text}")) from None
 
 
 def write(directory: Path, campaign: Campaign) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..errors import another_would_do, system_reason
 from ..record import WarningKind
 from . import programs
 from .boot_session import BootSession
@@ -66,9 +67,7 @@ def run_study(
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StudyError(
-            f"cannot make {directory}: {error.strerror} (errno {error.errno}); choose another with: --into DIR"
-        ) from None
+        raise another_would_do(StudyError(f"cannot make {directory}: {system_reason(error)}")) from None
     with DirectoryLock(directory):
         _refuse_another(prepared, directory)
         check_destination(directory)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import system_reason
+from ..errors import another_would_do, system_reason
 from .errors import StudyError
 
 _NAME = ".lock"
@@ -44,8 +44,9 @@ class DirectoryLock:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StudyError(
-                f"cannot write {self._path}: {system_reason(error)}; choose another directory with: --into DIR"
+            where = self._path.parent
+            raise another_would_do(
+                StudyError(f"cannot write {self._path}: {system_reason(error)}; run: ls -ld {where}; df -h {where}")
             ) from None
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -64,9 +65,10 @@ class DirectoryLock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
         except OSError as error:
-            raise StudyError(
-                f"cannot write {self._path}: {system_reason(error)}; make room, or choose another directory with: "
-                f"--into DIR; run: df -h {self._path.parent}"
+            raise another_would_do(
+                StudyError(
+                    f"cannot write {self._path}: {system_reason(error)}; make room; run: df -h {self._path.parent}"
+                )
             ) from None
         return self
 

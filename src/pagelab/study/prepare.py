@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import MachineError
+from ..errors import MachineError, another_would_do
 from ..record import RunWarning, WarningKind
 from .answering import answered, reachability
 from .errors import ImpossibleError, StudyError
@@ -161,12 +161,11 @@ def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
 def check_destination(directory: Path) -> None:
     """The directory can take a study. Raises StudyError."""
     if (directory / NAME).exists():
-        raise StudyError(
-            f"{directory} already holds a study; continue it with: pagelab study resume {directory}; "
-            "or choose another directory with: --into DIR"
+        raise another_would_do(
+            StudyError(f"{directory} already holds a study; continue it with: pagelab study resume {directory}")
         )
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise StudyError(f"cannot write to {directory}; choose another directory with: --into DIR")
+        raise another_would_do(StudyError(f"cannot write to {directory}; run: ls -ld {directory}"))
     free = shutil.disk_usage(directory).free
     if free < 64 << 20:
-        raise StudyError(f"only {free >> 20} MiB are free in {directory}; choose another directory with: --into DIR")
+        raise another_would_do(StudyError(f"only {free >> 20} MiB are free in {directory}; run: df -h {directory}"))

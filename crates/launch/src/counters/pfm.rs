@@ -88,13 +88,13 @@ impl Library {
 pub fn resolve(name: &str) -> Result<Role, String> {
     let library = load().ok_or(" (libpfm4, which knows more names, is not installed: apt install libpfm4)")?;
     let attr = library.encode(name).map_err(|why| format!(" (libpfm4: {why})"))?;
+    // SAFETY: every bit pattern is valid for both members of these unions.
+    let (config1, config2) = unsafe { (attr.__bindgen_anon_3.config1, attr.__bindgen_anon_4.config2) };
     let code = Code {
         kind: attr.type_,
         config: attr.config,
-        // SAFETY: every bit pattern is valid for both members of these unions.
-        config1: unsafe { attr.__bindgen_anon_3.config1 },
-        // SAFETY: as above.
-        config2: unsafe { attr.__bindgen_anon_4.config2 },
+        config1,
+        config2,
         exclude_kernel: attr.exclude_kernel() != 0,
         exclude_user: attr.exclude_user() != 0,
     };

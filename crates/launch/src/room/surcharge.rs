@@ -1,6 +1,7 @@
 //! What the library takes of a program's resources: the one table, of which docs/preload.md has a copy that a test compares.
 
 use crate::cgroup;
+use rustix::process::Resource;
 use serde_json::{Value, json};
 
 /// The row of control groups.
@@ -76,7 +77,7 @@ pub struct Surcharge {
     /// What docs say of it after the name.
     note: &'static str,
     /// Number for getrlimit(2).
-    pub number: Option<u32>,
+    pub number: Option<Resource>,
     /// In what it is counted.
     pub unit: Unit,
     adds: [u64; 3],
@@ -135,7 +136,7 @@ pub fn document() -> Value {
 
 const fn of(
     name: &'static str,
-    number: u32,
+    number: Resource,
     unit: Unit,
     adds: [u64; 3],
     what: &'static str,
@@ -144,7 +145,7 @@ const fn of(
     Surcharge { name, note: "", number: Some(number), unit, adds, what, raise }
 }
 
-const fn nothing(name: &'static str, number: u32, note: &'static str) -> Surcharge {
+const fn nothing(name: &'static str, number: Resource, note: &'static str) -> Surcharge {
     let unit = Unit::Pieces;
     Surcharge { name, note, number: Some(number), unit, adds: [0; 3], what: "", raise: Raise::Nothing }
 }
@@ -164,17 +165,17 @@ pub const TABLE: &[Surcharge] = &[
         note: ", numbers",
         ..of(
             "RLIMIT_NOFILE",
-            libc::RLIMIT_NOFILE,
+            Resource::Nofile,
             Unit::Pieces,
             [0, 0, 1],
             "open files are",
             Raise::Ulimit('n', 1, "nofile"),
         )
     },
-    nothing("RLIMIT_FSIZE", libc::RLIMIT_FSIZE, ""),
+    nothing("RLIMIT_FSIZE", Resource::Fsize, ""),
     of(
         "RLIMIT_AS",
-        libc::RLIMIT_AS,
+        Resource::As,
         Unit::Bytes,
         [2 * MIB, 6400 * KIB, 20 * MIB],
         "address space is",
@@ -182,7 +183,7 @@ pub const TABLE: &[Surcharge] = &[
     ),
     of(
         "RLIMIT_DATA",
-        libc::RLIMIT_DATA,
+        Resource::Data,
         Unit::Bytes,
         [MIB, 5 * MIB, 19 * MIB],
         "data memory is",
@@ -190,27 +191,27 @@ pub const TABLE: &[Surcharge] = &[
     ),
     of(
         "RLIMIT_STACK",
-        libc::RLIMIT_STACK,
+        Resource::Stack,
         Unit::Bytes,
         [16 * KIB; 3],
         "the main stack is",
         Raise::Ulimit('s', 1024, "stack"),
     ),
-    nothing("RLIMIT_MEMLOCK", libc::RLIMIT_MEMLOCK, ""),
+    nothing("RLIMIT_MEMLOCK", Resource::Memlock, ""),
     of(
         "RLIMIT_NPROC",
-        libc::RLIMIT_NPROC,
+        Resource::Nproc,
         Unit::Pieces,
         [1, 1, 3],
         "processes and threads are",
         Raise::Ulimit('u', 1, "nproc"),
     ),
-    nothing("RLIMIT_CORE", libc::RLIMIT_CORE, ""),
-    nothing("RLIMIT_SIGPENDING", libc::RLIMIT_SIGPENDING, ""),
-    nothing("RLIMIT_CPU", libc::RLIMIT_CPU, ", seconds"),
-    nothing("RLIMIT_MSGQUEUE", libc::RLIMIT_MSGQUEUE, ""),
-    nothing("RLIMIT_NICE", libc::RLIMIT_NICE, ""),
-    nothing("RLIMIT_RTPRIO", libc::RLIMIT_RTPRIO, ""),
+    nothing("RLIMIT_CORE", Resource::Core, ""),
+    nothing("RLIMIT_SIGPENDING", Resource::Sigpending, ""),
+    nothing("RLIMIT_CPU", Resource::Cpu, ", seconds"),
+    nothing("RLIMIT_MSGQUEUE", Resource::Msgqueue, ""),
+    nothing("RLIMIT_NICE", Resource::Nice, ""),
+    nothing("RLIMIT_RTPRIO", Resource::Rtprio, ""),
     Surcharge {
         name: "vm.max_map_count",
         note: ", mappings",

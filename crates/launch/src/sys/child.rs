@@ -94,10 +94,14 @@ pub struct Setup {
     pub identity: Option<Identity>,
     /// The launcher's process id.
     pub parent: i32,
+}
+
+/// The child's ends of what connects it with the launcher; closed by exec.
+pub struct Ends {
     /// Socket whose first message, a [`Go`], lets exec go.
-    pub go: RawFd,
-    /// Write end of the pipe on which the child reports; closed by exec.
-    pub report: RawFd,
+    pub go: OwnedFd,
+    /// Write end of the pipe on which it reports.
+    pub report: OwnedFd,
 }
 
 /// What a child reports before exec: nothing yet wrong, or a failed step with its errno.
@@ -143,33 +147,32 @@ fn vector(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 /// Forks a child that sets itself up, reports, waits for the go, and executes the program.
-pub fn spawn(setup: &Setup) -> io::Result<i32> {
+pub fn spawn(setup: &Setup, ends: &Ends) -> io::Result<i32> {
     let vectors = Vectors { argv: vector(&setup.argv), envp: vector(&setup.envp) };
     match super::process::fork()? {
-        0 => run(setup, &vectors),
+        0 => run(setup, ends, &vectors),
         pid => Ok(pid),
     }
 }
 
-fn run(setup: &Setup, vectors: &Vectors) -> ! {
+fn run(setup: &Setup, ends: &Ends, vectors: &Vectors) -> ! {
     let failed = |(step, error): (Step, io::Error)| -> ! {
-        send(setup.report, Report::Failed(step, error.raw_os_error().unwrap_or(0)));
+        send(&ends.report, Report::Failed(step, error.raw_os_error().unwrap_or(0)));
         super::process::exit_now(127)
     };
     if let Err(problem) = prepare(setup) {
         failed(problem);
     }
-    send(setup.report, Report::Ready);
-    take_over(wait_for_go(setup.go));
+    send(&ends.report, Report::Ready);
+    take_over(wait_for_go(&ends.go));
     // SAFETY: the path and all strings are NUL-terminated and alive, the vectors end with a null pointer.
     unsafe { libc::execve(setup.path.as_ptr(), vectors.argv.as_ptr(), vectors.envp.as_ptr()) };
     failed((Step::Exec, io::Error::last_os_error()))
 }
 
-fn send(fd: RawFd, report: Report) {
-    let bytes = report.encode();
-    // SAFETY: the pointer and the length describe `bytes`. A launcher that is gone needs no report.
-    unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+fn send(fd: &OwnedFd, report: Report) {
+    // A launcher that is gone needs no report.
+    let _ = rustix::io::write(fd, &report.encode());
 }
 
 /// What lets exec go: the number that the first of the descriptors that come with it gets, the others following.
@@ -182,7 +185,7 @@ struct Given {
     count: usize,
 }
 
-fn wait_for_go(fd: RawFd) -> Given {
+fn wait_for_go(fd: &OwnedFd) -> Given {
     let (mut first, mut fds): (Go, _) = (Go::default(), [-1; DESCRIPTORS]);
     loop {
         match socket::receive(fd, &mut first, &mut fds) {

@@ -46,8 +46,9 @@ pub fn is_open(number: RawFd) -> bool {
 
 /// Makes a descriptor that the caller of this process left open our own; close-on-exec.
 pub fn take_over(fd: RawFd) -> io::Result<File> {
-    // SAFETY: plain integers; fails for a number that is not an open descriptor.
-    check(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
+    if !is_open(fd) {
+        return Err(Errno::BADF.into());
+    }
     // SAFETY: the descriptor is open, and it was handed to this process to be owned by this one value.
     let file = unsafe { File::from_raw_fd(fd) };
     fcntl_setfd(&file, FdFlags::CLOEXEC)?;

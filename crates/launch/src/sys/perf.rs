@@ -89,10 +89,12 @@ fn wake_in_time(attr: &mut abi::perf_event_attr) {
 
 fn open_raw(attr: &mut abi::perf_event_attr, pid: i32, cpu: Option<usize>, leader: i32) -> io::Result<OwnedFd> {
     let cpu = cpu.map_or(-1, |cpu| cpu as libc::c_int);
-    // SAFETY: `attr` is a live structure whose size field is right; the rest are plain integers.
-    let fd = check(unsafe { perf::perf_event_open(attr, pid, cpu, leader, abi::PERF_FLAG_FD_CLOEXEC.into()) })?;
-    // SAFETY: the descriptor is new and owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    // SAFETY: `attr` is a live structure whose size field is right; the rest are plain integers. The descriptor is new
+    // and owned by nobody else.
+    unsafe {
+        let fd = check(perf::perf_event_open(attr, pid, cpu, leader, abi::PERF_FLAG_FD_CLOEXEC.into()))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
 }
 
 /// Opens a counter. It starts at the target's exec (`tree`), or with [`enable`]; group members follow their leader.

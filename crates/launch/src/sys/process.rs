@@ -3,7 +3,9 @@
 use super::trace::Stopped;
 use super::{Fillable, check};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getrlimit, pidfd_open, pidfd_send_signal,
+};
 use std::io;
 
 /// A process that has been reaped.
@@ -289,7 +291,7 @@ pub fn become_fifo(priority: i32, alone: bool) -> io::Result<()> {
 
 /// The limit on real-time priorities in force (RLIMIT_RTPRIO); 0: none for an ordinary user.
 pub fn real_time_limit() -> u64 {
-    limit(libc::RLIMIT_RTPRIO).0
+    limit(Resource::Rtprio).0
 }
 
 /// Lifts the limit on locked memory, for this process and those it starts.
@@ -297,17 +299,15 @@ pub fn unlimit_locked_memory() -> io::Result<()> {
     Ok(rustix::process::setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?)
 }
 
-/// A limit in force (RLIMIT_*): the soft one, and how far the process may raise it.
-pub fn limit(resource: u32) -> (u64, u64) {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure is alive; an unknown resource leaves it as it is.
-    unsafe { libc::getrlimit(resource, &mut limit) };
-    (limit.rlim_cur, limit.rlim_max)
+/// A limit in force: the soft one, and how far the process may raise it; `RLIM_INFINITY` where there is none.
+pub fn limit(resource: Resource) -> (u64, u64) {
+    let Rlimit { current, maximum } = getrlimit(resource);
+    (current.unwrap_or(libc::RLIM_INFINITY), maximum.unwrap_or(libc::RLIM_INFINITY))
 }
 
 /// The limit on locked memory in force, in bytes.
 pub fn locked_memory_limit() -> u64 {
-    limit(libc::RLIMIT_MEMLOCK).0
+    limit(Resource::Memlock).0
 }
 
 /// Whether this process may lock so much memory; tried on memory that is never touched.

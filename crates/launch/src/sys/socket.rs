@@ -2,18 +2,17 @@
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 /// Most descriptors that are handed over at once.
 pub const DESCRIPTORS: usize = 16;
-/// Bytes of them.
-const FD_BYTES: usize = DESCRIPTORS * size_of::<RawFd>();
-/// Room for a header and the descriptors, aligned as a cmsghdr wants it.
-type Control = [u64; 2 + FD_BYTES.div_ceil(8)];
+/// Room for as many in a control message.
+type Control = [MaybeUninit<u8>; rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
 
 /// The process that connected, by its id as this process sees it, and the user and group it then had.
 pub fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
@@ -33,7 +32,7 @@ pub fn is_alive(pidfd: &OwnedFd) -> bool {
 
 /// Sends `payload`, and with it up to [`DESCRIPTORS`] descriptors, without waiting: a peer that does not read gets nothing.
 pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut room: Control = [MaybeUninit::uninit(); _];
     let mut control = SendAncillaryBuffer::new(&mut room);
     let too_many = fds.len() > DESCRIPTORS; // alignment may leave room for one more
     if too_many || !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -45,40 +44,30 @@ pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::R
 
 /// Receives one message: the bytes of its payload, and into `fds` the descriptors that came with it, close-on-exec; how many. Does
 /// not allocate. No bytes: the peer is gone.
-pub fn receive(fd: RawFd, payload: &mut [u8], fds: &mut [RawFd; DESCRIPTORS]) -> io::Result<(usize, usize)> {
-    let mut control: Control = [0; _];
-    let mut part = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
-    // SAFETY: all-zero bytes are a valid `msghdr` (null pointers and zero lengths).
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control);
-    // SAFETY: the message and everything it points to are alive.
-    let got = unsafe { libc::recvmsg(fd, &mut message, libc::MSG_CMSG_CLOEXEC) };
-    if got == -1 {
-        return Err(io::Error::last_os_error());
-    }
+pub fn receive(
+    socket: &impl AsFd,
+    payload: &mut [u8],
+    fds: &mut [RawFd; DESCRIPTORS],
+) -> io::Result<(usize, usize)> {
+    let mut room: Control = [MaybeUninit::uninit(); _];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let got = recvmsg(socket, &mut [IoSliceMut::new(payload)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let given = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(given) => Some(given),
+        _ => None,
+    });
     let mut count = 0;
-    // SAFETY: the kernel has written the control messages that `msg_controllen` says; a header's length says how many
-    // descriptors follow it.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(&message);
-        if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
-            let data = libc::CMSG_DATA(header).cast::<RawFd>();
-            count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
-            for (number, fd) in fds.iter_mut().enumerate().take(count) {
-                *fd = data.add(number).read_unaligned();
-            }
-        }
+    for (place, fd) in fds.iter_mut().zip(given.flatten()) {
+        *place = fd.into_raw_fd();
+        count += 1;
     }
-    Ok((got as usize, count.min(DESCRIPTORS)))
+    Ok((got.bytes, count))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::{AsRawFd, FromRawFd};
+    use std::os::fd::FromRawFd;
 
     #[test]
     fn descriptors_come_with_what_was_sent() {
@@ -89,7 +78,7 @@ mod tests {
         for count in [0, 1, 2] {
             let sent = [first.as_fd(), second.as_fd()];
             send(&one, b"word", &sent[..count]).expect("sent");
-            assert_eq!(receive(other.as_raw_fd(), &mut payload, &mut fds).expect("received"), (4, count));
+            assert_eq!(receive(&other, &mut payload, &mut fds).expect("received"), (4, count));
             for fd in &fds[..count] {
                 // SAFETY: the descriptor is new and owned by nobody else.
                 drop(unsafe { OwnedFd::from_raw_fd(*fd) });
@@ -97,7 +86,7 @@ mod tests {
         }
         assert!(send(&one, b"word", &[first.as_fd(); DESCRIPTORS + 1]).is_err());
         drop(one);
-        assert_eq!(receive(other.as_raw_fd(), &mut payload, &mut fds).expect("the end"), (0, 0));
+        assert_eq!(receive(&other, &mut payload, &mut fds).expect("the end"), (0, 0));
     }
 
     #[test]

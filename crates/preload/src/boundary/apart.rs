@@ -44,13 +44,10 @@ fn elsewhere<F: FnOnce() -> R, R>(top: usize, what: F) -> Result<R> {
 
 extern "C" fn body<F: FnOnce() -> R, R>(job: usize) -> ! {
     // SAFETY: `elsewhere` passes such a job and leaves it alone until this thread has ended.
-    let job = unsafe { &*(job as *const Job<F, R>) };
-    let result = match task::leave_files() {
-        // SAFETY: as above.
-        Ok(()) => unsafe { (*job.what.get()).take() }.map(|what| what()).ok_or(Errno::EINVAL),
-        Err(errno) => Err(errno),
+    let (what, result) = unsafe {
+        let job = &*(job as *const Job<F, R>);
+        (&mut *job.what.get(), &mut *job.result.get())
     };
-    // SAFETY: as above.
-    unsafe { (*job.result.get()).write(result) };
+    result.write(task::leave_files().and_then(|()| what.take().map(|what| what()).ok_or(Errno::EINVAL)));
     task::exit_thread()
 }

@@ -94,10 +94,8 @@ unsafe fn iterate(callback: Callback, data: *mut c_void) {
         known = libcs_iterate().unwrap_or(fallback as usize);
         ITERATE.store(known, Ordering::Relaxed);
     }
-    // SAFETY: the function has this type, under its name, in every libc.
-    let function = unsafe { core::mem::transmute::<usize, Iterate>(known) };
-    // SAFETY: as the caller promises.
-    unsafe { function(callback, data) };
+    // SAFETY: the function has this type, under its name, in every libc; it may be called as the caller promises.
+    unsafe { core::mem::transmute::<usize, Iterate>(known)(callback, data) };
 }
 
 /// Found in ld.so's list; without a list, or another libc: none.
@@ -152,10 +150,12 @@ struct Search<'a> {
 }
 
 unsafe extern "C" fn visit(info: *mut Info, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: libc hands us a valid record, and `data` is the `Search` that `find` passed.
-    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<'_>>()) };
-    // SAFETY: libc's record describes the object's program headers.
-    let headers = unsafe { core::slice::from_raw_parts(info.headers, usize::from(info.header_count)) };
+    // SAFETY: libc hands us a valid record, which describes the object's program headers, and `data` is the `Search` that
+    // `find` passed.
+    let (info, headers, search) = unsafe {
+        let headers = core::slice::from_raw_parts((*info).headers, usize::from((*info).header_count));
+        (&*info, headers, &mut *data.cast::<Search<'_>>())
+    };
     let Some(dynamic) = headers.iter().find(|header| header.kind == PT_DYNAMIC) else { return 0 };
     // SAFETY: the object is loaded, its dynamic section lies where its header says.
     let object = unsafe { Object::read(info.base, (info.base + dynamic.address) as *const Dynamic) };
@@ -201,13 +201,15 @@ struct Walk<'a> {
 }
 
 unsafe extern "C" fn walk(info: *mut Info, bytes: usize, data: *mut c_void) -> c_int {
-    // SAFETY: libc hands us a valid record, and `data` is the `Walk` that `each` passed.
-    let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk<'_>>()) };
+    // SAFETY: libc hands us a valid record, which describes the object's program headers, and `data` is the `Walk` that
+    // `each` passed.
+    let (info, headers, walk) = unsafe {
+        let headers = core::slice::from_raw_parts((*info).headers, usize::from((*info).header_count));
+        (&*info, headers, &mut *data.cast::<Walk<'_>>())
+    };
     if bytes >= size_of::<Info>() {
         walk.loads = info.loads;
     }
-    // SAFETY: libc's record describes the object's program headers.
-    let headers = unsafe { core::slice::from_raw_parts(info.headers, usize::from(info.header_count)) };
     let pages = |start: usize, len: usize| {
         let start = info.base + start;
         Span::new(align_down(start, PAGE), align_up(start + len, PAGE).unwrap_or(start))
@@ -254,8 +256,7 @@ impl Object {
             if let Some(slot) = found.get_mut(slot) {
                 *slot = entry.value;
             }
-            // SAFETY: not at the terminator yet.
-            dynamic = unsafe { dynamic.add(1) };
+            dynamic = dynamic.wrapping_add(1);
         }
         let [strings, symbols, hash, versions] = found;
         // glibc relocates these in place; other loaders, and the vDSO, leave offsets.
@@ -309,13 +310,12 @@ impl Object {
     /// # Safety
     /// `index` is a number from the hash table's chains.
     unsafe fn defined(&self, index: usize, name: &CStr) -> Option<Symbol> {
-        // SAFETY: hashed indexes are valid in the symbol and version tables.
-        let (symbol, hidden) = unsafe {
+        // SAFETY: hashed indexes are valid in the symbol and version tables; a name is an offset into the string table.
+        let (symbol, hidden, own) = unsafe {
             let hidden = !self.versions.is_null() && *self.versions.add(index) & VERSION_HIDDEN != 0;
-            (&*self.symbols.add(index), hidden)
+            let symbol = &*self.symbols.add(index);
+            (symbol, hidden, CStr::from_ptr(self.strings.add(symbol.name as usize)))
         };
-        // SAFETY: an offset into the string table.
-        let own = unsafe { CStr::from_ptr(self.strings.add(symbol.name as usize)) };
         let matches = symbol.section != 0 && !hidden && own == name;
         matches.then(|| Symbol { address: self.base + symbol.value, bytes: symbol.size })
     }

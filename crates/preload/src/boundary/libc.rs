@@ -1,40 +1,40 @@
 //! Variables of libc's that the library reads or sets.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::own::Published;
 use super::sys;
 
 /// libc's `__curbrk`, which its sbrk reads.
-static CURRENT_BREAK: AtomicPtr<AtomicUsize> = AtomicPtr::new(core::ptr::null_mut());
+static CURRENT_BREAK: Published<AtomicUsize> = Published::none();
 
 /// libc's `__curbrk` lies at `address`; what it says now (0: nobody has asked yet).
 pub fn found_break(address: usize) -> usize {
-    let word = address as *mut AtomicUsize;
-    CURRENT_BREAK.store(word, Ordering::Release);
     // SAFETY: libc's own variable, which lives as long as the process.
-    unsafe { (*word).load(Ordering::Relaxed) }
+    let word = unsafe { &*(address as *const AtomicUsize) };
+    CURRENT_BREAK.set(Some(word));
+    word.load(Ordering::Relaxed)
 }
 
 /// Stores the break where libc's sbrk looks for it.
 pub fn set_current_break(end: usize) {
-    // SAFETY: null, or libc's own variable, which lives as long as the process.
-    if let Some(word) = unsafe { CURRENT_BREAK.load(Ordering::Acquire).as_ref() } {
+    if let Some(word) = CURRENT_BREAK.get() {
         word.store(end, Ordering::Relaxed);
     }
 }
 
 /// libc's `__libc_single_threaded`.
-static ONE_THREAD: AtomicPtr<AtomicBool> = AtomicPtr::new(core::ptr::null_mut());
+static ONE_THREAD: Published<AtomicBool> = Published::none();
 
 /// libc's `__libc_single_threaded` lies at `address`.
 pub fn found_one_thread(address: usize) {
-    ONE_THREAD.store(address as *mut AtomicBool, Ordering::Release);
+    // SAFETY: libc's own variable, which lives as long as the process.
+    ONE_THREAD.set(Some(unsafe { &*(address as *const AtomicBool) }));
 }
 
 /// Whether the process has one thread, as libc knows without asking the kernel.
 pub fn has_one_thread() -> bool {
-    // SAFETY: null, or libc's own variable, which lives as long as the process.
-    unsafe { ONE_THREAD.load(Ordering::Acquire).as_ref() }.is_some_and(|one| one.load(Ordering::Relaxed))
+    ONE_THREAD.get().is_some_and(|one| one.load(Ordering::Relaxed))
 }
 
 /// How many threads the process has, the library's own included.

@@ -4,9 +4,9 @@ use crate::boundary::apart::apart;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, c};
 
-/// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped.
-pub fn map_at(span: Span) -> Result<(), Errno> {
-    let at = sys::map_unused(span.start, span.len(), c::PROT_RW, 0)?;
+/// Maps fresh zeroed memory at exactly `span`, where nothing is mapped; `flags` as of [`sys::map_unused`].
+pub fn map_at(span: Span, prot: i32, flags: i32) -> Result<(), Errno> {
+    let at = sys::map_unused(span.start, span.len(), prot, flags)?;
     if at != span.start {
         // Kernels before 4.17 take the address for a hint.
         // SAFETY: the mapping was just made and nobody knows of it.

@@ -1,6 +1,8 @@
 //! Memory of the library's own: mapped for it alone, and unmapped when it is dropped.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
@@ -152,6 +154,44 @@ impl Bytes {
     /// As addresses.
     pub fn into_room(self) -> Room {
         self.0
+    }
+}
+
+/// A place for a value that is set once, and that all threads read from then on.
+pub struct Once<T> {
+    /// [`Once::EMPTY`], [`Once::BUSY`] or [`Once::SET`].
+    state: AtomicU8,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: one thread writes the value, the one that finds the state EMPTY; others refer to it once the state is SET.
+unsafe impl<T: Send + Sync> Sync for Once<T> {}
+
+impl<T: Copy> Once<T> {
+    const EMPTY: u8 = 0;
+    /// A thread is writing.
+    const BUSY: u8 = 1;
+    const SET: u8 = 2;
+
+    /// Without a value.
+    pub const fn empty() -> Once<T> {
+        Once { state: AtomicU8::new(Self::EMPTY), value: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// The value, if it was set.
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        // SAFETY: it was written before the state was SET, and is not written any more.
+        (self.state.load(Ordering::Acquire) == Self::SET).then(|| unsafe { (*self.value.get()).assume_init_ref() })
+    }
+
+    /// Sets the value; the first one stays.
+    pub fn set(&self, value: T) {
+        if self.state.compare_exchange(Self::EMPTY, Self::BUSY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // SAFETY: no other thread comes here, and nobody reads before the state is SET.
+            unsafe { (*self.value.get()).write(value) };
+            self.state.store(Self::SET, Ordering::Release);
+        }
     }
 }
 

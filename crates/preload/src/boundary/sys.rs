@@ -199,9 +199,14 @@ pub fn mmap_own(len: usize) -> Result<usize> {
 
 /// New private anonymous memory wherever the kernel likes; `flags`: besides those.
 pub fn map_anywhere(len: usize, prot: i32, flags: i32) -> Result<usize> {
-    let flags = (c::MAP_PRIVATE | c::MAP_ANONYMOUS | flags) & !(c::MAP_FIXED | c::MAP_FIXED_NOREPLACE);
+    map_file(-1, len, prot, c::MAP_PRIVATE | c::MAP_ANONYMOUS | flags)
+}
+
+/// A file's first bytes wherever the kernel likes; `flags`: MAP_SHARED or MAP_PRIVATE, and more.
+pub fn map_file(fd: i32, len: usize, prot: i32, flags: i32) -> Result<usize> {
+    let flags = flags & !(c::MAP_FIXED | c::MAP_FIXED_NOREPLACE);
     // SAFETY: no address is given, so nothing that exists is touched.
-    unsafe { mmap(0, len, prot, flags, -1, 0) }
+    unsafe { mmap(0, len, prot, flags, fd, 0) }
 }
 
 /// The same at `addr`, where nothing may be mapped; before Linux 4.17 it may come to lie elsewhere.

@@ -1,11 +1,10 @@
 //! An environment without the guest, for programs that must not inherit the policy.
 
-use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;
 
 use crate::boundary::arch::PAGE;
-use crate::boundary::own::{Bytes, Fresh};
+use crate::boundary::own::{Bytes, Fresh, Once};
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, task};
 use crate::state::seccomp;
@@ -84,20 +83,11 @@ fn ends(mut at: usize) -> bool {
 }
 
 /// Paths that the next image needs to be governed, as this one was given them.
-struct Paths(UnsafeCell<[[u8; 512]; 2]>);
-
-// SAFETY: written once, by the constructor, before there are threads.
-unsafe impl Sync for Paths {}
-
-static NEEDED: Paths = Paths(UnsafeCell::new([[0; 512]; 2]));
+static NEEDED: Once<[[u8; 512]; 2]> = Once::empty();
 
 /// Remembers the library's path and the plan's. (Longer ones are not looked at later.)
-///
-/// # Safety
-/// There is one thread.
-pub unsafe fn remember(given: Strings<'_>) {
-    // SAFETY: as the caller promises.
-    let paths = unsafe { &mut *NEEDED.0.get() };
+pub fn remember(given: Strings<'_>) {
+    let mut paths = [[0; 512]; 2];
     for entry in given {
         let bytes = entry.to_bytes();
         let list = bytes.strip_prefix(PRELOAD).unwrap_or_default();
@@ -110,14 +100,14 @@ pub unsafe fn remember(given: Strings<'_>) {
             }
         }
     }
+    NEEDED.set(paths);
 }
 
 /// Whether the library and the plan are where the next image will look for them: the program may have changed its root, its user
 /// or its mounts.
 pub fn is_within_reach() -> bool {
-    // SAFETY: nobody writes there any more.
-    let paths = unsafe { &*NEEDED.0.get() };
-    paths.iter().filter_map(|path| CStr::from_bytes_until_nul(path).ok()).all(|path| {
+    let paths = NEEDED.get();
+    paths.into_iter().flatten().filter_map(|path| CStr::from_bytes_until_nul(path).ok()).all(|path| {
         path.is_empty() || !matches!(sys::is_readable(path), Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR))
     })
 }

@@ -69,6 +69,5 @@ fn without_plan() -> Result<(), Errno> {
     }
     let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
     guest_file::create(&plan, Started::Exec, sys::monotonic_ns())?;
-    // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
-    unsafe { tables::install(plan, true, &child::RESETS) }
+    tables::install(plan, true, &child::RESETS)
 }

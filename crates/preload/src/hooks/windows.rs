@@ -8,7 +8,7 @@
 mod counters;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use pagelab_abi::plan::Flags;
 
@@ -19,9 +19,9 @@ use pagelab_abi::windows::{
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{self, PAGE};
-use crate::boundary::elf;
 use crate::boundary::own::Published;
 use crate::boundary::sys::{self, Advice, Errno, Result, c};
+use crate::boundary::{elf, libc};
 use crate::memory::measure;
 use crate::state::lock::Locked;
 use crate::state::{child, guest_file, own_stack, plan, seccomp};
@@ -33,26 +33,17 @@ static MAKING: Locked<()> = Locked::new(());
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 static GROWING: Locked<()> = Locked::new(());
 
-/// libc's own `__libc_single_threaded` (glibc 2.32); null: not there.
-static SINGLE: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Looks it up; not what a program may have put in front of it.
-fn find_single() {
-    if let Some(single) = elf::glibc().and_then(|libc| libc.symbol(c"__libc_single_threaded")) {
-        SINGLE.store(single.address as *mut AtomicU8, Relaxed);
+/// Looks up libc's own `__libc_single_threaded` (glibc 2.32); not what a program may have put in front of it.
+fn find_one_thread() {
+    if let Some(symbol) = elf::glibc().and_then(|libc| libc.symbol(c"__libc_single_threaded")) {
+        libc::found_one_thread(symbol.address);
     }
-}
-
-/// Whether the process has never had a second thread.
-fn is_single() -> bool {
-    // SAFETY: null, or libc's own variable of one byte, which lives as long as the process.
-    unsafe { SINGLE.load(Relaxed).as_ref() }.is_some_and(|single| single.load(Relaxed) != 0)
 }
 
 /// Processor time of the thread, then what the process has used (user and system time, faults without I/O and with I/O).
 fn used() -> [u64; 5] {
     let [user_ns, system_ns, minor, major] = measure::used_by(sys::OF_PROCESS).unwrap_or_default();
-    let thread_ns = match is_single() {
+    let thread_ns = match libc::has_one_thread() {
         true => user_ns + system_ns,
         false => measure::used_by(sys::OF_THREAD).map_or(0, |[user_ns, system_ns, ..]| user_ns + system_ns),
     };
@@ -116,7 +107,7 @@ fn make() -> Result<&'static WindowsFile> {
     guest_file::set(&file.version, VERSION);
     guest_file::set(&file.file_bytes, FILE_BYTES as u64);
     guest_file::set(&file.pid, u64::from(pid));
-    find_single();
+    find_one_thread();
     guest_file::set(&file.events, counters::find(plan.run_dir()) as u64);
     file.magic.store(MAGIC, Release);
     FILE.set(Some(file));

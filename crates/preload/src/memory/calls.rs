@@ -327,9 +327,9 @@ fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> 
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
     backing::hints::forget(addr, len);
     // SAFETY: the program's own request.
-    let raw = |span: Span| unsafe { sys::munmap(span.start, span.len()) };
-    // SAFETY: as above, with the program's own arguments.
-    let Some(span) = our_span(addr, len) else { return unsafe { sys::munmap(addr, len) } };
+    let raw = |addr, len| unsafe { sys::munmap(addr, len) };
+    let Some(span) = our_span(addr, len) else { return raw(addr, len) };
+    let raw = |part: Span| raw(part.start, part.len());
     let mut guest = tables::lock();
     let heap_end = guest.heap_end();
     each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {

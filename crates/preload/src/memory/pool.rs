@@ -293,9 +293,14 @@ impl Pool {
         self.is_mapped(span) && !self.shut.overlaps(span) && !self.foreign.overlaps(span)
     }
 
-    /// Unmaps spare memory inside `span`.
+    /// Unmaps spare memory inside `span`, which becomes something else.
     fn drop_spare(&mut self, span: Span) {
         self.keep_anchor_off(span);
+        self.unmap_spare(span);
+    }
+
+    /// Unmaps spare memory inside `span`.
+    fn unmap_spare(&mut self, span: Span) {
         let mut at = span.start;
         while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
         {

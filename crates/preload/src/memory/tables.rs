@@ -56,11 +56,8 @@ impl DerefMut for Held {
 }
 
 /// Sets up heap and pools for `plan`. `calls`: memory calls will be made, which run on stacks of the library's own; where only the
-/// end of the process is looked at, those are made then: each mapping costs every fork something. `resets`: what forked children do first.
-///
-/// # Safety
-/// This is the first call, and no other is under way.
-pub unsafe fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]) -> Result<(), Errno> {
+/// end of the process is looked at, those are made then: each mapping costs every fork something. `resets`: what forked children do first. It is called once.
+pub fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]) -> Result<(), Errno> {
     let word = child::new_word()?;
     if calls {
         stack::install()?;
@@ -72,12 +69,8 @@ pub unsafe fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]
         }
     }
     drop(tables);
-    // SAFETY: as the caller promises.
-    unsafe {
-        plan::put(plan);
-        child::know(word, resets);
-    }
-    plan::ready();
+    child::know(word, resets);
+    plan::put(plan);
     Ok(())
 }
 

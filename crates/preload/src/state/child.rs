@@ -3,24 +3,18 @@
 //! Whatever a room keeps that is not the child's, it resets by one function, and all these functions are in one list
 //! (`hooks::child`), which the first thread of the child that calls the library walks.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
-use crate::boundary::own::{Fresh, Published};
+use crate::boundary::own::{Fresh, Once, Published};
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, task};
 
 /// What one room does in a forked child, where it is the only thread that uses the library.
 pub type Reset = fn();
 
-struct Resets(UnsafeCell<&'static [Reset]>);
-
-// SAFETY: written once, before `ALIVE` is set; read only where it was found set.
-unsafe impl Sync for Resets {}
-
-/// The list, in its order.
-static RESETS: Resets = Resets(UnsafeCell::new(&[]));
+/// The list, in its order; there is one before [`ALIVE`] is published.
+static RESETS: Once<&'static [Reset]> = Once::empty();
 /// One word in a page that the kernel clears in forked children: [`NEW`], [`ADOPTING`] or [`KNOWN`].
 static ALIVE: Published<AtomicU32> = Published::none();
 /// This process was forked and has not met the guest yet.
@@ -40,13 +34,9 @@ pub fn new_word() -> Result<&'static AtomicU32, Errno> {
     Ok(word)
 }
 
-/// From now on children are told by `word`, and walk `resets`.
-///
-/// # Safety
-/// `word` is [`new_word`]'s, and there was none before.
-pub unsafe fn know(word: &'static AtomicU32, resets: &'static [Reset]) {
-    // SAFETY: ALIVE is not set yet, so nobody reads.
-    unsafe { *RESETS.0.get() = resets };
+/// From now on children are told by `word`, which is [`new_word`]'s, and walk `resets`. There was no word before.
+pub fn know(word: &'static AtomicU32, resets: &'static [Reset]) {
+    RESETS.set(resets);
     ALIVE.set(Some(word));
 }
 
@@ -90,8 +80,7 @@ pub fn adopt() {
 #[cold]
 pub fn set_up() {
     let mask = sys::signal_mask(u64::MAX);
-    // SAFETY: not written any more after ALIVE was set.
-    for reset in unsafe { *RESETS.0.get() } {
+    for reset in RESETS.get().copied().unwrap_or_default() {
         reset();
     }
     if let Some(word) = word() {

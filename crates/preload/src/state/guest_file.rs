@@ -167,10 +167,7 @@ fn shared(path: &CStr, len: usize, fill: impl FnOnce(i32) -> Result<(), Errno>) 
         return Err(Errno::EFBIG);
     }
     let fd = sys::open(path, c::O_RDWR | c::O_CREAT | c::O_EXCL | c::O_NOFOLLOW, 0o600)?;
-    let mapped = fill(fd).and_then(|()| {
-        // SAFETY: no address is given, so nothing that exists is touched.
-        unsafe { sys::mmap(0, len, c::PROT_RW, c::MAP_SHARED, fd, 0) }
-    });
+    let mapped = fill(fd).and_then(|()| sys::map_file(fd, len, c::PROT_RW, c::MAP_SHARED));
     sys::close(fd);
     if mapped.is_err() {
         let _ = sys::unlink(path);

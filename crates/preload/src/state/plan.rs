@@ -1,10 +1,10 @@
 //! The plan that the process runs under, and what it says of addresses.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
 
+use crate::boundary::own::Once;
 use crate::boundary::span::Span;
 use crate::state::layout::Layout;
 
@@ -14,28 +14,13 @@ pub const POOLS: Span = Span::new(ANON_BASE as usize, ANON_BASE as usize + MAX_A
 /// The heap's addresses.
 pub const HEAP: Span = Span::new(HEAP_BASE as usize, (HEAP_BASE + POOL_BYTES) as usize);
 
-struct PlanCell(UnsafeCell<Option<Plan<'static>>>);
-
-// SAFETY: written once, before `READY` is set and before there are threads; read-only afterwards.
-unsafe impl Sync for PlanCell {}
-
-static PLAN: PlanCell = PlanCell(UnsafeCell::new(None));
-static READY: AtomicBool = AtomicBool::new(false);
+static PLAN: Once<Plan<'static>> = Once::empty();
 /// The policy is not inherited: nothing new is governed.
 static MUTED: AtomicBool = AtomicBool::new(false);
 
-/// Takes `plan` in; it counts from [`ready`] on.
-///
-/// # Safety
-/// There is none yet, and nobody else is about to take one in.
-pub unsafe fn put(plan: Plan<'static>) {
-    // SAFETY: READY is not set yet, so nobody reads.
-    unsafe { *PLAN.0.get() = Some(plan) };
-}
-
-/// The guest governs by the plan from now on.
-pub fn ready() {
-    READY.store(true, Ordering::Release);
+/// The guest governs by `plan` from now on; there was none before.
+pub fn put(plan: Plan<'static>) {
+    PLAN.set(plan);
 }
 
 /// In a child that does not inherit the policy.
@@ -45,11 +30,7 @@ pub fn mute() {
 
 /// The plan, once the guest governs.
 pub fn current() -> Option<Plan<'static>> {
-    if !READY.load(Ordering::Acquire) {
-        return None;
-    }
-    // SAFETY: not written any more after READY was set.
-    unsafe { *PLAN.0.get() }
+    PLAN.get().copied()
 }
 
 /// Whether the plan has this switch on.

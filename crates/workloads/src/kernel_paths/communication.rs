@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use nix::sys::socket::{setsockopt, sockopt};
+
 use super::ground::Ground;
 use super::rounds::{Failure, Path};
 use super::system::{Child, failed};
@@ -92,20 +94,7 @@ fn connect(listener: &TcpListener) -> Result<(TcpStream, TcpStream), Error> {
     let here = TcpStream::connect(listener.local_addr()?)?;
     let (there, _) = listener.accept()?;
     for socket in [&here, &there] {
-        let reset = libc::linger { l_onoff: 1, l_linger: 0 };
-        // SAFETY: a value of the option's type, and its size.
-        let set = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const reset).cast(),
-                size_of_val(&reset) as libc::socklen_t,
-            )
-        };
-        if set != 0 {
-            return Err(Error::last_os_error());
-        }
+        setsockopt(socket, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
     }
     Ok((here, there))
 }

@@ -5,9 +5,14 @@ use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::{close, unlink, write};
+
 use super::ground::Ground;
 use super::rounds::{Failure, Path};
-use super::system::{Mapping, failed, page_bytes, usage};
+use super::system::{Mapping, failed, page_bytes, refused, usage};
 
 /// Files that a round makes or removes.
 const FILES: u64 = 100;
@@ -42,22 +47,13 @@ fn names(ground: &Ground) -> Result<Vec<CString>, String> {
 
 /// Makes files that must not be there; their number, and the bytes written.
 fn make_all(names: &[CString], content: &[u8]) -> Result<u64, String> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let mut done = 0;
     for name in names {
-        // SAFETY: a path that ends with a zero byte, a buffer and its length; the descriptor is closed here.
-        unsafe {
-            let file = libc::open(name.as_ptr(), flags, 0o600);
-            if file < 0 {
-                return Err(failed("open"));
-            }
-            let written =
-                if content.is_empty() { 0 } else { libc::write(file, content.as_ptr().cast(), content.len()) };
-            if libc::close(file) != 0 || written < 0 {
-                return Err(failed("write"));
-            }
-            done += 1 + written as u64;
-        }
+        let file = open(name.as_c_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(refused("open"))?;
+        let written = if content.is_empty() { 0 } else { write(&file, content).map_err(refused("write"))? };
+        close(file).map_err(refused("close"))?;
+        done += 1 + written as u64;
     }
     Ok(done)
 }
@@ -66,11 +62,10 @@ fn make_all(names: &[CString], content: &[u8]) -> Result<u64, String> {
 fn remove_all(names: &[CString]) -> Result<u64, String> {
     let mut removed = 0;
     for name in names {
-        // SAFETY: a path that ends with a zero byte.
-        match unsafe { libc::unlink(name.as_ptr()) } {
-            0 => removed += 1,
-            _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT) => {}
-            _ => return Err(failed("unlink")),
+        match unlink(name.as_c_str()) {
+            Ok(()) => removed += 1,
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(refused("unlink")(errno)),
         }
     }
     Ok(removed)
@@ -92,9 +87,9 @@ pub fn page_fault(ground: &Ground) -> Result<Path, Failure> {
     let mapping = Rc::new(RefCell::new(Mapping::to_copy(&file, bytes)?));
     let renewed = mapping.clone();
     Ok(Path::new(pages, pages, move || {
-        let before = usage().faults;
+        let before = usage()?.faults;
         mapping.borrow_mut().write_each(page_bytes(), 2);
-        Ok((usage().faults - before).min(pages))
+        Ok((usage()?.faults - before).min(pages))
     })
     .before(move || {
         *renewed.borrow_mut() = Mapping::to_copy(&file, bytes)?;

@@ -1,6 +1,6 @@
 //! Where rows make their files: a directory of their own, which goes also if this process is killed.
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use nix::unistd::mkdtemp;
 
 /// How the directory's name begins.
 const PREFIX: &str = "pagelab-kernel-paths-";
@@ -66,19 +68,10 @@ impl Drop for PrivateDirectory {
 }
 
 fn make_below(parent: &Path) -> Result<PathBuf, String> {
-    let mut template = parent.join(format!("{PREFIX}XXXXXX")).into_os_string().into_vec();
-    template.push(0);
-    // SAFETY: a string that ends with a zero byte, which the function changes in place.
-    let made = unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) };
-    if made.is_null() {
-        let error = std::io::Error::last_os_error();
-        return Err(format!(
-            "cannot make a directory in {}: {error}; name another one: --directory DIR",
-            parent.display()
-        ));
-    }
-    template.pop();
-    Ok(PathBuf::from(OsString::from_vec(template)))
+    mkdtemp(&parent.join(format!("{PREFIX}XXXXXX"))).map_err(|errno| {
+        let error = std::io::Error::from(errno);
+        format!("cannot make a directory in {}: {error}; name another one: --directory DIR", parent.display())
+    })
 }
 
 /// In a process group of its own, so that what ends this one's does not end it.

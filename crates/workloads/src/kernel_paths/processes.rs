@@ -4,9 +4,13 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{self, Mode};
+use nix::unistd::{close, getpid, gettid};
+
 use super::ground::Ground;
 use super::rounds::{Failure, Path};
-use super::system::{Child, failed};
+use super::system::{Child, failed, refused};
 
 /// The argument with which the program does nothing: what `exec` and `sh` execute.
 pub const NOTHING: &str = "kernel-paths-nothing";
@@ -52,14 +56,7 @@ pub fn stat(ground: &Ground) -> Result<Path, Failure> {
     Ok(Path::new(CALLS, CALLS * BYTES, move || {
         let mut bytes = 0;
         for _ in 0..CALLS {
-            // SAFETY: a path that ends with a zero byte, and a place for the attributes, for which zeros are a value.
-            bytes += unsafe {
-                let mut attributes: libc::stat = std::mem::zeroed();
-                if libc::stat(path.as_ptr(), &mut attributes) != 0 {
-                    return Err(failed("stat"));
-                }
-                attributes.st_size as u64
-            };
+            bytes += stat::stat(path.as_c_str()).map_err(refused("stat"))?.st_size as u64;
         }
         Ok(bytes)
     }))
@@ -71,13 +68,8 @@ pub fn open_close(ground: &Ground) -> Result<Path, Failure> {
     let path = small_file(ground, 1)?;
     Ok(Path::new(OPENED, OPENED, move || {
         for _ in 0..OPENED {
-            // SAFETY: a path that ends with a zero byte; the descriptor is closed at once, and nobody else has it.
-            unsafe {
-                let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-                if file < 0 || libc::close(file) != 0 {
-                    return Err(failed("open or close"));
-                }
-            }
+            let file = open(path.as_c_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+            file.and_then(close).map_err(refused("open or close"))?;
         }
         Ok(OPENED)
     }))
@@ -136,8 +128,7 @@ pub fn signal_install(_: &Ground) -> Result<Path, Failure> {
 pub fn signal_handle(_: &Ground) -> Result<Path, Failure> {
     const SIGNALS: u64 = CALLS / 2;
     install(address(handle))?;
-    // SAFETY: calls that return the numbers of this process and thread.
-    let (process, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    let (process, thread) = (getpid().as_raw(), gettid().as_raw());
     Ok(Path::new(SIGNALS, SIGNALS, move || {
         let before = HANDLED.load(Relaxed);
         for _ in 0..SIGNALS {

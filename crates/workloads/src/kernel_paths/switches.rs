@@ -39,13 +39,13 @@ pub fn ring(processes: u64, kib: usize) -> Result<Path, Failure> {
     let alone = Member::new(words);
     Ok(Path::new(SWITCHES, SWITCHES * (1 + words as u64), move || {
         let _running = &children;
-        let before = usage().switches;
+        let before = usage()?.switches;
         let mut token = 0;
         for _ in 0..laps {
             send(&mut to_first, own.pass(token))?;
             token = receive(&mut from_last)?;
         }
-        let switches = usage().switches - before;
+        let switches = usage()?.switches - before;
         if switches < laps {
             return Err(format!("only {switches} switches in {laps} laps: are there several processors?"));
         }

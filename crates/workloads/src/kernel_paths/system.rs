@@ -7,33 +7,34 @@ use std::io::Error;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// The error of a call that returned -1 (or what that is as another type), with its name.
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+/// The error of a call of libc that returned -1 (or what that is as another type), with its name.
 pub fn failed(call: &str) -> String {
     format!("{call}: {}", Error::last_os_error())
 }
 
+/// The same of a call of the crate nix, which returned the error.
+pub fn refused(call: &'static str) -> impl FnOnce(Errno) -> String {
+    move |errno| format!("{call}: {}", Error::from(errno))
+}
+
 /// Keeps this thread, and what it starts, on the last processor that it may use.
 pub fn stay_on_one_processor() -> Result<(), String> {
-    // SAFETY: a set of bits, for which zeros are a value; both calls get its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
-            return Err(failed("sched_getaffinity"));
-        }
-        let last = (0..libc::CPU_SETSIZE as usize).rev().find(|&cpu| libc::CPU_ISSET(cpu, &set)).unwrap_or(0);
-        libc::CPU_ZERO(&mut set);
-        libc::CPU_SET(last, &mut set);
-        if libc::sched_setaffinity(0, size_of_val(&set), &set) != 0 {
-            return Err(failed("sched_setaffinity"));
-        }
-    }
-    Ok(())
+    let allowed = sched_getaffinity(Pid::from_raw(0)).map_err(refused("sched_getaffinity"))?;
+    let last = (0..CpuSet::count()).rev().find(|&cpu| allowed.is_set(cpu) == Ok(true)).unwrap_or(0);
+    let mut one = CpuSet::new();
+    one.set(last).and_then(|()| sched_setaffinity(Pid::from_raw(0), &one)).map_err(refused("sched_setaffinity"))
 }
 
 /// Bytes of a page.
 pub fn page_bytes() -> usize {
-    // SAFETY: asks for a number, which every Linux has.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, |bytes| bytes as usize)
 }
 
 /// A child process; dropping it kills it, and so does the end of this process.
@@ -44,8 +45,7 @@ pub struct Child {
 impl Child {
     /// Forks; the child exits with what `work` returns.
     pub fn fork(work: impl FnOnce() -> i32) -> Result<Child, String> {
-        // SAFETY: asks for a number.
-        let parent = unsafe { libc::getpid() };
+        let parent = Pid::this().as_raw();
         // SAFETY: the child runs `work`, which leaves other threads and their locks alone, and does not return.
         match unsafe { libc::fork() } {
             -1 => Err(failed("fork")),
@@ -85,25 +85,22 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.id > 0 {
-            // SAFETY: a child that nobody has waited for: the number is still its own.
-            unsafe { libc::kill(self.id, libc::SIGKILL) };
+            // Nobody has waited for the child: the number is still its own.
+            let _ = kill(Pid::from_raw(self.id), Signal::SIGKILL);
             let _ = wait_for(self.id);
         }
     }
 }
 
 fn wait_for(id: libc::pid_t) -> Result<i32, String> {
-    let mut status = 0;
     loop {
-        // SAFETY: a place for the status.
-        if unsafe { libc::waitpid(id, &mut status, 0) } == id {
-            break;
-        }
-        if Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return Err(failed("waitpid"));
+        match waitpid(Pid::from_raw(id), None) {
+            Ok(WaitStatus::Exited(_, status)) => return Ok(status),
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(128 + signal as i32),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(refused("waitpid")(errno)),
         }
     }
-    Ok(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) })
 }
 
 /// What this process has done since its start.
@@ -115,14 +112,10 @@ pub struct Usage {
 }
 
 /// Counts of this process.
-pub fn usage() -> Usage {
-    // SAFETY: a place for the counts, for which zeros are a value.
-    let counts = unsafe {
-        let mut counts: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut counts);
-        counts
-    };
-    Usage { switches: (counts.ru_nvcsw + counts.ru_nivcsw) as u64, faults: counts.ru_minflt as u64 }
+pub fn usage() -> Result<Usage, String> {
+    let counts = getrusage(UsageWho::RUSAGE_SELF).map_err(refused("getrusage"))?;
+    let switches = counts.voluntary_context_switches() + counts.involuntary_context_switches();
+    Ok(Usage { switches: switches as u64, faults: counts.minor_page_faults() as u64 })
 }
 
 /// A shared mapping of a file, or private memory; dropping it unmaps.

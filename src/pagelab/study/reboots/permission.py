@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...errors import MachineError
+from ...errors import MachineError, another_would_do
 from ...machine.sysfs import Tree
 from ...machine.virtual import container
 from .. import programs
@@ -82,7 +82,7 @@ def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = No
     if os.geteuid() != 0:
         raise MachineError(f"only root may restart the machine for a study; run: {again}")
     if "\n" in str(directory):
-        raise MachineError("the study's directory has a line break in its name; choose another with: --into DIR")
+        raise another_would_do(MachineError("the study's directory has a line break in its name"))
     mountinfo = _mountinfo(tree)
     for path in needed_paths(plan, directory):
         _refuse_mount(path, mount_of(path, mountinfo), systemd)
@@ -98,7 +98,7 @@ def _refuse_mount(path: Path, mount: Mount, systemd: Systemd) -> None:
     kind = mount.kind.partition(".")[0]
     where = f"{path} is on {mount.kind} ({mount.point})"
     if kind in _GONE:
-        raise MachineError(f"{where}, which a restart empties; put it on a disk (the study: with --into DIR)")
+        raise MachineError(f"{where}, which a restart empties; put it on a disk")
     if kind in (*_OF_NETWORK, "fuse"):
         raise MachineError(f"{where}, and the network is off while the study runs; put it on a disk of this machine")
     if kind in _OF_LOGIN:

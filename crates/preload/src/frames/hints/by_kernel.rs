@@ -3,16 +3,17 @@
 //! The kernel keeps them, through forks too, so nothing is kept here but the default that the program was started with.
 //! There is no engine, no pool and no thread, and nothing is locked.
 
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
+use pagelab_abi::page_hints::{ANON, FIRST, HASH_PID, HEAP, Hint, PIN, USUAL};
 use pagelab_abi::plan::{Flags, Parameter, StrategyKind, Words};
 use pagelab_frames::Colours;
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
+use crate::boundary::own::Once;
 use crate::boundary::span::Span;
-use crate::boundary::sys::page_hints::{self, ANON, FIRST, HASH_PID, HEAP, Hint, Hints, PIN, USUAL};
+use crate::boundary::sys::page_hints::{self, Hints};
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::kernel::kpageflags;
 use crate::frames::kernel::pagemap::Pagemap;
@@ -84,32 +85,19 @@ const KINDS: [u32; 2] = [HEAP, ANON];
 /// The default hints of the process when it was started, by [`KINDS`]: the policy's.
 type Defaults = [Option<Hint>; KINDS.len()];
 
-struct Policys(UnsafeCell<Defaults>);
-
-// SAFETY: written once, before `LEARNT` is set; read-only afterwards.
-unsafe impl Sync for Policys {}
-
-static POLICYS: Policys = Policys(UnsafeCell::new([None; KINDS.len()]));
-static LEARNT: AtomicBool = AtomicBool::new(false);
+static POLICYS: Once<Defaults> = Once::empty();
 
 /// Reads the defaults that the process was started with, before the program can replace it. Called by the constructor.
 pub fn learn_default() {
-    if !is_asked() || LEARNT.load(Ordering::Acquire) {
+    if !is_asked() || POLICYS.get().is_some() {
         return;
     }
     let read = |hints: Hints| Ok(KINDS.map(|kind| hints.default_of(kind).unwrap_or(None)));
-    let found = with(read).unwrap_or_default();
-    // SAFETY: the constructor runs once, and nobody reads before LEARNT is set.
-    unsafe { *POLICYS.0.get() = found };
-    LEARNT.store(true, Ordering::Release);
+    POLICYS.set(with(read).unwrap_or_default());
 }
 
 fn policys() -> Defaults {
-    if !LEARNT.load(Ordering::Acquire) {
-        return Defaults::default();
-    }
-    // SAFETY: not written any more after LEARNT was set.
-    unsafe { *POLICYS.0.get() }
+    POLICYS.get().copied().unwrap_or_default()
 }
 
 /// Whether hints would be taken. The kernel checks rights before parameters, and this hint has one that its strategy does not

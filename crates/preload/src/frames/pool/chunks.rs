@@ -5,9 +5,9 @@
 //! that.
 
 use crate::boundary::arch::{PAGE, PMD};
-use crate::boundary::meminfo;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Advice, Errno, Result, c, task};
+use crate::boundary::{mapping, meminfo};
 use crate::frames::kernel::memory_nodes;
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::kernel::uffd::{Then, Uffd};
@@ -125,11 +125,7 @@ fn without_huge_pages(errno: Errno) -> Result<()> {
 }
 
 fn map(address: usize, pinned: bool) -> Result<()> {
-    let at = sys::map_unused(address, PMD, c::PROT_RW, c::MAP_NORESERVE)?;
-    if at != address {
-        unmap(at);
-        return Err(Errno::EEXIST);
-    }
+    mapping::map_at(Span::new(address, address + PMD), c::PROT_RW, c::MAP_NORESERVE)?;
     // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
     unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
     // Beyond the limit on locked memory pages are placed, but not pinned.

@@ -107,11 +107,13 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
             END.store(span.end, Ordering::Relaxed);
             ANSWER.store(-i64::from(Errno::ESRCH.0), Ordering::Relaxed);
             KIND.store(kind as u8, Ordering::Release);
-            // SAFETY: our own page; when it is missing, the handler fills it.
-            unsafe { core::ptr::read_volatile(page as *const u8) };
-            let answer = ANSWER.load(Ordering::Acquire);
-            // SAFETY: our own page: missing again.
-            let _ = unsafe { sys::madvise(page, PAGE, c::MADV_DONTNEED) };
+            // SAFETY: our own page; when it is missing, the handler fills it. It is to be missing again.
+            let answer = unsafe {
+                core::ptr::read_volatile(page as *const u8);
+                let answer = ANSWER.load(Ordering::Acquire);
+                let _ = sys::madvise(page, PAGE, c::MADV_DONTNEED);
+                answer
+            };
             usize::try_from(answer).map_err(|_| Errno(answer.unsigned_abs() as i32))
         }
     };

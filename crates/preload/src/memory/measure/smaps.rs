@@ -5,6 +5,7 @@ use pagelab_abi::plan::Plan;
 
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::maps;
+use crate::boundary::own::Fresh;
 use crate::boundary::sys::{self, Result, c};
 
 use super::place_of;
@@ -74,13 +75,8 @@ impl Sums {
 
 /// Sums of the whole process; `None` where smaps cannot be read.
 pub fn sums(plan: &Plan<'static>, tally: &mut Tally) -> Option<PlacementMethod> {
-    let at = sys::mmap_own(BUFFER).ok()?;
-    // SAFETY: a fresh mapping of that size that nobody else knows.
-    let buffer = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, BUFFER) };
-    let done = walk(plan, tally, buffer);
-    // SAFETY: `buffer` is not used any more.
-    let _ = unsafe { sys::munmap(at, BUFFER) };
-    done.then_some(PlacementMethod::Smaps)
+    let mut buffer = Fresh::map(BUFFER).ok()?.into_bytes();
+    walk(plan, tally, buffer.all()).then_some(PlacementMethod::Smaps)
 }
 
 fn walk(plan: &Plan<'static>, tally: &mut Tally, buffer: &mut [u8]) -> bool {

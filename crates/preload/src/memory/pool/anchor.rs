@@ -6,6 +6,7 @@
 //! suffices, nothing need be resident in it.
 
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, c};
 use crate::state::layout::Backing;
@@ -41,14 +42,9 @@ impl Pool {
         }
         let Some(at) = self.holding_place(stretch, gone) else { return };
         self.remove_anchor();
-        match sys::map_unused(at, PAGE, c::PROT_NONE, c::MAP_NORESERVE) {
-            Ok(mapped) if mapped == at => self.anchor.at = Some(at),
-            // Kernels before 4.17 take the address for a hint.
-            // SAFETY: the mapping was just made and nobody knows of it.
-            Ok(mapped) => drop(unsafe { sys::munmap(mapped, PAGE) }),
-            // It only saves time.
-            Err(_) => {}
-        }
+        // It only saves time: without it all goes on.
+        let mapped = mapping::map_at(page(at), c::PROT_NONE, c::MAP_NORESERVE);
+        self.anchor.at = mapped.is_ok().then_some(at);
     }
 
     /// Whether anything but `gone` keeps the tables of `stretch`.

@@ -5,7 +5,7 @@ use pagelab_abi::guest::Counter;
 use crate::backing;
 use crate::boundary::arch::PMD;
 use crate::boundary::span::{Span, align_up};
-use crate::boundary::sys::{self, Errno};
+use crate::boundary::sys::Errno;
 use crate::state::guest_file;
 use crate::state::layout::{Backing, Piece};
 
@@ -91,15 +91,6 @@ impl Pool {
 
     /// After a failure: unmaps spare memory of tiles in `span` that nobody uses.
     pub(super) fn give_up(&mut self, span: Span) {
-        let wide = self.widen(span);
-        let mut at = wide.start;
-        while let Some(next) = self.spare.next_after(at).map(|next| next.and(wide)).filter(|next| !next.is_empty())
-        {
-            // SAFETY: spare memory is ours and nobody has been told of it.
-            let _ = unsafe { sys::munmap(next.start, next.len()) };
-            let _ = self.spare.remove(next);
-            let _ = self.attached.remove(next);
-            at = next.end;
-        }
+        self.unmap_spare(self.widen(span));
     }
 }

@@ -254,26 +254,26 @@ impl Pool {
         if let Some(at) = self.shift_tiles(old, new_len) {
             return Ok(at);
         }
-        let at = self.place_without(&[&self.attached], self.bounds(), new_len, self.align.min(PMD));
-        let at = at.ok_or(Errno::ENOMEM)?;
-        let new = Span::new(at, at + new_len);
-        self.map_plain(new)?;
-        // SAFETY: both are the program's read-write memory, and it asked for the move.
-        unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
-        guest_file::count(Counter::HugetlbEmulated);
+        let at = self.copied(old, new_len)?;
         self.unmap(old)?;
         Ok(at)
     }
 
     /// mremap with MREMAP_DONTUNMAP where reserved pages are concerned: a copy, and zeroes where it was.
     pub(super) fn duplicate_by_copy(&mut self, old: Span) -> Result<usize, Errno> {
-        let at = self.place_without(&[&self.attached], self.bounds(), old.len(), self.align.min(PMD));
+        let at = self.copied(old, old.len())?;
+        self.discard_hugetlb(old)?;
+        Ok(at)
+    }
+
+    /// New memory of `len` bytes, at least `old`'s, which begins with `old`'s contents.
+    fn copied(&mut self, old: Span, len: usize) -> Result<usize, Errno> {
+        let at = self.place_without(&[&self.attached], self.bounds(), len, self.align.min(PMD));
         let at = at.ok_or(Errno::ENOMEM)?;
-        self.map_plain(Span::new(at, at + old.len()))?;
+        self.map_plain(Span::new(at, at + len))?;
         // SAFETY: both are the program's read-write memory, and it asked for the move.
         unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
         guest_file::count(Counter::HugetlbEmulated);
-        self.discard_hugetlb(old)?;
         Ok(at)
     }
 
