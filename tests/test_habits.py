@@ -77,6 +77,9 @@ BAD = [
     (["simulate", "model", "--memory", "64"], "--memory 4K"),
     (["simulate", "model", "--out", "/proc/none"], "(errno 2)"),
     (["study", "run", "nondeterminsm"], "nondeterminism"),
+    (["compare", "none.study", "none"], "there is no study none.study"),
+    (["report", "/dev/null"], "/dev/null is no study; name the directory of one"),
+    (["report", __file__], "it is damaged, or no study: name the directory of one"),
 ]
 
 

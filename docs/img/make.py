@@ -13,8 +13,8 @@ from pathlib import Path
 import vl_convert
 
 from pagelab.analysis import Analysis, analyse, load
+from pagelab.charts import theme
 from pagelab.report import charts
-from pagelab.report.charts import theme
 from pagelab.study.store import Store
 
 WIDTH = 800

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -176,11 +177,11 @@ def test_shares_add_up_to_the_whole() -> None:
     [
         (
             "pagelab run --cpu 1 (or: taskset -c 1)",
-            "pagelab run --cpu 1 -- ./bench 'a b' (or: taskset -c 1 ./bench 'a b')",
+            "pagelab run --cpu 1 -- ./bench 'a b'  # or: taskset -c 1 ./bench 'a b'",
         ),
         ("sudo pagelab run --frames random:seed=1", "sudo pagelab run --frames random:seed=1 -- ./bench 'a b'"),
-        ("pagelab run --aslr off, its files read", "pagelab run --aslr off -- ./bench 'a b', its files read"),
-        ("read its files before it runs: cat f > /dev/null", "read its files before it runs: cat f > /dev/null"),
+        ("pagelab run --aslr off, its files read", "pagelab run --aslr off -- ./bench 'a b'  # its files read"),
+        ("read its files before it runs: cat f > /dev/null", "cat f > /dev/null  # read its files before it runs"),
     ],
 )  # fmt: skip
 def test_the_fix_is_a_command_to_type(how: str, typed: str) -> None:
@@ -188,6 +189,7 @@ def test_the_fix_is_a_command_to_type(how: str, typed: str) -> None:
     assert answer.fix(found) == typed
     following = answer.following(found, Path("b.diagnosis"))
     assert following.command == typed
+    assert subprocess.run(["sh", "-n", "-c", typed], check=False).returncode == 0
     assert following.why == "spread 2.0% in place of 31.0%; mean −0.40% ± 0.60%"
 
 

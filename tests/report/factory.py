@@ -84,6 +84,7 @@ class Run:
     """None: what is resident at the end."""
     frames: Frames | None = None
     aslr: bool = True
+    host_backed_bytes: int | None = None
 
 
 def warning(kind: WarningKind, message: str, severity: str = "warning", **data: Any) -> RunWarning:
@@ -125,6 +126,7 @@ def record(condition: Condition, run: Run) -> Record:
             preloaded=True,
             flush="none",
             scheduler="other",
+            host_backed_bytes=run.host_backed_bytes,
         ),
         outcome=outcomes[run.status],
         time=Times(wall_ns=wall, user_ns=round(wall * run.user_share), system_ns=round(wall * 0.05)),

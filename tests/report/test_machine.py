@@ -8,6 +8,9 @@ import factory
 import pytest
 from factory import Run, separated, study
 
+from pagelab.analysis import analyse
+from pagelab.analysis.machine import unbacked_of
+from pagelab.study.host_backing import largest_page
 from pagelab.study.plan import Condition
 from pagelab.study.schedule import Slot
 
@@ -45,3 +48,58 @@ def test_records_without_machine_are_said_to_have_none(tmp_path: Path) -> None:
     found = study(tmp_path, factory.plan(["w"], ["a", "b"], 6), separated(6, 1.0, 2.0), strip)
     assert not found.machine.known
     assert "Nothing is known of the machine: the runs carry no description of it." in found.caveats
+
+
+def on_reporting_host(
+    directory: Path, policies: list[str], *, backed_from: int, reports: bool = True, metric: str = "wall_s"
+) -> str | None:
+    """The caveat of a study of six executions each, whose executions from ``backed_from`` on were backed."""
+
+    def run(_condition: Condition, slot: Slot) -> Run:
+        machine = factory.MACHINE | {"free_page_reporting": reports}
+        backed = 384 << 20 if slot.execution >= backed_from else None
+        return Run(wall_s=1 + 0.001 * slot.position, machine=machine, host_backed_bytes=backed)
+
+    data = factory.data_of(factory.store(directory, factory.plan(["w"], policies, 6, metric=metric), run))
+    told = unbacked_of(data)
+    assert told is None or told in analyse(data).caveats
+    return told
+
+
+def test_memory_that_the_host_took_back_and_nobody_backed_is_told(tmp_path: Path) -> None:
+    told = on_reporting_host(tmp_path, ["4K", "2M"], backed_from=6)
+    assert told is not None
+    assert "before 12 of 12 executions it was not backed again" in told
+    # A quarter and 64 MiB more than the largest program, as studies touch by themselves.
+    assert told.endswith('host_backed = "384M" in study.toml.')
+
+
+@pytest.mark.parametrize("policies", [["kernel", "2M"], ["2M", "1G"]])
+def test_more_than_half_unbacked_is_told(policies: list[str], tmp_path: Path) -> None:
+    told = on_reporting_host(tmp_path, policies, backed_from=4)
+    assert told is not None
+    assert "before 8 of 12 executions" in told
+
+
+@pytest.mark.parametrize(
+    ("policies", "backed_from", "reports", "metric"),
+    [
+        (["4K", "2M"], 1, True, "wall_s"),  # the first of a study has nothing before it
+        (["4K", "2M"], 3, True, "wall_s"),  # half
+        (["4K", "64K"], 6, True, "wall_s"),
+        (["4K", "2M"], 6, False, "wall_s"),
+        (["4K", "2M"], 6, True, "measure.latency"),
+        (["4K", "2M"], 6, True, "minor_faults"),
+    ],
+)
+def test_memory_of_the_host_is_no_caveat(
+    policies: list[str], backed_from: int, reports: bool, metric: str, tmp_path: Path
+) -> None:
+    assert on_reporting_host(tmp_path, policies, backed_from=backed_from, reports=reports, metric=metric) is None
+
+
+def test_the_largest_page_of_rules_and_mosaics_counts() -> None:
+    mosaic = 'pages = { mosaic = [["0", "64M", "2M"], ["64M", "128M", "64K"]], otherwise = "4K" }'
+    rule = 'pages = "4K"\n[[rule]]\nmemory = ["heap"]\npages = "1G"'
+    found = [largest_page(text) for text in ("", 'pages = "64K"', mosaic, rule, "not a policy")]
+    assert found == [0, 64 << 10, 2 << 20, 1 << 30, 0]

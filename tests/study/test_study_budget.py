@@ -16,9 +16,9 @@ from fakes import TWO_BY_TWO, record, spec_in, tools
 from pagelab.errors import BadInputError
 from pagelab.record import Record
 from pagelab.stats import signed_rank
-from pagelab.study.budget import Pace, _scatter, allocated, fewest_blocks, outlook
+from pagelab.study.budget import Pace, _scatter, allocated, fewest_blocks, outlook, spent_s
 from pagelab.study.control import resume_study, run_study
-from pagelab.study.errors import StudyError
+from pagelab.study.errors import StudyError, TooLongError
 from pagelab.study.plan import Condition
 from pagelab.study.planning import plan_file
 from pagelab.study.progress import Silent
@@ -139,6 +139,17 @@ def test_a_study_too_long_for_its_time_says_so_at_once(tmp_path: Path) -> None:
     with Store.open(tmp_path / "out", write=False) as store:
         assert finished.runs == len(store.slots()) >= 4 * 8
         assert not store.plan().earlier_looks
+
+
+def test_the_minutes_that_a_first_block_tells_would_do_at_its_pace(tmp_path: Path) -> None:
+    with pytest.raises(TooLongError) as raised:
+        run_study(spec_in(tmp_path, TIMED), tmp_path / "out", tools(noisy({"a": 0.01, "b": 0.01}, 0.5)))
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert len(store.finished()) == 4
+        pace = spent_s(store)
+        left = store.plan().executions - 1
+    assert 60 * float(str(raised.value).rsplit(" ", 1)[1]) >= left * pace
+    assert 60 * float(raised.value.minutes) >= (left + 1) * pace
 
 
 def test_a_study_that_used_its_time_is_no_longer_by_being_resumed(tmp_path: Path) -> None:

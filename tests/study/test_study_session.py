@@ -283,21 +283,33 @@ def test_an_ignored_hang_up_stays_ignored(tmp_path: Path) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("what", ["study.toml", "program"])
-def test_what_changed_in_between_is_refused(tmp_path: Path, what: str) -> None:
+def test_a_program_that_changed_in_between_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     out = interrupted(tmp_path, TWO_BY_TWO.replace('"true"', '"./program"'))
-    changed = out / "study.toml" if what == "study.toml" else program
-    before = changed.read_text()
-    changed.write_text(before + "# other\n")
-    with pytest.raises(
-        StudyError, match=rf"{what} has changed since the study began; put it back, or start a new study"
-    ):
-        resume_study(out, tools())
-    changed.write_text(before)
+    before = program.read_text()
+    program.write_text(before + "# other\n")
+    for as_begun in (False, True):
+        with pytest.raises(StudyError, match="program has changed since the study began; put it back, or start a new"):
+            resume_study(out, tools(), as_begun=as_begun)
+    program.write_text(before)
     assert resume_study(out, tools()).runs == 16
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_copy_of_the_file_that_changed_or_is_gone_is_written_again_where_that_is_asked_for(
+    gone: bool, tmp_path: Path
+) -> None:
+    out = interrupted(tmp_path, TWO_BY_TWO)
+    copy = out / "study.toml"
+    before = copy.read_bytes()
+    copy.unlink() if gone else copy.write_bytes(before + b"# other\n")
+    what = "cannot read .*study.toml" if gone else "study.toml has changed since the study began"
+    with pytest.raises(StudyError, match=rf"{what}.*; with that file as it was: pagelab study resume .* --as-begun"):
+        resume_study(out, tools())
+    assert resume_study(out, tools(), as_begun=True).runs == 16
+    assert copy.read_bytes() == before
 
 
 PRECISE = 'name = "s"\nwarmups = 1\n[precision]\ntarget = "5%"\nlooks = [20, 30, 40]\n' + TWO_BY_TWO.split("\n\n", 1)[1]

@@ -10,6 +10,7 @@ use crate::policy::{self, Prepared};
 use crate::request::{Preload, Request};
 use crate::rundir::{RunDir, Token};
 use crate::scheduler;
+use crate::sys;
 use crate::target::{self, Target};
 use crate::user::{self, Runner};
 use crate::warnings::{Kind, Warnings};
@@ -103,8 +104,12 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
 }
 
 fn working_directory(request: &Request) -> Result<PathBuf> {
-    let own = std::env::current_dir()
-        .map_err(|error| Error::BadInput(format!("cannot find the working directory: {error}")))?;
+    let own = std::env::current_dir().map_err(|error| {
+        Error::BadInput(format!(
+            "the working directory was removed: {}; go to another one; run: cd",
+            sys::errno_text(&error)
+        ))
+    })?;
     Ok(request.cwd.as_ref().map_or(own.clone(), |cwd| own.join(cwd)))
 }
 

@@ -9,7 +9,7 @@ from pagelab.analysis.contrasts import contrasts_of, spreads_of
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.design import design_of
 from pagelab.analysis.frames import frames_of
-from pagelab.analysis.machine import drift_of, machine_of, waiting_of
+from pagelab.analysis.machine import drift_of, machine_of, unbacked_of, waiting_of
 from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
 from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, SetPart, Summary
 from pagelab.analysis.nondeterminism.build import nondeterminism_of
@@ -52,7 +52,7 @@ def analyse(data: StudyData) -> Analysis:
         if over is None
         else set_words.headline(over, design),
         answers=tuple(c.sentence for c in planned) if over is None else set_words.sentences(over, design),
-        caveats=caveats_of(design, failures, warnings, machine, primary, waiting_of(data)),
+        caveats=caveats_of(design, failures, warnings, machine, primary, unbacked_of(data), waiting_of(data)),
         metrics=metrics,
         executions=executions,
         summaries=summaries,

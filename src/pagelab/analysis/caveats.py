@@ -18,9 +18,12 @@ def caveats_of(
     warnings: tuple[WarningGroup, ...],
     machine: Machine,
     primary: tuple[Contrast, ...] = (),
+    unbacked: str | None = None,
     waiting: str | None = None,
 ) -> tuple[str, ...]:
-    """In the order of weight: incomplete, failed, colours, left out, short-placed, waiting, machine, method, others."""
+    """In the order of weight: incomplete, failed, colours, left out, short-placed, unbacked memory, waiting, machine,
+    method, others.
+    """
     found = list(design.notes)
     if not design.complete:
         found.append(
@@ -33,7 +36,7 @@ def caveats_of(
     found += _short(design)
     if not machine.known:
         found.append("Nothing is known of the machine: the runs carry no description of it.")
-    found += [waiting] if waiting else []
+    found += [told for told in (unbacked, waiting) if told]
     if machine.differences:
         keys = wording.listing([d.key.split(".", 1)[-1] for d in machine.differences[:3]])
         more = len(machine.differences) - 3

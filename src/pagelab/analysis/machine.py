@@ -1,9 +1,12 @@
-"""The machine in the records: changes during the study, and the time that programs waited for a processor."""
+"""The machine in the records: changes during the study, the time that programs waited for a processor, and whether
+memory that the host had taken back was backed again.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import ceil
 from statistics import median
 from typing import Any
 
@@ -15,6 +18,7 @@ from pagelab.analysis.metrics import ANALYSED
 from pagelab.analysis.model import Difference, Drift, Fact, Machine
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.record import Record
+from pagelab.study.host_backing import largest_page, with_room
 from pagelab.study.primary import is_processor_time
 
 _VOLATILE = frozenset(
@@ -197,4 +201,32 @@ def waiting_of(data: StudyData) -> str | None:
     return (
         "Of their wall time programs were ready to run and had no processor (others ran beside them, or their own "
         f"threads) for {wording.listing(shares)}: differences in wall time are differences in that waiting as well."
+    )
+
+
+_HUGE = 2 << 20
+_WITH_FIRST_TOUCHES = ("wall_s", "user_s", "system_s", "cpu_s")
+"""Metrics of whole programs. A program's own measurements may begin after its first touches."""
+
+
+def unbacked_of(data: StudyData) -> str | None:
+    """A caveat where policies differ in huge pages, and their programs' memory was not backed before they began.
+
+    None where the machine keeps its free memory, or half of the executions or more were backed: the first of a study
+    cannot be.
+    """
+    times = [one for one in data.plan.active() if one.metric in _WITH_FIRST_TOUCHES]
+    largest = {largest_page(text) for text in {one.request.policy_toml for one in times}}
+    if len(largest) < 2 or max(largest) < _HUGE:
+        return None
+    records = [record for _, record in data.records if (record.machine or {}).get("free_page_reporting")]
+    unbacked = sum(not record.settings.host_backed_bytes for record in records)
+    if 2 * unbacked <= len(records):
+        return None
+    mebibytes = ceil(with_room(max(record.peak_rss_bytes for record in records)) / (1 << 20))
+    return (
+        f"This machine returns free memory to its host, and before {unbacked:,} of "
+        f"{wording.count(len(records), 'execution')} it was not backed again: first touches, of 2M pages above all, "
+        "may have waited for the host, and a difference in time may be that. "
+        f'To exclude it: host_backed = "{mebibytes}M" in study.toml.'
     )

@@ -12,7 +12,7 @@ import typer
 from pagelab import terminal
 from pagelab.cli.options import on_off
 from pagelab.cli.run_once import check_output
-from pagelab.errors import BadInputError, MachineError, PagelabError
+from pagelab.errors import BadInputError, MachineError, PagelabError, system_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -325,7 +325,9 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
         try:
             output.write_text(text + "\n")
         except OSError as error:
-            raise BadInputError(f"cannot write {output}: {error.strerror} (errno {error.errno})") from error
+            raise MachineError(
+                f"cannot write {output}: {system_reason(error)}; run: df -h {output.absolute().parent}"
+            ) from error
     if as_json:
         terminal.echo(text)
         return

@@ -90,4 +90,7 @@ def are_studies(base: str, new: str | None) -> bool:
             f"{study} is a directory and {other} is none: name two studies, or two commands in quotes; a program that "
             f"has a directory's name: ./{study}"
         )
+    missing = next((name for name in names if name.endswith(".study") and not Path(name).exists()), None)
+    if missing is not None:
+        raise BadInputError(f"there is no study {missing}; make it with: pagelab study run SPEC --into {missing}")
     return here[0]

@@ -204,17 +204,19 @@ def share_text(one: Share) -> str:
 
 
 def fix(found: Diagnosis) -> str | None:
-    """The command or action that removes the variation; only if it is confirmed."""
+    """The command that removes the variation, to be copied whole: the rest is a comment. Only if it is confirmed."""
     one = found.confirmation
     if one is None or not one.confirmed:
         return None
     command = shlex.join(found.settings.argv)
     how, _, other = one.how.partition(" (or: ")
-    how, comma, more = how.partition(", ")
+    how, _, more = how.partition(", ")
     if not how.startswith(("pagelab run", "sudo pagelab run")):
-        return one.how
-    other = f" (or: {other.removesuffix(')')} {command})" if other else ""
-    return f"{how} -- {command}{comma}{more}{other}"
+        what, colon, typed = one.how.partition(": ")
+        return f"{typed}  # {what}" if colon else one.how
+    remarks = [more] if more else []
+    remarks += [f"or: {other.removesuffix(')')} {command}"] if other else []
+    return "  # ".join([f"{how} -- {command}", *(["; ".join(remarks)] if remarks else [])])
 
 
 def following(found: Diagnosis, directory: Path) -> Following:

@@ -207,7 +207,7 @@ def judge(found: Noise, *, wall: bool = True) -> Verdict:
             found.preempted_fraction if wall else 0.0,
             QUIET_LOST_FRACTION,
             f"other programs took {found.preempted_fraction:.0%} of its CPU (load {load:.1f})",
-            "stop them, or compare processor time: --metric cpu_s",
+            'stop them, or compare processor time: --metric cpu_s (in study.toml: metric = "cpu_s")',
         ),
         (
             "steal",

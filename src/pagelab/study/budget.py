@@ -103,7 +103,7 @@ def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
         f"one execution of {name} takes more than {shown_duration(limit)}: {plan.executions} of each, the fewest that "
         f"can tell, do not fit into {plan.minutes:g} min"
     )
-    minutes = _rounded_up(limit * plan.executions * (1 if plan.co_run else len(plan.active())) / 60)
+    minutes = rounded_up(limit * plan.executions * (1 if plan.co_run else len(plan.active())) / 60)
     return TooLongError(reason, directory, minutes, minutes)
 
 
@@ -120,7 +120,7 @@ def add_minutes(store: Store, minutes: float) -> None:
         shortest = min(pace.block_s for pace in paces)
         raise StudyError(
             f"--minutes {minutes:g}: a block takes {shown_duration(max(1, shortest))}, so not one more fits; nothing "
-            f"is changed; give it at least --minutes {_rounded_up(1.1 * shortest / 60)}"
+            f"is changed; give it at least --minutes {rounded_up(1.1 * shortest / 60)}"
         )
     _size(store, seen_before(store, plan).model_copy(update=given), paces, spent_s(store))
     store.put_meta(_USED, "no")
@@ -160,18 +160,21 @@ def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
     if len(whole) not in (1, 2) or block not in dict(whole):
         return
     block_s = min(seconds for _, seconds in whole) / (_COLD if len(whole) == 1 else 1)
-    needed = spent_s(store) + (plan.warmups + plan.executions - len(whole)) * block_s
-    if needed <= 60 * plan.minutes * 1.1:
+    spent, left = spent_s(store), plan.warmups + plan.executions - len(whole)
+    if spent + left * block_s <= 60 * plan.minutes * 1.1:
         return
+    last_s = whole[-1][1]
     reason = (
-        f"one execution of each of {len(plan.active())} conditions takes {shown_duration(max(1, whole[-1][1]))}, and "
-        f"{plan.executions} of each are the fewest that can tell: that is more than {plan.minutes:g} min"
+        f"one execution of each of {len(plan.active())} conditions takes {shown_duration(max(1, last_s))}, and "
+        f"{plan.executions} of each, the fewest that can tell, do not fit into the time"
     )
-    more, in_all = (_rounded_up(1.1 * seconds / 60) for seconds in (needed - spent_s(store), needed))
+    # A cold block may be no slower than the others: what is told has to do then, too.
+    more, in_all = (rounded_up(1.1 * seconds / 60) for seconds in (left * last_s, spent + left * last_s))
     raise TooLongError(reason, store.path.parent, more, in_all)
 
 
-def _rounded_up(minutes: float) -> str:
+def rounded_up(minutes: float) -> str:
+    """As ``--minutes`` takes it: to a whole tenth, from ten on to whole minutes."""
     return f"{ceil(minutes)}" if minutes > 10 else f"{max(0.1, ceil(10 * minutes) / 10):g}"
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .. import whole_file
 from ..errors import another_would_do, system_reason
 from ..record import WarningKind
 from . import programs
@@ -182,7 +183,7 @@ def resume_study(
             refuse_restarts(store.plan(), f"pagelab study resume {directory}")
         if cluster is not None and minutes is not None:
             raise StudyError("--cluster and --minutes exclude each other: hosts differ in pace; use --executions N")
-        _refuse_changes(directory, store.plan(), meta)
+        _refuse_changes(directory, store.plan(), meta, as_begun=as_begun)
         if not as_begun:
             refuse_edited(directory, meta, executions, minutes, store.plan().executions)
         if executions is not None:
@@ -194,21 +195,34 @@ def resume_study(
         return _work(store, directory, tools, tools.machine(), progress, cluster, instead=instead)
 
 
-def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str]) -> None:
-    """A study whose text, policies or programs changed is another study."""
+def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_begun: bool) -> None:
+    """A study whose text, policies or programs changed is another study.
+
+    ``as_begun``: its copy of study.toml, if that is all that changed, is written again as the store has it.
+    """
     advice = "put it back, or start a new study with: pagelab study run SPEC --into DIR"
     copy = directory / SPEC_COPY
     found = {path: _sha256(Path(path)) for path in plan.inputs}
     for path, digest in plan.inputs.items():
         if found[path] != digest:
             raise StudyError(f"{path} has changed since the study began; {advice}")
+    files = [f"{path}\0{digest}".encode() for path, digest in sorted(plan.inputs.items())]
     try:
         text = copy.read_bytes()
     except OSError as error:
-        raise StudyError(f"cannot read {copy}: {error.strerror}; {advice}") from None
-    files = [f"{path}\0{digest}".encode() for path, digest in sorted(plan.inputs.items())]
+        text, state = b"", f"cannot read {copy}: {error.strerror}"
+    else:
+        state = f"{copy} has changed since the study began"
     if digest_of([text, *files]) != plan.digest:
-        raise StudyError(f"{copy} has changed since the study began; {advice}")
+        spec = meta.get("spec", "")
+        if digest_of([spec.encode(), *files]) != plan.digest:
+            raise StudyError(f"{state}; {advice}")
+        if not as_begun:
+            raise StudyError(
+                f"{state}; with that file as it was: pagelab study resume {directory} --as-begun; as another study: "
+                f"pagelab study run {copy if text else 'SPEC'} --into ANOTHER"
+            )
+        whole_file.put(copy, spec)
     others = programs.changed(json.loads(meta.get("programs", "{}")))
     if others:
         raise StudyError(f"the measured program {others[0]} has changed since the study began; {advice}")

@@ -9,9 +9,11 @@ execution than the workload has needed so far (its largest process), the same un
 from __future__ import annotations
 
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..policy import Mosaic, Pages, PolicyError, parse
 from .plan import Condition, Plan
 from .store import NAME, RunResult, Store
 
@@ -37,7 +39,7 @@ class HostBacking:
         if not self._on or condition.request.host_backed_bytes is not None:
             return condition
         needed = self._needed.get(condition.workload, self._earlier)
-        return condition.asking(host_backed_bytes=needed + needed // _MORE_OF + _MORE_BYTES if needed else None)
+        return condition.asking(host_backed_bytes=with_room(needed) if needed else None)
 
     def after(self, condition: Condition, result: RunResult) -> None:
         """Takes in what a run has needed."""
@@ -46,6 +48,11 @@ class HostBacking:
 
     def _needs(self, workload: str, peak: int) -> None:
         self._needed[workload] = max(self._needed.get(workload, 0), peak)
+
+
+def with_room(needed: int) -> int:
+    """The bytes to touch for a program that needs so many."""
+    return needed + needed // _MORE_OF + _MORE_BYTES
 
 
 def needed_in(trial: Path) -> int:
@@ -68,3 +75,17 @@ def _places_frames(plan: Plan) -> bool:
     """Whether frames are compared: what was freed last is what the kernel hands out first."""
     policies = {condition.request.policy_toml for condition in plan.active()}
     return any(tomllib.loads(text).get("frames", "kernel") != "kernel" for text in policies)
+
+
+def largest_page(policy_toml: str) -> int:
+    """The largest page size that a policy names, in bytes; 0: none, or the policy cannot be read."""
+    with suppress(PolicyError):
+        policy = parse(policy_toml, "policy")
+        return max(map(_largest, (policy.pages, *(rule.pages for rule in policy.rules))))
+    return 0
+
+
+def _largest(pages: Pages) -> int:
+    if isinstance(pages, Mosaic):
+        return max([pages.otherwise_bytes or 0, *(one.page_bytes for one in pages.intervals)])
+    return pages or 0

@@ -59,15 +59,18 @@ def noise_now(plan: Plan) -> RunWarning | None:
     from ..machine.sysfs import Tree
 
     found = noise.measure(Tree())
-    verdict = noise.judge(found, wall=not all(is_processor_time(condition.metric) for condition in plan.active()))
+    wall = not all(is_processor_time(condition.metric) for condition in plan.active())
+    verdict = noise.judge(found, wall=wall)
     if verdict.quiet:
         return None
     much = any(one.much for one in verdict.disturbances)
     told = "; ".join(one.text for one in verdict.disturbances)
+    # A load of other programs takes no processor time away, so the machine may be quiet and busy.
+    for_what = "" if wall else " for processor time"
     return RunWarning(
         kind=WarningKind.NOISY_MACHINE,
         severity="warning" if much else "info",
-        message=(f"{NOISE[0 if much else 1]} when the session began: {told}; {verdict.disturbances[0].advice}"),
+        message=f"{NOISE[0 if much else 1]}{for_what} when the session began: {told}; {verdict.disturbances[0].advice}",
         data={**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]},
     )
 

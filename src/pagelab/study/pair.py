@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagelab.errors import BadInputError, MachineError
-from pagelab.study.budget import checked_minutes
+from pagelab.study.budget import checked_minutes, rounded_up
 from pagelab.study.control import run_study
 from pagelab.study.errors import ImpossibleError, SpecError, TooLongError
 from pagelab.study.job import stderr_of
@@ -150,10 +150,11 @@ def _run(pair: Pair, directory: Path, size: dict[str, float], tools: Tools, prog
     run_own(pair.write(directory, size), directory, tools, progress, "these commands cannot be compared")
 
 
-def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, cannot: str) -> None:
+def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, cannot: str, spent_s: float = 0.0) -> None:
     """Runs a study whose file is ours, and mostly a temporary one: what is wrong with it is the command line's.
 
-    Raises BadInputError, which begins with ``cannot`` or names the ``--minutes`` that would do, and MachineError.
+    ``spent_s``: what a trial took of the time that was given. Raises BadInputError, which begins with ``cannot`` or
+    names the ``--minutes`` that would do, and MachineError.
     """
     try:
         run_study(spec, directory, tools, progress=progress)
@@ -161,7 +162,8 @@ def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, canno
         problems = (f"{problem.key}: {problem.message}" for problem in error.problems)
         raise BadInputError(f"{cannot}: {'; '.join(problems)}") from None
     except TooLongError as error:
-        raise BadInputError(f"{error.reason}; give it --minutes {error.minutes}") from None
+        minutes = rounded_up(float(error.minutes) + spent_s / 60)
+        raise BadInputError(f"{error.reason}; give it --minutes {minutes}") from None
     except ImpossibleError as error:
         raise MachineError(error.which) from None
 

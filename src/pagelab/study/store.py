@@ -113,13 +113,17 @@ class Store:
         path = directory / NAME if directory.is_dir() or not directory.exists() else directory
         if not path.exists():
             raise StudyError(f"no study in {directory} (no {path.name}); start one with: pagelab study run SPEC")
+        if not path.is_file():
+            raise StudyError(f"{path} is no study; name the directory of one, or start it with: pagelab study run SPEC")
         try:
             connection = connect(path) if write else connect_to_read(path)
             if write:
                 migrations.refuse_empty(connection)
                 migrations.migrate(connection)
         except sqlite3.DatabaseError as error:
-            raise StudyError(f"cannot read {path}: {error}; it is damaged or not a pagelab store") from None
+            raise StudyError(
+                f"cannot read {path}: {error}; it is damaged, or no study: name the directory of one"
+            ) from None
         except StudyError as error:
             raise StudyError(f"cannot open {path}: {error}") from None
         return cls(connection, path)

@@ -127,7 +127,7 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
             f"that can tell, need --minutes {pilot.minutes_for(wanted.fewest):g}"
         )
     spec = wanted.write(directory, {"minutes": max(round(left, 4), LEAST_MINUTES)})
-    run_own(spec, directory, tools, progress, _CANNOT)
+    run_own(spec, directory, tools, progress, _CANNOT, pilot.spent_s)
     with Store.open(directory, write=False) as store:
         return pilot, store.plan().executions
 

@@ -102,7 +102,10 @@ def _layers(
 ) -> alt.LayerChart:
     scale = alt.Scale(domain=[100 * ends[0], 100 * ends[1]], nice=False, zero=False)
     x_axis = alt.Axis(
-        title=title, tickCount=6, labelExpr="(datum.value > 0 ? '+' : '') + replace(datum.label, '-', '−')"
+        title=title,
+        tickCount=6,
+        labelExpr="(datum.value > 0 ? '+' : '') + replace(datum.label, '-', '−')",
+        labelFlush=False,
     )
     rows = alt.Scale(domain=[value["row"] for value in values], type="band")
     labels = alt.Axis(grid=False, minExtent=0)
