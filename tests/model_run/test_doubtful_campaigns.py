@@ -11,8 +11,9 @@ from playing import Machine, linear
 from test_model_run import asked, campaign
 
 from pagelab.errors import BadInputError
-from pagelab.model_run.answer import facts
 from pagelab.model_run.run import run
+from pagelab.models.answer import report_of
+from pagelab.models.document import ModelFile
 
 pytestmark = pytest.mark.usefixtures("few_repeats")
 
@@ -23,6 +24,12 @@ def few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pagelab.model_run.executions._CLOCK", """echo '{"cycle_ns": 1.0}'""")
 
 
+def reported(file: ModelFile) -> dict[str, str]:
+    """Warnings of ``pagelab model report``, by kind."""
+    assert file.fits is not None
+    return {one.kind: one.message for one in report_of(file, file.fits).warnings}
+
+
 def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every other execution finds a clock that is slower by a tenth."""
     script = tmp_path / "clock.sh"
@@ -31,10 +38,10 @@ def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, mon
         """[ $((n % 2)) = 0 ] && echo '{"cycle_ns": 1.0}' || echo '{"cycle_ns": 1.1}'\n"""
     )
     monkeypatch.setattr("pagelab.model_run.executions._CLOCK", f"sh {script}")
-    found, _ = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
+    found, file = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
     told = {one.kind: one.message for one in found.told}
     assert "a cycle took 1.000 to 1.100 ns" in told["clock-changed"]
-    assert any(line.startswith("warning: the clock changed during the campaign") for line in facts(found))
+    assert reported(file)["clock-changed"] == told["clock-changed"]
 
 
 def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:
@@ -96,6 +103,7 @@ def test_executions_whose_counters_did_not_count_are_left_out_and_listed(trace: 
     machine = Machine(trace, counts=True, noise=0.001, wrong={"some": lost})
     found, file = campaign(tmp_path, machine, asked(trace, counts="measured", select="random"))
     assert {one.why for one in found.excluded} == {"counters did not count"}
+    assert "counters did not count; the others count" in reported(file)["left-out"]
     assert file.points().source == "counted"
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout
 from pagelab.model_run import executions
-from pagelab.model_run.document import Campaign, Excluded, Told
+from pagelab.model_run.document import Campaign, Excluded
 from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.simulation import Counts, Simulator
 from pagelab.models import Points
-from pagelab.models.document import CampaignSummary, SimulatedBy
+from pagelab.models.document import CampaignSummary, SimulatedBy, Told
 from pagelab.models.points import Role
 from pagelab.simulate import hardware
 from pagelab.simulate.calibration import this_machine
@@ -103,6 +103,12 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
     )
     told = [*_clock_moved(by_round, counted=counted), *_rounds_apart(by_round), *_impossible(points)]
     return Gathered(points, excluded, told, _summary(campaign, noise, cycle_ns))
+
+
+def left_out(one: Excluded) -> Told:
+    """Executions that are in no estimate, as a warning."""
+    rest = "the layout is left out" if one.whole else "the others count"
+    return Told(kind="left-out", message=f"left out: {one.executions} of {one.layout}: {one.why}; {rest}")
 
 
 def simulated_by(points: Points, layouts: Sequence[Layout], simulator: Simulator) -> Points:

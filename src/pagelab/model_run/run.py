@@ -22,13 +22,13 @@ from pagelab.layouts.footprint import lacks_huge_pages, refuse_other_input
 from pagelab.machine.sysfs import Tree
 from pagelab.model_run import choosing, document, executions, planning
 from pagelab.model_run.choosing import Space
-from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Told, Trial
+from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, Execution
-from pagelab.model_run.points import gathered, simulated_by
+from pagelab.model_run.points import gathered, left_out, simulated_by
 from pagelab.model_run.simulation import Simulator, needed
 from pagelab.models.catalogue import models
-from pagelab.models.document import FILE, ModelFile, file_of, fits_of
+from pagelab.models.document import FILE, ModelFile, Told, file_of, fits_of
 from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
@@ -502,8 +502,10 @@ def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
     session.progress.note("fit")
     seed = session.asked.seed
     judgement = judge(points, list(models(seed).values()), folds=min(FOLDS, training), seed=seed)
+    told = [*map(left_out, found.excluded), *session.campaign.told]
+    summary = found.summary.model_copy(update={"told": told})
     file = file_of(points, session.directory / document.NAME).model_copy(
-        update={"fits": fits_of(points, judgement, seed), "campaign": found.summary}
+        update={"fits": fits_of(points, judgement, seed), "campaign": summary}
     )
     write_model(session.directory / FILE, file)
     return file
