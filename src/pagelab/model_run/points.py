@@ -101,7 +101,7 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
         extra=extra,
         **inputs,
     )
-    told = [*_clock_moved(by_round, counted=counted), *_rounds_apart(by_round), *_impossible(points)]
+    told = [*_clock_moved(by_round, counted=counted), *_rounds_apart(by_round)]
     return Gathered(points, excluded, told, _summary(campaign, noise, cycle_ns))
 
 
@@ -212,23 +212,6 @@ def _rounds_apart(by_round: Sequence[Sequence[Execution]]) -> list[Told]:
                 )
             )
     return found
-
-
-def _impossible(points: Points) -> list[Told]:
-    """Simulated walks that take longer than the program did: refused where they are counted, told here."""
-    if points.source != "simulated" or points.c is None:
-        return []
-    bad = points.c > points.r * points.walkers
-    if not bad.any():
-        return []
-    names = [points.layouts[at] for at in np.flatnonzero(bad)]
-    return [
-        Told(
-            kind="more-walks-than-time",
-            message=f"simulated C is above R times {points.walkers} walkers in {len(names)} layouts ({names[0]}, …): "
-            "walks of the description cost more than this machine's; models that are fitted do not mind its scale",
-        )
-    ]
 
 
 def _summary(campaign: Campaign, noise: Noise, cycle_ns: float) -> CampaignSummary:
