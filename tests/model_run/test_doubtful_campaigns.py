@@ -10,10 +10,10 @@ import pytest
 from playing import Machine, linear
 from test_model_run import asked, campaign
 
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 from pagelab.model_run.run import run
 from pagelab.models.answer import report_of
-from pagelab.models.document import ModelFile
+from pagelab.models.document import ModelFile, read
 
 pytestmark = pytest.mark.usefixtures("few_repeats")
 
@@ -70,6 +70,29 @@ def test_another_kernel_in_the_second_session_is_told(trace: Path, tmp_path: Pat
     found = run(wanted, tmp_path / "gups.model", on("6.12"))
     told = {one.kind: one.message for one in found.told}
     assert "kernel.release: 6.1 → 6.12" in told["machine-changed"]
+
+
+def moving(machine: Machine, after: dict[str, Any]) -> Any:
+    """Tools of a guest that is another one from the first round on, whatever its name."""
+    cpu = {"model_name": "AMD EPYC", "family": 25, "model": 17, "stepping": 1}
+
+    def now() -> dict[str, Any]:
+        provenance: dict[str, Any] = {"host": "here", "cpu": cpu, "governor": None}
+        return {"machine": {}, "provenance": {**provenance, **(after if machine.runs > 2 + 20 else {})}}
+
+    return replace(machine.tools(), machine=now)
+
+
+def test_a_guest_that_moves_to_another_processor_of_the_same_name_is_refused(trace: Path, tmp_path: Path) -> None:
+    other = {"cpu": {"model_name": "AMD EPYC", "family": 26, "model": 2, "stepping": 1}}
+    with pytest.raises(MachineError, match=r"began on another machine \(cpu.family: 25 → 26; cpu.model: 17 → 2\)"):
+        run(asked(trace, select="random"), tmp_path / "gups.model", moving(Machine(trace), other))
+    assert not (tmp_path / "gups.model/model.json").exists()
+
+
+def test_a_setting_that_changes_during_a_round_is_told_in_the_report(trace: Path, tmp_path: Path) -> None:
+    run(asked(trace, select="random"), tmp_path / "gups.model", moving(Machine(trace), {"governor": "powersave"}))
+    assert "governor: None → powersave" in reported(read(tmp_path / "gups.model"))["machine-changed"]
 
 
 SHORT = {"warnings": [{"kind": "placement-shortfall", "severity": "warning", "message": "short", "data": {}}]}

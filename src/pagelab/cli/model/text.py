@@ -43,9 +43,7 @@ def text_over(found: Sequence[Fitted]) -> str:
     for table in over_workloads.tables(found):
         lines += ["", f"{table.caption}:", *_columns(table), table.note]
     refused = [f"{one.name}: not fitted: {fit.refusal}" for one in found for fit in one.fits.models if fit.refusal]
-    warnings = [
-        f"warning: {one.name}: {warning.message}" for one in found for warning in answer.told_of(one.file)
-    ]
+    warnings = [f"warning: {one.name}: {warning.message}" for one in found for warning in answer.told_of(one.file)]
     return "\n".join([*lines, *([""] if refused or warnings else []), *refused, *warnings])
 
 
