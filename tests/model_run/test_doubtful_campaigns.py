@@ -10,9 +10,10 @@ import pytest
 from playing import Machine, linear
 from test_model_run import asked, campaign
 
-from pagelab.errors import BadInputError
-from pagelab.model_run.answer import facts
+from pagelab.errors import BadInputError, MachineError
 from pagelab.model_run.run import run
+from pagelab.models.answer import report_of
+from pagelab.models.document import ModelFile, read
 
 pytestmark = pytest.mark.usefixtures("few_repeats")
 
@@ -23,6 +24,12 @@ def few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pagelab.model_run.executions._CLOCK", """echo '{"cycle_ns": 1.0}'""")
 
 
+def reported(file: ModelFile) -> dict[str, str]:
+    """Warnings of ``pagelab model report``, by kind."""
+    assert file.fits is not None
+    return {one.kind: one.message for one in report_of(file, file.fits).warnings}
+
+
 def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every other execution finds a clock that is slower by a tenth."""
     script = tmp_path / "clock.sh"
@@ -31,10 +38,10 @@ def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, mon
         """[ $((n % 2)) = 0 ] && echo '{"cycle_ns": 1.0}' || echo '{"cycle_ns": 1.1}'\n"""
     )
     monkeypatch.setattr("pagelab.model_run.executions._CLOCK", f"sh {script}")
-    found, _ = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
+    found, file = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
     told = {one.kind: one.message for one in found.told}
     assert "a cycle took 1.000 to 1.100 ns" in told["clock-changed"]
-    assert any(line.startswith("warning: the clock changed during the campaign") for line in facts(found))
+    assert reported(file)["clock-changed"] == told["clock-changed"]
 
 
 def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:
@@ -63,6 +70,29 @@ def test_another_kernel_in_the_second_session_is_told(trace: Path, tmp_path: Pat
     found = run(wanted, tmp_path / "gups.model", on("6.12"))
     told = {one.kind: one.message for one in found.told}
     assert "kernel.release: 6.1 → 6.12" in told["machine-changed"]
+
+
+def moving(machine: Machine, after: dict[str, Any]) -> Any:
+    """Tools of a guest that is another one from the first round on, whatever its name."""
+    cpu = {"model_name": "AMD EPYC", "family": 25, "model": 17, "stepping": 1}
+
+    def now() -> dict[str, Any]:
+        provenance: dict[str, Any] = {"host": "here", "cpu": cpu, "governor": None}
+        return {"machine": {}, "provenance": {**provenance, **(after if machine.runs > 2 + 20 else {})}}
+
+    return replace(machine.tools(), machine=now)
+
+
+def test_a_guest_that_moves_to_another_processor_of_the_same_name_is_refused(trace: Path, tmp_path: Path) -> None:
+    other = {"cpu": {"model_name": "AMD EPYC", "family": 26, "model": 2, "stepping": 1}}
+    with pytest.raises(MachineError, match=r"began on another machine \(cpu.family: 25 → 26; cpu.model: 17 → 2\)"):
+        run(asked(trace, select="random"), tmp_path / "gups.model", moving(Machine(trace), other))
+    assert not (tmp_path / "gups.model/model.json").exists()
+
+
+def test_a_setting_that_changes_during_a_round_is_told_in_the_report(trace: Path, tmp_path: Path) -> None:
+    run(asked(trace, select="random"), tmp_path / "gups.model", moving(Machine(trace), {"governor": "powersave"}))
+    assert "governor: None → powersave" in reported(read(tmp_path / "gups.model"))["machine-changed"]
 
 
 SHORT = {"warnings": [{"kind": "placement-shortfall", "severity": "warning", "message": "short", "data": {}}]}
@@ -96,6 +126,7 @@ def test_executions_whose_counters_did_not_count_are_left_out_and_listed(trace: 
     machine = Machine(trace, counts=True, noise=0.001, wrong={"some": lost})
     found, file = campaign(tmp_path, machine, asked(trace, counts="measured", select="random"))
     assert {one.why for one in found.excluded} == {"counters did not count"}
+    assert "counters did not count; the others count" in reported(file)["left-out"]
     assert file.points().source == "counted"
 
 

@@ -87,6 +87,12 @@ def test_a_table_of_two_machines_is_read_one_at_a_time() -> None:
         ("layout,R,C\na,1,1\n", Reading(anchors={"4K": "z"}), "--anchor-4k z: .*no such layout"),
         ("layout,R,C\na,1,1\n", Reading(tests=("z",)), "--test z: .*no such layout"),
         ("layout,R,C,role\na,1,1,exam\n", Reading(), r'line 2: role "exam"; allowed: train, test'),
+        ("layout,R,C,role\na,1,1,test\na,2,1,train\n", Reading(), "line 3: layout a is train here and test in line 2"),
+        (
+            "layout,R,C,role\n4kb,1,1,test\nb,2,1,train\n",
+            Reading(),
+            "4kb is a test layout, .* of 4K pages; .*role train",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, reading: Reading, message: str) -> None:
@@ -98,7 +104,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, reading: Readin
 
 def test_a_file_gives_back_the_points_that_it_was_made_of(tmp_path: Path) -> None:
     data = points(12, r_sd=np.linspace(1e7, 2e7, 12), repeats=[3] * 12, extra={"reads": range(12)})
-    data = replace(data, roles=("train",) * 10 + ("test",) * 2)
+    data = replace(data, roles=("train",) * 9 + ("test",) * 2 + ("train",))
     source = table(tmp_path, MEAN)
     file = file_of(data, source)
     judged = judge(data, [models()["poly2"], models()["yaniv"], models()["gp"]], folds=4)

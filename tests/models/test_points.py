@@ -28,6 +28,10 @@ GOOD: dict[str, Any] = {
         ({"h": [1, 2]}, "H has 2 values for 3 layouts"),
         ({"layouts": ["a", "b", "b"]}, "layout b is there twice"),
         ({"anchors": {"4K": "z"}}, "the layout of 4K pages, z, is not among them"),
+        (
+            {"roles": ["test", "train", "train"], "anchors": {"4K": "a"}},
+            "a is a test layout, .* the one of 4K pages; .*role train",
+        ),
         ({"roles": ["test"] * 3}, "every layout is a test layout"),
         ({"roles": ["train"]}, "1 roles for 3 layouts"),
         ({"r_sd": [1, -1, 1]}, "a standard deviation of R is below zero"),
@@ -42,7 +46,26 @@ def test_impossible_points_are_refused(change: dict[str, Any], message: str) -> 
 
 def test_simulated_cycles_may_exceed_the_run_time() -> None:
     """Their unit is the simulator's: models that are fitted scale it."""
-    Points.of("w", **{**GOOD, "c": [9e10, 2e9, 3e9]}, source="simulated")
+    simulated = Points.of("w", **{**GOOD, "c": [9e10, 2e9, 3e9]}, source="simulated")
+    told = {one.kind: one.message for one in simulated.warnings()}
+    assert "simulated C is above R times 2 walkers in 1 of 3 layouts (a)" in told["more-walks-than-time"]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [({"cycles": "active"}, "C"), ({"extra": {"active_cycles": [1e9, 2.1e10, 3e9]}}, "active_cycles")],
+)
+def test_simulated_walks_that_are_active_for_longer_than_the_run_are_told(change: dict[str, Any], name: str) -> None:
+    """Of two walkers that are added up, 2.1e10 cycles in 2e10 are possible."""
+    data = Points.of("w", **{**GOOD, "c": [1e9, 2.1e10, 3e9], **change}, source="simulated")
+    (told,) = [one.message for one in data.warnings() if one.kind == "more-walks-than-time"]
+    assert f"simulated {name} is above R in 1 of 3 layouts (b)" in told
+
+
+def test_few_test_layouts_are_told() -> None:
+    assert "few-tests" in kinds(points(30, roles=["train", *["test"] * 11, *["train"] * 18]))
+    assert "few-tests" not in kinds(points(30, roles=["train", *["test"] * 12, *["train"] * 17]))
+    assert "few-tests" not in kinds(points(30))
 
 
 def kinds(data: Points) -> set[str]:

@@ -38,7 +38,7 @@ def _error(file: ModelFile, small: int, large: int) -> float:
 
 
 def facts(campaign: Campaign) -> list[str]:
-    """Where counts are from, what was run, what was left out, and what a reader has to know."""
+    """Where counts are from, and what was run."""
     trial = campaign.trial
     assert trial is not None
     where = "counted by this machine"
@@ -47,16 +47,12 @@ def facts(campaign: Campaign) -> list[str]:
         where = f"simulated ({how.processor}{', with caches' if how.caches else ''}; {trial.counts_why})"
     what = f"processor time of the window {trial.window}" if trial.window else "user time of whole executions"
     executions = sum(one.repeats * len(one.layouts) for one in campaign.rounds)
-    lines = [
+    return [
         f"H, M, C: {where}",
         f"R: {what}, the {campaign.asked.estimator} of the repeats; {executions} executions in "
         f"{len(campaign.rounds)} round{'s' if len(campaign.rounds) > 1 else ''}, {campaign.spent_s / 60:.1f} min; "
         f"ended: {campaign.stopped}",
     ]
-    for one in campaign.excluded:
-        rest = "the layout is left out" if one.whole else "the others count"
-        lines.append(f"left out: {one.executions} of {one.layout}: {one.why}; {rest}")
-    return [*lines, *(f"warning: {one.message}" for one in campaign.told)]
 
 
 def following(directory: Path) -> str:

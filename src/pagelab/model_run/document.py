@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagelab.errors import BadInputError, another_would_do
 from pagelab.layouts import Layout, Tile
-from pagelab.models.document import put
+from pagelab.models.document import Told, put
 from pagelab.models.points import Role, Source
 
 SCHEMA: Literal["pagelab.campaign/1"] = "pagelab.campaign/1"
@@ -52,13 +52,6 @@ class Asked(_Model):
     """A trace of the same command; None: captured."""
     seed: int = 1
     timeout_s: float | None = None
-
-
-class Told(_Model):
-    """Something that a reader of the model has to know; ``kind`` is a stable name."""
-
-    kind: str
-    message: str
 
 
 class Trial(_Model):

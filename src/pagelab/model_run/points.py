@@ -11,12 +11,12 @@ import numpy as np
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout
 from pagelab.model_run import executions
-from pagelab.model_run.document import Campaign, Excluded, Told
+from pagelab.model_run.document import Campaign, Excluded
 from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.simulation import Counts, Simulator
 from pagelab.models import Points
-from pagelab.models.document import CampaignSummary, SimulatedBy
+from pagelab.models.document import CampaignSummary, SimulatedBy, Told
 from pagelab.models.points import Role
 from pagelab.simulate import hardware
 from pagelab.simulate.calibration import this_machine
@@ -101,8 +101,14 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
         extra=extra,
         **inputs,
     )
-    told = [*_clock_moved(by_round, counted=counted), *_rounds_apart(by_round), *_impossible(points)]
+    told = [*_clock_moved(by_round, counted=counted), *_rounds_apart(by_round)]
     return Gathered(points, excluded, told, _summary(campaign, noise, cycle_ns))
+
+
+def left_out(one: Excluded) -> Told:
+    """Executions that are in no estimate, as a warning."""
+    rest = "the layout is left out" if one.whole else "the others count"
+    return Told(kind="left-out", message=f"left out: {one.executions} of {one.layout}: {one.why}; {rest}")
 
 
 def simulated_by(points: Points, layouts: Sequence[Layout], simulator: Simulator) -> Points:
@@ -206,23 +212,6 @@ def _rounds_apart(by_round: Sequence[Sequence[Execution]]) -> list[Told]:
                 )
             )
     return found
-
-
-def _impossible(points: Points) -> list[Told]:
-    """Simulated walks that take longer than the program did: refused where they are counted, told here."""
-    if points.source != "simulated" or points.c is None:
-        return []
-    bad = points.c > points.r * points.walkers
-    if not bad.any():
-        return []
-    names = [points.layouts[at] for at in np.flatnonzero(bad)]
-    return [
-        Told(
-            kind="more-walks-than-time",
-            message=f"simulated C is above R times {points.walkers} walkers in {len(names)} layouts ({names[0]}, …): "
-            "walks of the description cost more than this machine's; models that are fitted do not mind its scale",
-        )
-    ]
 
 
 def _summary(campaign: Campaign, noise: Noise, cycle_ns: float) -> CampaignSummary:

@@ -8,8 +8,7 @@ from pagelab import policy as policies
 from pagelab.errors import BadInputError
 from pagelab.layouts.layout import POOLS
 from pagelab.model_run.simulation import digest, needs_references
-from pagelab.models.answer import Told
-from pagelab.models.document import CampaignSummary, ModelFile, SimulatedBy, inside
+from pagelab.models.document import CampaignSummary, ModelFile, SimulatedBy, Told, inside
 from pagelab.models.gaussian_process import Of
 from pagelab.models.prediction import Prediction, predict
 from pagelab.simulate import hardware

@@ -22,13 +22,13 @@ from pagelab.layouts.footprint import lacks_huge_pages, refuse_other_input
 from pagelab.machine.sysfs import Tree
 from pagelab.model_run import choosing, document, executions, planning
 from pagelab.model_run.choosing import Space
-from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Told, Trial
+from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, Execution
-from pagelab.model_run.points import gathered, simulated_by
+from pagelab.model_run.points import gathered, left_out, simulated_by
 from pagelab.model_run.simulation import Simulator, needed
 from pagelab.models.catalogue import models
-from pagelab.models.document import FILE, ModelFile, file_of, fits_of
+from pagelab.models.document import FILE, ModelFile, Told, file_of, fits_of
 from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
@@ -49,7 +49,7 @@ _PILOT_BLOCKS = (3, 10)
 _SIMULATED_SHARE = 0.25
 """Of the minutes that are left, for simulating candidates that may never run."""
 _MARGIN = 0.95
-_SAME_MACHINE = ("host", "cpu.model_name")
+_SAME_MACHINE = ("host:", "cpu.model_name:", "cpu.family:", "cpu.model:")
 _FREE_BYTES = 256 << 20
 """Beside what the program takes."""
 
@@ -149,11 +149,10 @@ def run(
 
 def _session(asked: Asked, directory: Path, tools: Tools, progress: Progress) -> Session:
     found = document.read(directory)
-    machine = tools.machine()
     if found is None:
         if any(one.name != ".lock" for one in directory.iterdir()):
             raise BadInputError(f"{directory}: it exists and holds no campaign; choose another directory: --into DIR")
-        found = Campaign(asked=asked, workload=program_name(asked.argv[0]), machine=machine)
+        found = Campaign(asked=asked, workload=program_name(asked.argv[0]), machine=tools.machine())
     elif found.asked != asked:
         before, now = found.asked.model_dump(), asked.model_dump()
         other = ", ".join(key for key in now if now[key] != before[key])
@@ -162,16 +161,21 @@ def _session(asked: Asked, directory: Path, tools: Tools, progress: Progress) ->
             "or begin another: --into DIR"
         )
     session = Session(directory, tools, progress, found, monotonic(), found.spent_s)
-    changes = machine_changes(found.machine, machine)
+    _same_machine(session)
+    session.keep()
+    return session
+
+
+def _same_machine(session: Session) -> None:
+    """Tells what changed since the beginning. Raises `MachineError` on another machine, such as after a migration."""
+    changes = machine_changes(session.campaign.machine, session.tools.machine())
     if any(change.startswith(name) for change in changes for name in _SAME_MACHINE):
         raise MachineError(
-            f"{directory} began on another machine ({'; '.join(changes)}): its run times are of that one; go on there, "
-            "or begin another: --into DIR"
+            f"{session.directory} began on another machine ({'; '.join(changes)}): its run times are of that one; go "
+            "on there, or begin another: --into DIR"
         )
     if changes:
         session.tell("machine-changed", f"the machine changed since the campaign began: {'; '.join(changes)}")
-    session.keep()
-    return session
 
 
 def _trial(session: Session) -> None:
@@ -384,6 +388,7 @@ def _rounds(session: Session, allowed: list[Layout], simulator: Simulator | None
     """Runs the rounds that were chosen, and chooses further ones until there is a reason to stop."""
     for known in session.campaign.rounds:
         session.study(known.directory, [row.layout() for row in known.layouts], known.repeats)
+        _same_machine(session)
     while session.campaign.stopped is None:
         following, why = _next(session, allowed, simulator)
         if following is None:
@@ -391,6 +396,7 @@ def _rounds(session: Session, allowed: list[Layout], simulator: Simulator | None
             return
         session.keep(rounds=[*session.campaign.rounds, following])
         session.study(following.directory, [row.layout() for row in following.layouts], following.repeats)
+        _same_machine(session)
 
 
 def _next(session: Session, allowed: list[Layout], simulator: Simulator | None) -> tuple[Round | None, str]:
@@ -502,8 +508,10 @@ def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
     session.progress.note("fit")
     seed = session.asked.seed
     judgement = judge(points, list(models(seed).values()), folds=min(FOLDS, training), seed=seed)
+    told = [*map(left_out, found.excluded), *session.campaign.told]
+    summary = found.summary.model_copy(update={"told": told})
     file = file_of(points, session.directory / document.NAME).model_copy(
-        update={"fits": fits_of(points, judgement, seed), "campaign": found.summary}
+        update={"fits": fits_of(points, judgement, seed), "campaign": summary}
     )
     write_model(session.directory / FILE, file)
     return file

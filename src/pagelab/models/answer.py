@@ -12,7 +12,7 @@ from pagelab.report.tables import NONE, Table
 
 from .catalogue import OURS, PUBLISHED
 from .contradiction import Contradiction, contradiction
-from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile
+from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile, Told
 from .points import LABELS, Points, PointsWarning
 from .reach import judged_beyond
 
@@ -23,13 +23,6 @@ _NO_SKILL = 0.2
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Told(_Model):
-    """A warning of the report."""
-
-    kind: str
-    message: str
 
 
 class Paper(_Model):
@@ -103,8 +96,15 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
             ContradictionDocument(inputs=list(one.inputs), error=one.error, longer=one.longer, shorter=one.shorter)
             for one in _contradictions(points)
         ],
-        warnings=[Told(kind=one.kind, message=one.message) for one in warnings_of(points)],
+        warnings=told_of(file),
     )
+
+
+def told_of(file: ModelFile) -> list[Told]:
+    """What a reader has to know: of the campaign that made the file, then of its points."""
+    of_campaign = [] if file.campaign is None else file.campaign.told
+    own = [Told(kind=one.kind, message=one.message) for one in warnings_of(file.points())]
+    return [*of_campaign, *own]
 
 
 def warnings_of(points: Points) -> list[PointsWarning]:

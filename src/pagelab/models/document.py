@@ -121,6 +121,13 @@ class SimulatedBy(_Model):
     """Path; a relative one is in the model's directory."""
 
 
+class Told(_Model):
+    """Something that a reader of the model has to know; ``kind`` is a stable name."""
+
+    kind: str
+    message: str
+
+
 class CampaignSummary(_Model):
     """How ``pagelab model run`` made the points."""
 
@@ -136,6 +143,8 @@ class CampaignSummary(_Model):
     """Of a cycle in R; null where cycles were counted."""
     simulated: SimulatedBy | None
     """Null where no trace was needed; where counts are the hardware's, of what layouts were chosen by."""
+    told: list[Told] = Field(default_factory=list)
+    """What the campaign found wrong with itself: executions that were left out, a clock or machine that changed."""
 
 
 class ModelFile(_Model):

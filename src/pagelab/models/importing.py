@@ -204,11 +204,22 @@ def _roles(
             raise BadInputError(f"--test {name}: {path} has no such layout; it has: {', '.join(names[:8])}, ...")
     roles: list[Role] = []
     for name, mine in zip(names, groups, strict=True):
-        text = "train" if "role" not in found else (rows[mine[0]][1][found["role"][0]] or "train").strip().lower()
-        if text not in get_args(Role):
-            raise BadInputError(f'cannot import {path}: line {rows[mine[0]][0]}: role "{text}"; allowed: train, test')
-        roles.append("test" if name in how.tests or text == "test" else "train")
+        own = {row: _role(path, *rows[row], found) for row in mine}
+        other = next((row for row in mine if own[row] != own[mine[0]]), None)
+        if other is not None:
+            raise BadInputError(
+                f"cannot import {path}: line {rows[other][0]}: layout {name} is {own[other]} here and {own[mine[0]]} "
+                f"in line {rows[mine[0]][0]}; repeats of a layout have one role"
+            )
+        roles.append("test" if name in how.tests else own[mine[0]])
     return roles
+
+
+def _role(path: Path, line: int, row: dict[str, Any], found: Mapping[str, tuple[str, ...]]) -> Role:
+    text = "train" if "role" not in found else (row[found["role"][0]] or "train").strip().lower()
+    if text not in get_args(Role):
+        raise BadInputError(f'cannot import {path}: line {line}: role "{text}"; allowed: train, test')
+    return "test" if text == "test" else "train"
 
 
 def _with_anchors(path: Path, points: Points, how: Reading) -> Points:
@@ -224,4 +235,6 @@ def _with_anchors(path: Path, points: Points, how: Reading) -> Points:
         alike = [name for name in points.layouts if pattern.fullmatch(name.strip())]
         if named is not None or len(alike) == 1:
             anchors[size] = named or alike[0]
-    return replace(points, anchors=anchors)
+    made = replace(points, anchors=anchors)
+    made.validate()
+    return made

@@ -21,6 +21,8 @@ LABELS = {"h": "H", "m": "M", "c": "C"}
 FEWEST = 5
 """Training layouts below which nothing is fitted: a cubic passes through four points, whatever they are."""
 TEN_TO_ONE = 10
+FEWEST_TESTS = 12
+"""Test layouts, below which their largest error says little about others."""
 COLLINEAR = 1e-8
 """Share of an input's variance that the others leave unexplained, below which it is the same input again."""
 
@@ -134,7 +136,14 @@ class Points:
 
     def warnings(self) -> list[PointsWarning]:
         """What a fit of these points needs said beside it."""
-        return [*_few(self), *_useless_inputs(self), *_without_anchors(self), *_noise(self)]
+        return [
+            *_few(self),
+            *_few_tests(self),
+            *_more_walks_than_time(self),
+            *_useless_inputs(self),
+            *_without_anchors(self),
+            *_noise(self),
+        ]
 
 
 def _array(values: Any) -> Array:
@@ -172,6 +181,11 @@ def _check_shapes(points: Points) -> None:
     for size, name in points.anchors.items():
         if name not in points.layouts:
             raise BadInputError(f"points of {points.workload}: the layout of {size} pages, {name}, is not among them")
+        if points.roles[points.layouts.index(name)] == "test":
+            raise BadInputError(
+                f"points of {points.workload}: {name} is a test layout, and models are fitted to it as the one of "
+                f"{size} pages; give it the role train"
+            )
     if "train" not in points.roles:
         raise BadInputError(f"points of {points.workload}: every layout is a test layout; nothing is left to fit")
 
@@ -256,6 +270,36 @@ def _few(points: Points) -> list[PointsWarning]:
     if count >= 2 * TEN_TO_ONE:
         return []
     return [PointsWarning("few-layouts", f"{count} training layouts: the paper has 54, and fewer judge less surely")]
+
+
+def _few_tests(points: Points) -> list[PointsWarning]:
+    count = points.roles.count("test")
+    if not 0 < count < FEWEST_TESTS:
+        return []
+    layouts = "test layouts" if count > 1 else "test layout"
+    message = f"{count} {layouts}: the largest error of fewer than {FEWEST_TESTS} says little about other layouts"
+    return [PointsWarning("few-tests", message)]
+
+
+def _more_walks_than_time(points: Points) -> list[PointsWarning]:
+    """Simulated walks that take longer than the program did: refused where they are counted, told here."""
+    if points.source != "simulated":
+        return []
+    limits = {"C": (points.c, points.walkers if points.cycles == "sum" else 1)}
+    if "active_cycles" in points.extra:
+        limits["active_cycles"] = (points.extra["active_cycles"], 1)
+    found = []
+    for name, (values, times) in limits.items():
+        bad = values > points.r * times
+        if bad.any():
+            limit = f"R times {times} walkers" if times > 1 else "R"
+            message = (
+                f"simulated {name} is above {limit} in {int(bad.sum())} of {len(points)} layouts "
+                f"({_where(points, bad)}): walks of the description cost more than this machine's; models that are "
+                "fitted do not mind its scale"
+            )
+            found.append(PointsWarning("more-walks-than-time", message))
+    return found
 
 
 def _useless_inputs(points: Points) -> list[PointsWarning]:

@@ -10,10 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelab.analysis import wording
 from pagelab.errors import BadInputError
 
-from .answer import Told
 from .base import number
 from .catalogue import chosen
-from .document import ModelFile
+from .document import ModelFile, Told
 from .gaussian_process import FittedProcess, Of
 from .points import Points
 from .reach import beyond

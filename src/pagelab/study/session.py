@@ -237,6 +237,10 @@ class Session:
 _MATTERS = (
     ("provenance", "host"),
     ("provenance", "cpu", "model_name"),
+    # In guests processors of several generations have one name.
+    ("provenance", "cpu", "family"),
+    ("provenance", "cpu", "model"),
+    ("provenance", "cpu", "stepping"),
     ("provenance", "cpu", "microcode"),
     ("provenance", "kernel", "release"),
     ("provenance", "kernel", "cmdline"),

@@ -31,7 +31,7 @@ def text(file: ModelFile, fits: Fits) -> str:
     lines += ["", f"R² of a line in one input: {alone}", *answer.contradictions_told(file.points())]
     refused = [one for one in fits.models if one.refusal]
     lines += [f"not fitted: {one.refusal}" for one in refused]
-    lines += [f"warning: {one.message}" for one in answer.warnings_of(file.points())]
+    lines += [f"warning: {one.message}" for one in answer.told_of(file)]
     return "\n".join(lines)
 
 
@@ -43,9 +43,7 @@ def text_over(found: Sequence[Fitted]) -> str:
     for table in over_workloads.tables(found):
         lines += ["", f"{table.caption}:", *_columns(table), table.note]
     refused = [f"{one.name}: not fitted: {fit.refusal}" for one in found for fit in one.fits.models if fit.refusal]
-    warnings = [
-        f"warning: {one.name}: {warning.message}" for one in found for warning in answer.warnings_of(one.file.points())
-    ]
+    warnings = [f"warning: {one.name}: {warning.message}" for one in found for warning in answer.told_of(one.file)]
     return "\n".join([*lines, *([""] if refused or warnings else []), *refused, *warnings])
 
 
