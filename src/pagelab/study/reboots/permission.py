@@ -81,10 +81,10 @@ def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = No
         )
     if os.geteuid() != 0:
         raise MachineError(f"only root may restart the machine for a study; run: {again}")
-    if "\n" in str(directory):
-        raise MachineError("the study's directory has a line break in its name; choose another with: --into DIR")
     mountinfo = _mountinfo(tree)
     for path in needed_paths(plan, directory):
+        if not units.is_one_line(str(path)):
+            raise MachineError(f"{str(path)!r} has a line break in its name; rename it (the study: with --into DIR)")
         _refuse_mount(path, mount_of(path, mountinfo), systemd)
     armed = systemd.armed()
     if armed is not None and armed.resolve() != directory.resolve():
