@@ -42,14 +42,22 @@ def made(directory: Path) -> dict[str, str]:
     return units.texts(directory, "/usr/bin/python3", [directory, Path("/usr")], ["ssh.service"], {"PATH": "/bin:%h"})
 
 
-def test_systemd_reads_the_units_as_they_are_meant(tmp_path: Path) -> None:
+@pytest.mark.parametrize("directory", [AWKWARD, Path("/srv/ends with \\")])
+def test_systemd_reads_the_units_as_they_are_meant(tmp_path: Path, directory: Path) -> None:
     """By its own parser, with a directory that has every character that is special to it."""
-    for name, text in made(AWKWARD).items():
+    for name, text in made(directory).items():
         (tmp_path / name).write_text(text)
     command = [need("systemd-analyze"), "verify", "--man=no", *(str(tmp_path / name) for name in units.NAMES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     told = [line for line in done.stderr.splitlines() if "pagelab-study" in line and "ssh.service" not in line]
     assert told == [], done.stderr
+
+
+def test_no_line_ends_with_the_directory() -> None:
+    """A backslash there would join the next line: the unit would have lost its DefaultDependencies."""
+    for text in made(Path("/srv/ends with \\")).values():
+        joined = [line for line in text.splitlines() if line.endswith("\\")]
+        assert joined in ([], [text.splitlines()[-1]]), text
 
 
 def test_the_directory_is_found_again() -> None:
@@ -63,8 +71,9 @@ def test_special_characters_are_escaped() -> None:
     assert f"RequiresMountsFor={quoted} " in texts[units.RUNS]
     assert r'begin "/srv/100%% \"new\" $$HOME \\ dir"' in texts[units.BEGIN]
     assert 'Environment="PATH=/bin:%%h"' in texts[units.RUNS]
-    with pytest.raises(ValueError, match="line break"):
-        made(Path("/srv/a\nExecStart=/bin/evil"))
+    for mark in "\n\r":  # systemd ends lines at both
+        with pytest.raises(ValueError, match="line break"):
+            made(Path(f"/srv/a{mark}ExecStart=/bin/evil"))
 
 
 def test_the_way_out_is_in_the_unit_that_begins_a_boot() -> None:

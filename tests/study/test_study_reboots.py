@@ -306,6 +306,20 @@ def test_the_network_is_down_unless_services_stay(machine: Machine, tmp_path: Pa
     )
 
 
+def test_the_runs_have_the_user_who_asked(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher takes the user from these variables: without them a boot ran the programs as root."""
+    asked = {"SUDO_UID": "1234", "SUDO_GID": "1235", "PATH": "/bin"}
+    for name, value in {**asked, "PAGELAB_X": "two\rlines", "PAGELAB_Y\n": "", "OTHER": "not kept"}.items():
+        monkeypatch.setenv(name, value)
+    begun(machine, tmp_path, TEXT)
+    for unit in ("pagelab-study.service", "pagelab-study-begin.service"):
+        with (machine.root / "system" / unit).open(newline="") as file:
+            lines = file.read().split("\n")
+        for name, value in asked.items():
+            assert f'Environment="{name}={value}"' in lines
+        assert not [line for line in lines if "PAGELAB_X" in line or "PAGELAB_Y" in line or "OTHER" in line]
+
+
 def test_more_executions_take_more_boots(machine: Machine, tmp_path: Path) -> None:
     out = begun(machine, tmp_path, TEXT)
     machine.until_usual(out)

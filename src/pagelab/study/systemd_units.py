@@ -34,7 +34,7 @@ def texts(
     return {
         BEGIN: f"""\
 [Unit]
-Description=Count this boot and leave it to the pagelab study in {shown}
+Description=The pagelab study in {shown} counts this boot and has it to itself
 DefaultDependencies=no
 After=sysinit.target local-fs.target
 Before=basic.target shutdown.target
@@ -66,7 +66,7 @@ AllowIsolate=yes
 """,
         RUNS: f"""\
 [Unit]
-Description=The runs of one boot, of the pagelab study in {shown}
+Description=The pagelab study in {shown}, the runs of one boot
 DefaultDependencies=no
 Requires=sysinit.target
 After=sysinit.target systemd-user-sessions.service {kept}
@@ -94,9 +94,14 @@ def directory_in(begin: str) -> Path | None:
     return Path(found[1]) if found else None
 
 
+def is_one_line(text: str) -> bool:
+    """Whether systemd reads ``text`` as part of one line: a carriage return ends one as well."""
+    return not any(mark in text for mark in "\n\r\0")
+
+
 def _plain(text: str) -> str:
-    """As a value that takes the rest of its line (systemd.unit(5): specifiers)."""
-    if "\n" in text:
+    """As a part of a line, but not its end, where a backslash would join the next line (systemd.unit(5): specifiers)."""
+    if not is_one_line(text):
         raise ValueError(f"{text!r} has a line break")
     return text.replace("%", "%%")
 

@@ -23,8 +23,12 @@ from . import count, permission
 
 _KEPT = (
     *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONPATH", "SHELL", "TMPDIR", "TZ", "USER"),
+    *("SUDO_GID", "SUDO_UID"),
 )
-"""Variables that the programs of the boots have as they were when the study was begun, beside _KEPT_PREFIXES."""
+"""Variables that the programs of the boots have as they were when the study was begun, beside _KEPT_PREFIXES.
+
+The launcher runs programs as SUDO_UID names: without it, those of a boot would run as root.
+"""
 _KEPT_PREFIXES = ("LC_", "PAGELAB_")
 
 
@@ -131,12 +135,12 @@ def unit_texts(plan: Plan, directory: Path) -> dict[str, str]:
         sys.executable,
         permission.needed_paths(plan, directory),
         plan.reboots.keep,
-        {name: value for name, value in environment.inherited().items() if _is_kept(name) and "\n" not in value},
+        {name: value for name, value in environment.inherited().items() if _is_kept(name, value)},
     )
 
 
-def _is_kept(name: str) -> bool:
-    return name in _KEPT or name.startswith(_KEPT_PREFIXES)
+def _is_kept(name: str, value: str) -> bool:
+    return (name in _KEPT or name.startswith(_KEPT_PREFIXES)) and units.is_one_line(name + value)
 
 
 def stop(systemd: Systemd) -> tuple[Path | None, bool]:

@@ -81,10 +81,11 @@ def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = No
         )
     if os.geteuid() != 0:
         raise MachineError(f"only root may restart the machine for a study; run: {again}")
-    if "\n" in str(directory):
-        raise another_would_do(MachineError("the study's directory has a line break in its name"))
     mountinfo = _mountinfo(tree)
     for path in needed_paths(plan, directory):
+        if not units.is_one_line(str(path)):
+            error = MachineError(f"{str(path)!r} has a line break in its name; rename it")
+            raise another_would_do(error) if path == directory.resolve() else error
         _refuse_mount(path, mount_of(path, mountinfo), systemd)
     armed = systemd.armed()
     if armed is not None and armed.resolve() != directory.resolve():
