@@ -9,6 +9,5 @@ pub mod fork;
 pub mod late_start;
 mod namespaces;
 pub mod seccomp;
-pub mod trampolines;
 pub mod userfaultfd;
 pub mod windows;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,6 @@ START = 10
 """Layouts of an adaptive campaign's first round, anchors among them: a cubic in C has four coefficients, and the
 process has a slope, a length and more for each of three inputs."""
 MOST_CANDIDATES = 160
-CountsOf = Callable[[Sequence[Layout]], list[Counts]]
 
 
 @dataclass(frozen=True)

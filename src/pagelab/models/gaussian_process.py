@@ -210,11 +210,6 @@ class FittedProcess:
     proposal: Proposal
 
     @property
-    def effective_samples(self) -> float:
-        """Of importance sampling."""
-        return float(1 / np.sum(self.shares**2))
-
-    @property
     def scatter(self) -> float:
         """Posterior mean of the layouts' own scatter, relative to R."""
         return float(self.shares @ self.posterior.scatter)

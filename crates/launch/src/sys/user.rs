@@ -106,8 +106,3 @@ pub fn keep_capabilities(kept: u64, for_good: bool) -> io::Result<()> {
     }
     Ok(thread::set_capabilities(None, sets)?)
 }
-
-/// Whether this process has any capability in its effective set.
-pub fn has_capabilities() -> bool {
-    thread::capabilities(None).is_ok_and(|sets| !(sets.effective | sets.permitted).is_empty())
-}

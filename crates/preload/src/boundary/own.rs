@@ -284,6 +284,25 @@ mod tests {
     }
 
     #[test]
+    fn of_threads_that_set_a_value_one_is_heard() {
+        static PLACE: Once<[u64; 64]> = Once::empty();
+        assert!(PLACE.get().is_none());
+        let set = |number: u64| {
+            PLACE.set([number; 64]);
+            PLACE.get().copied()
+        };
+        let seen: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..=4).map(|number| scope.spawn(move || set(number))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let value = *PLACE.get().unwrap();
+        assert!(value.iter().all(|word| *word == value[0]) && (1..=4).contains(&value[0]));
+        // Who came while another was writing has seen nothing yet.
+        assert!(seen.iter().flatten().all(|found| *found == value) && seen.contains(&Some(value)));
+        assert_eq!(set(9), Some(value));
+    }
+
+    #[test]
     fn the_first_value_is_published_once() {
         static PLACE: Published<AtomicU32> = Published::none();
         static OTHER: AtomicU32 = AtomicU32::new(2);

@@ -224,6 +224,40 @@ pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     status(namespaces::setns(fd, kind))
 }
 
+/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, and [`seccomp`](fn@seccomp) and
+/// [`generic_ioctl`] for these two. In assembly, because it preserves all registers.
+#[unsafe(naked)]
+pub(crate) extern "C" fn generic_syscall() {
+    core::arch::naked_asm!(
+        "cmp rdi, 317",
+        "je {seccomp}",
+        "cmp rdi, 16",
+        "je {ioctl}",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 3f",
+        "ret",
+        "3:",
+        "neg eax",
+        "mov edi, eax",
+        "sub rsp, 8",
+        "call {fail}",
+        "add rsp, 8",
+        "mov rax, -1",
+        "ret",
+        ioctl = sym generic_ioctl,
+        seccomp = sym seccomp,
+        fail = sym fail_with,
+    );
+}
+
 /// ld.so calls this when its list of objects has changed (for debuggers to stop at).
 pub(crate) extern "C" fn objects_changed() {
     if !flags::is_raw() {

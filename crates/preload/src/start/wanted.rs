@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::boundary::arch::nr;
-use crate::hooks::{entry, trampolines};
+use crate::hooks::entry;
 use crate::start::detour::{Shape, Wanted};
 
 pub fn wanted(name: &'static CStr, number: u32, target: usize) -> Wanted {
@@ -65,7 +65,7 @@ pub fn wanted_exits() -> [Wanted; 4] {
 
 /// Where programs lock themselves in.
 pub fn wanted_sandbox() -> [Wanted; 2] {
-    let generic = trampolines::generic_syscall as *const () as usize;
+    let generic = entry::generic_syscall as *const () as usize;
     [
         wanted(c"prctl", nr::PRCTL, entry::prctl as *const () as usize),
         Wanted { name: c"syscall", shape: Shape::GenericSyscall, target: generic, optional: false },

@@ -68,21 +68,6 @@ impl Header {
         }
     }
 
-    /// Refuses a sample, and a reduced trace that is not exact for LRU memories of `pages` pages in `colours` colours.
-    pub fn require_exact(&self, pages: u64, colours: u32) -> Result<(), TraceError> {
-        self.require_every_reference()?;
-        let Some(reduction) = &self.reduction else { return Ok(()) };
-        if pages < reduction.memory_pages {
-            let least = reduction.memory_pages;
-            return Err(TraceError::Reduced(format!("it is exact from {least} pages on, not for {pages}")));
-        }
-        if !reduction.colours.contains(&colours) {
-            let exact = &reduction.colours;
-            return Err(TraceError::Reduced(format!("it is exact for {exact:?} colours, not for {colours}")));
-        }
-        Ok(())
-    }
-
     /// Refuses values that the format cannot hold.
     pub(super) fn check(&self) -> Result<(), TraceError> {
         if let Content::Runs { page_bits } = self.content

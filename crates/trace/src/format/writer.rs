@@ -7,7 +7,7 @@ use super::layout::{self, ChunkHeader, IndexHeader};
 use crate::error::TraceError;
 use crate::reference::Reference;
 use crate::run::{MAX_ASID, Run};
-use crate::source::{ReferenceSource, Result, RunSource, Span};
+use crate::source::{Result, Span};
 use serde_json::Value;
 use std::io::Write;
 
@@ -109,28 +109,6 @@ impl<W: Write> TraceWriter<W> {
                 self.flush()?;
             }
             runs = later;
-        }
-        Ok(())
-    }
-
-    /// Appends all of a source of references.
-    pub fn copy_references(&mut self, source: &mut dyn ReferenceSource) -> Result<()> {
-        while let Some(batch) = source.next_references()? {
-            for segment in batch.segments() {
-                self.references(segment.asid, segment.thread, segment.references)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends all of a source of runs.
-    pub fn copy_runs(&mut self, source: &mut dyn RunSource) -> Result<()> {
-        match self.content {
-            Content::Runs { page_bits } if page_bits == source.page_bits() => {}
-            _ => return Err(TraceError::Invalid("the runs' page size is not the trace's".into())),
-        }
-        while let Some(runs) = source.next_runs()? {
-            self.runs(runs)?;
         }
         Ok(())
     }

@@ -5,12 +5,6 @@ use super::super::spec::Inclusion;
 use super::{FETCH, Hierarchy};
 
 impl Hierarchy {
-    /// Whether a dirty copy of `line` is anywhere; for tests.
-    #[must_use]
-    pub fn is_dirty(&self, line: u64) -> bool {
-        (0..self.cores).any(|core| self.levels.iter().any(|level| level.peek(core, line) == Some(true)))
-    }
-
     /// Whether `line` is in `core`'s copy of level `number`.
     #[must_use]
     pub fn holds(&self, number: usize, core: usize, line: u64) -> bool {
