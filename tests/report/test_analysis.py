@@ -381,6 +381,9 @@ def test_time_spent_waiting_for_a_processor_is_told(tmp_path: Path) -> None:
     told = waiting_of(replace(data, runs=data.runs.with_columns(waiting_s=busy)))
     assert told is not None
     assert "for 50.0% under a and 25.0% under b: differences in wall time" in told
+    longer = waiting_of(replace(data, runs=data.runs.with_columns(waiting_s=2.5 * pl.col("execution"))))
+    assert longer is not None
+    assert "for more than all of it under a and more than all of it under b" in longer
     assert told in analyse(replace(data, runs=data.runs.with_columns(waiting_s=busy))).caveats
 
 

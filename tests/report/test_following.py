@@ -43,6 +43,16 @@ def test_what_cannot_be_told_is_asked_in_pairs_for_as_long_as_it_takes(tmp_path:
     assert f"about {max(told.answer.needed or 0, 16):,} executions of each" in following.why
 
 
+def test_more_executions_than_a_time_may_make_are_asked_of_the_study_itself(tmp_path: Path) -> None:
+    found, data = study(tmp_path, 0.0, 3.0)
+    (told,) = judged_of(found.planned(), found.design, found.metrics)
+    assert told.answer.needed is not None
+    assert told.answer.needed > 1000
+    assert following_of(found, data).command == (
+        f"pagelab study resume {tmp_path / 'study'} --executions {told.answer.needed}"
+    )
+
+
 def test_what_was_found_is_run_once_to_show_what_the_kernel_gave(tmp_path: Path) -> None:
     found, data = study(tmp_path, -0.5, 0.001)
     assert found.headline.startswith("w is 50.0% faster under 2M than under kernel (95% interval ")

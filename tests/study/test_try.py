@@ -17,6 +17,7 @@ from pagelab.analysis.answer import Answer, answer_of, more, sentence, words
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.cli.try_ import _again, _further
 from pagelab.stats import paired_ratio, pairs_of, signed_rank
 from pagelab.study.primary import metric_of
 from pagelab.study.setting import Setting
@@ -265,3 +266,38 @@ def test_a_picture_without_any_interval_is_words() -> None:
         "A  1 s",
         "B  cannot tell",
     ]
+
+
+def undecided(needed: int | None) -> Answer:
+    return Answer("cannot-tell", 0.0, Interval(-0.5, 0.9, 0.95), 0.7, 16, 1.0, needed)
+
+
+TRIED = Trying(argv=("./job", "a b"), cwd="/", settings=(), timeout_s=9.0, level=0.99)
+
+
+@pytest.mark.parametrize(
+    ("needed", "command", "why"),
+    [
+        (
+            [20, 90],
+            "pagelab try --pages 2M --timeout 9 --level 0.99 --minutes 1.7 -- ./job 'a b'",
+            "±3% needs about 90 executions of each, 1 min 42 s",
+        ),
+        (
+            [20, 1_016],  # --minutes ends with a thousand
+            "pagelab study resume try.study --executions 1016",
+            "±3% needs about 1,016 executions of each: 16 min 40 s more, and a further look, which is judged more "
+            "strictly",
+        ),
+    ],
+)
+def test_the_next_command_makes_as_many_executions_as_are_needed(needed: list[int], command: str, why: str) -> None:
+    again = _again({"pages": ["2M"], "cpu": None}, None, TRIED)
+    answers = [undecided(one) for one in needed]
+    assert _further(answers, TRIED, 16, Pilot(1.0, 6.0), again, Path("try.study")) == (command, why)
+
+
+def test_nothing_further_is_asked_where_all_is_told_or_there_are_as_many() -> None:
+    told = Answer("same", 0.0, Interval(-0.01, 0.01, 0.95), 0.7, 16, 0.01, 16)
+    for answers in ([told], [undecided(16)]):
+        assert _further(answers, TRIED, 16, Pilot(1.0, 6.0), [], Path("try.study")) is None

@@ -16,6 +16,7 @@ from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Judged, judged_of
+from pagelab.study.budget import MOST_BLOCKS
 from pagelab.study.progress import shown_duration
 from pagelab.study.setting import AXES, flags_of
 from pagelab.study.sides import again, kept, measured
@@ -161,6 +162,8 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     if len(axes) != 1:
         return None
     executions = _needed(one)
+    if executions > MOST_BLOCKS:
+        return None
     block_s = (max if data.plan.co_run else sum)(s or 0.0 for s in seconds)
     minutes = max(1, ceil(executions * _BESIDE * block_s / 60))
     if minutes > _MOST_MINUTES:

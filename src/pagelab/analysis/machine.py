@@ -197,11 +197,17 @@ def waiting_of(data: StudyData) -> str | None:
     ordered = sorted(by_policy.iter_rows(), key=lambda one: -one[1])
     if not ordered or ordered[0][1] < MUCH:
         return None
-    shares = [f"{wording.percent(share, signed=False)} under {policy}" for policy, share in ordered[:4]]
+    shares = [f"{_of_wall(share)} under {policy}" for policy, share in ordered[:4]]
     return (
-        "Of their wall time programs were ready to run and had no processor (others ran beside them, or their own "
-        f"threads) for {wording.listing(shares)}: differences in wall time are differences in that waiting as well."
+        "Programs were ready to run and had no processor (others ran beside them, or their own threads), in parts of "
+        f"their wall time, for {wording.listing(shares)}: differences in wall time are differences in that waiting as "
+        "well."
     )
+
+
+def _of_wall(share: float) -> str:
+    """Threads wait at once, and a program waits before it begins: together for longer than it ran."""
+    return wording.percent(share, signed=False) if share < 1 else "more than all of it"
 
 
 _HUGE = 2 << 20

@@ -123,7 +123,7 @@ def try_command(
 
     with Store.open(directory, write=False) as store:
         found = analyse(load(store))
-    again = _again(axes, found.primary.name if pilot.metric_why else metric, measure_regex, co_run)
+    again = _again(axes, found.primary.name if pilot.metric_why else metric, wanted)
     document = _document(wanted, found, directory, pilot, blocks, again)
     if as_json:
         terminal.echo(document.model_dump_json(by_alias=True, indent=1))
@@ -190,35 +190,30 @@ def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -
     return setting(shown(axis, value), {**fixed, axis: value}, always)
 
 
-def _again(
-    axes: dict[str, list[str] | list[Path] | None], metric: str | None, regex: str | None, co_run: bool
-) -> list[str]:
+def _again(axes: dict[str, list[str] | list[Path] | None], metric: str | None, wanted: Trying) -> list[str]:
+    """The command so far, as it was typed, without its minutes and its program."""
     words = ["pagelab", "try"]
     for name, values in axes.items():
         words += [word for value in values or () for word in (f"--{name}", str(value))]
-    words += ["--co-run"] if co_run else []
+    words += ["--co-run"] if wanted.co_run else []
     words += ["--metric", metric] if metric else []
-    return words + (["--measure-regex", regex] if regex else [])
+    words += ["--measure-regex", wanted.regex] if wanted.regex else []
+    words += ["--timeout", f"{wanted.timeout_s:g}"] if wanted.timeout_s is not None else []
+    return words + (["--level", f"{wanted.level:g}"] if wanted.level != type(wanted).level else [])
 
 
 def _document(
     wanted: Trying, found: Analysis, directory: Path, pilot: Pilot, blocks: int, again: list[str]
 ) -> TryDocument:
-    from pagelab.analysis.answer import needs
     from pagelab.analysis.try_document import TryDocument
 
     contrasts = {c.policy: c for c in found.planned()}
     baseline = wanted.settings[0].name
     answers = [_answer(contrasts[name], wanted.level, len(contrasts)) for name in wanted.names()[1:]]
-    missing = [one.needed or 2 * wanted.fewest for one in answers if one.said == "cannot-tell"]
     following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and the kernel's placement"
-    if missing and max(missing) > blocks:
-        from pagelab.study.progress import shown_duration
-
-        minutes = pilot.minutes_for(max(missing))
-        following = shlex.join([*again, "--minutes", f"{minutes:g}", "--", *wanted.argv])
-        widest = max((one for one in answers if one.said == "cannot-tell"), key=lambda one: one.needed or 0)
-        why = f"{needs(widest)} needs about {max(missing):,} executions of each, {shown_duration(60 * minutes)}"
+    further = _further(answers, wanted, blocks, pilot, again, directory)
+    if further is not None:
+        following, why = further
     return TryDocument(
         command=list(wanted.argv),
         baseline=baseline,
@@ -236,6 +231,29 @@ def _document(
         next=following,
         why=why,
     )
+
+
+def _further(
+    answers: list[Answer], wanted: Trying, blocks: int, pilot: Pilot, again: list[str], directory: Path
+) -> tuple[str, str] | None:
+    """The command that decides what could not be told, and what it is for; None where nothing is missing."""
+    from pagelab.analysis.answer import needs
+    from pagelab.study.budget import MOST_BLOCKS
+    from pagelab.study.progress import shown_duration
+
+    missing = [one for one in answers if one.said == "cannot-tell"]
+    needed = max((one.needed or 2 * wanted.fewest for one in missing), default=0)
+    if needed <= blocks:
+        return None
+    widest = max(missing, key=lambda one: one.needed or 0)
+    why = f"{needs(widest)} needs about {needed:,} executions of each"
+    if needed > MOST_BLOCKS:  # more than any time makes
+        command = f"pagelab study resume {shlex.quote(str(directory))} --executions {needed}"
+        longer = shown_duration((needed - blocks) * pilot.block_s)
+        return command, f"{why}: {longer} more, and a further look, which is judged more strictly"
+    minutes = pilot.minutes_for(needed)
+    command = shlex.join([*again, "--minutes", f"{minutes:g}", "--", *wanted.argv])
+    return command, f"{why}, {shown_duration(60 * minutes)}"
 
 
 def _answer(c: Contrast, level: float, family: int) -> Answer:

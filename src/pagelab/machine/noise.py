@@ -214,7 +214,7 @@ def judge(found: Noise, *, wall: bool = True) -> Verdict:
             found.steal_fraction or 0.0,
             QUIET_LOST_FRACTION,
             f"the hypervisor took {found.steal_fraction or 0.0:.0%} of all CPUs",
-            f"wall times may scatter as much, and ±3% then takes up to "
+            f"times may scatter as much, and ±3% then takes up to "
             f"{_executions_for_3_percent(found.steal_fraction or 0.0)} executions of each",
         ),
         (
