@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelab.analysis import wording
 from pagelab.report.tables import NONE, Table
 
+from .agreement import agreements
 from .catalogue import OURS, PUBLISHED
 from .contradiction import Contradiction, contradiction
 from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile, Told
@@ -42,6 +44,18 @@ class ContradictionDocument(_Model):
     shorter: str
 
 
+class AgreementDocument(_Model):
+    """Simulated over counted, of one input in the layouts of a counted campaign."""
+
+    input: str
+    median: float
+    low: float
+    lowest: str
+    """The layout of ``low``."""
+    high: float
+    highest: str
+
+
 class ReportedModel(_Model):
     """One model with the paper's figures."""
 
@@ -66,6 +80,8 @@ class ModelReport(_Model):
     floor_test: FloorDocument | None
     contradictions: list[ContradictionDocument]
     """Of all layouts: for models that rise with C, and for those that rise with H, M and C."""
+    agreements: list[AgreementDocument]
+    """Empty where counts are not both counted and simulated."""
     warnings: list[Told]
 
 
@@ -96,6 +112,7 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
             ContradictionDocument(inputs=list(one.inputs), error=one.error, longer=one.longer, shorter=one.shorter)
             for one in _contradictions(points)
         ],
+        agreements=[AgreementDocument(**asdict(one)) for one in agreements(points)],
         warnings=told_of(file),
     )
 
@@ -130,6 +147,15 @@ def contradictions_told(points: Points) -> list[str]:
                 f"{one.shorter}, and has no more of {'it' if len(one.inputs) == 1 else 'them'}"
             )
     return sentences
+
+
+def agreements_told(points: Points) -> list[str]:
+    """A sentence for each input that was both counted and simulated."""
+    return [
+        f"simulated {one.input} over the counted one: {one.median:.2f} in the median layout, {one.low:.2f} "
+        f"({one.lowest}) to {one.high:.2f} ({one.highest})"
+        for one in agreements(points)
+    ]
 
 
 def headline(fits: Fits) -> FitDocument | None:

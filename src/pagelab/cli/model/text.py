@@ -29,6 +29,7 @@ def text(file: ModelFile, fits: Fits) -> str:
     lines += [f"{one.model}: {one.formula}" for one in fits.models if one.formula is not None]
     alone = ", ".join(f"{name} {value:.2f}" for name, value in sorted(fits.r_squared.items()))
     lines += ["", f"R² of a line in one input: {alone}", *answer.contradictions_told(file.points())]
+    lines += answer.agreements_told(file.points())
     refused = [one for one in fits.models if one.refusal]
     lines += [f"not fitted: {one.refusal}" for one in refused]
     lines += [f"warning: {one.message}" for one in answer.told_of(file)]
