@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from models.planted import points
 from pagelab.errors import BadInputError
 from pagelab.models import Points, judge, models
+from pagelab.models.gaussian_process import GaussianProcess
 from pagelab.models.judgement import Errors, cross_validated, floor_of, r_squared, skill_of
+from pagelab.models.mosmodel import Mosmodel
 
 FITTED = ["poly1", "poly3", "mosmodel", "gp"]
 
@@ -95,6 +97,37 @@ def test_test_layouts_have_no_part_in_the_fit() -> None:
         assert second.test is not None
         assert second.test.maximum > 0.5 > first.test.maximum
         assert len(first.test.relative) == 4
+
+
+def test_intervals_hold_test_layouts_that_are_like_the_fitted_ones_and_no_others() -> None:
+    tests = np.arange(1, 36, 3)
+    roles = ["test" if i in tests else "train" for i in range(40)]
+    data = points(40, noise=0.003, roles=roles, r_sd=np.full(40, 4e8), repeats=[4] * 40)
+    own = judge(data, [models()["gp"], models()["poly3"]], folds=2)
+    fitted = GaussianProcess().fit(data.role("train"))
+    testing = data.role("test")
+    assert testing.h is not None
+    assert testing.m is not None
+    assert testing.r_se is not None
+    counted = 0
+    for i in range(12):
+        sd = float(testing.r_se[i] / testing.r[i])
+        low, high = fitted.interval(testing.h[i], testing.m[i], testing.c[i], of="run", run_sd=sd)
+        counted += bool(low <= testing.r[i] <= high)
+    assert own.named("gp").covered == counted
+    assert counted >= 10
+    assert own.named("poly3").covered is None
+    r = data.r.copy()
+    r[tests] *= 1.5
+    assert judge(replace(data, r=r), [models()["gp"]], folds=2).named("gp").covered == 0
+
+
+def test_rows_sorted_by_run_time_do_not_make_inner_folds_extrapolate() -> None:
+    """Neighbours as folds would choose a λ of 0.15 and more here: a fold at an end has the kink's far side alone."""
+    for seed in (3, 4):
+        data = points(40, rule="kink", noise=0.003, seed=seed)
+        fitted = Mosmodel().fit(data.take(np.argsort(data.r)))
+        assert fitted.penalty < 0.01
 
 
 def test_the_floor_is_what_repeats_alone_give() -> None:

@@ -149,6 +149,15 @@ def contradictions_told(points: Points) -> list[str]:
     return sentences
 
 
+def coverage_told(fits: Fits) -> list[str]:
+    """A sentence for each model that gives intervals and was tested."""
+    return [
+        f"{one.model}: {one.covered} of {len(one.test.relative)} test layouts lie within their 95% intervals"
+        for one in fits.models
+        if one.test is not None and one.covered is not None
+    ]
+
+
 def agreements_told(points: Points) -> list[str]:
     """A sentence for each input that was both counted and simulated."""
     return [

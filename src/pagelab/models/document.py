@@ -81,6 +81,8 @@ class FitDocument(_Model):
     folds: ErrorsDocument | None
     left_out: ErrorsDocument | None
     test: ErrorsDocument | None
+    covered: int | None = None
+    """Test layouts whose measured R lies in the model's 95% interval; null where the model has none."""
     skill: float | None
 
 
@@ -254,6 +256,7 @@ def _fit(one: Judged, points: Points, training: Points, testing: Points | None) 
         folds=_errors(one.folds, training.layouts),
         left_out=_errors(one.left_out, training.layouts),
         test=_errors(one.test, () if testing is None else testing.layouts),
+        covered=one.covered,
         skill=one.skill,
     )
 

@@ -15,6 +15,7 @@ from scipy.special import ndtr
 from pagelab.errors import BadInputError
 
 from .base import Fitted, Model
+from .gaussian_process import FittedProcess
 from .points import LABELS, Array, Points, varies
 
 _MEAN_LOG_NORMAL = -(np.euler_gamma + np.log(2)) / 2
@@ -74,6 +75,8 @@ class Judged:
     folds: Errors | None = None
     left_out: Errors | None = None
     test: Errors | None = None
+    covered: int | None = None
+    """Test layouts whose measured R lies in the model's 95% interval; None without an interval or test layouts."""
     skill: float | None = None
     """1 − (squared errors of R, one layout left out) / (those of the others' mean): 0 is no skill, 1 is all."""
 
@@ -156,6 +159,7 @@ def _judge(points: Points, training: Points, testing: Points | None, model: Mode
         folds=in_folds,
         left_out=left_out,
         test=None if testing is None else Errors.of(testing, predicted(fitted, testing)),
+        covered=None if testing is None else covered(fitted, testing),
         skill=skill,
     )
 
@@ -163,6 +167,15 @@ def _judge(points: Points, training: Points, testing: Points | None, model: Mode
 def predicted(fitted: Fitted, points: Points) -> Array:
     """R̂ of every layout, in cycles."""
     return fitted.predict(points.h, points.m, points.c)
+
+
+def covered(fitted: Fitted, testing: Points) -> int | None:
+    """Layouts whose measured R lies in its 95% interval, which has the measured mean's noise where that is known."""
+    if not isinstance(fitted, FittedProcess):
+        return None
+    noise = 0.0 if testing.r_se is None else testing.r_se / testing.r
+    low, high = fitted.interval(testing.h, testing.m, testing.c, of="run", run_sd=noise)
+    return int(np.count_nonzero((low <= testing.r) & (testing.r <= high)))
 
 
 def cross_validated(model: Model, points: Points, folds: int, seed: int = 1) -> Array:
