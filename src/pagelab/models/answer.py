@@ -12,13 +12,15 @@ from pagelab.analysis import wording
 from pagelab.report.tables import NONE, Table
 
 from .agreement import agreements
-from .catalogue import OURS, PUBLISHED
+from .catalogue import IN_CYCLES, OURS, PUBLISHED
 from .contradiction import Contradiction, contradiction
 from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile, Told
 from .points import LABELS, Points, PointsWarning
 from .reach import judged_beyond
 
 SCHEMA: Literal["pagelab.model-report/1"] = "pagelab.model-report/1"
+UNCALIBRATED = "uncalibrated"
+"""Kind of the warning that C may have another scale than the machine's cycles."""
 _NO_SKILL = 0.2
 """Share of R's variance explained on layouts left out, below which a model is called without skill."""
 
@@ -119,9 +121,19 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
 
 def told_of(file: ModelFile) -> list[Told]:
     """What a reader has to know: of the campaign that made the file, then of its points."""
-    of_campaign = [] if file.campaign is None else file.campaign.told
+    of_campaign = uncalibrated(file) if file.campaign is None else file.campaign.told
     own = [Told(kind=one.kind, message=one.message) for one in warnings_of(file.points())]
     return [*of_campaign, *own]
+
+
+def uncalibrated(file: ModelFile) -> list[Told]:
+    """A warning where C is simulated, and its cycles were not compared with the machine's."""
+    if file.campaign is not None:
+        return [one for one in file.campaign.told if one.kind == UNCALIBRATED]
+    if file.source == "counted":
+        return []
+    message = f"C is simulated: models whose slopes are cycles ({', '.join(IN_CYCLES)}) may be off by its scale"
+    return [Told(kind=UNCALIBRATED, message=message)]
 
 
 def warnings_of(points: Points) -> list[PointsWarning]:
