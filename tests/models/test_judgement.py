@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.planted import points
+from models.planted import DIGITISED, points
+from pagelab.cli.model.text import text
 from pagelab.errors import BadInputError
 from pagelab.models import Points, judge, models
+from pagelab.models.document import file_of, fits_of
 from pagelab.models.gaussian_process import GaussianProcess
 from pagelab.models.judgement import Errors, cross_validated, floor_of, r_squared, skill_of
 from pagelab.models.mosmodel import Mosmodel
@@ -164,6 +166,19 @@ def test_refusals_are_told_and_do_not_end_the_judgement() -> None:
     assert "needs H" in found.named("mosmodel").refusal
     assert "--anchor-4k" in found.named("basu").refusal
     assert found.named("gp").left_out is not None
+
+
+def test_models_that_cannot_lose_a_layout_say_why_they_are_not_cross_validated() -> None:
+    """Mosmodel needs ten layouts, and has nine without one of them."""
+    found = judge(points(10), [models()["mosmodel"], models()["poly1"]], folds=5)
+    one = found.named("mosmodel")
+    assert one.in_sample is not None
+    assert (one.folds, one.left_out, one.refusal) == (None, None, "")
+    assert "9 training layouts, and it needs 10" in one.not_validated
+    assert found.named("poly1").not_validated == ""
+    file = file_of(points(10), DIGITISED)
+    fits = fits_of(points(10), found, 1)
+    assert "mosmodel is not judged on layouts left out: cannot fit mosmodel" in text(file, fits)
 
 
 def test_folds_beyond_the_layouts_are_refused() -> None:

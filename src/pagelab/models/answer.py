@@ -161,6 +161,15 @@ def contradictions_told(points: Points) -> list[str]:
     return sentences
 
 
+def not_validated_told(fits: Fits) -> list[str]:
+    """A sentence for each model that could be fitted to all layouts and not without some."""
+    return [
+        f"{one.model} is not judged on layouts left out: {one.not_validated}"
+        for one in fits.models
+        if one.not_validated
+    ]
+
+
 def coverage_told(fits: Fits) -> list[str]:
     """A sentence for each model that gives intervals and was tested."""
     return [

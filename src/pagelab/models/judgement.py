@@ -71,6 +71,8 @@ class Judged:
     fitted: Fitted | None
     refusal: str
     """Why there is no fit; else empty."""
+    not_validated: str = ""
+    """Why a model that is fitted to all layouts has no errors on layouts left out; else empty."""
     in_sample: Errors | None = None
     folds: Errors | None = None
     left_out: Errors | None = None
@@ -145,16 +147,18 @@ def _judge(points: Points, training: Points, testing: Points | None, model: Mode
     in_folds: Errors | None = None
     left_out: Errors | None = None
     skill: float | None = None
+    why_not = ""
     try:
         each = cross_validated(model, training, len(training), seed)
         in_folds = Errors.of(training, cross_validated(model, training, folds, seed))
         left_out, skill = Errors.of(training, each), skill_of(training, each)
-    except BadInputError:  # too few layouts once some are left out
-        in_folds, left_out, skill = None, None, None
+    except BadInputError as error:  # too few layouts once some are left out
+        in_folds, left_out, skill, why_not = None, None, None, str(error)
     return Judged(
         model.name,
         fitted,
         "",
+        not_validated=why_not,
         in_sample=Errors.of(training, predicted(fitted, training)),
         folds=in_folds,
         left_out=left_out,

@@ -86,7 +86,7 @@ def render(file: ModelFile, fits: Fits) -> str:
             ),
             shell.download("layouts.csv", layouts_csv(file, fits).encode(), "text/csv", "one row a layout"),
         ],
-        remarks=[*answer.coverage_told(fits), *answer.agreements_told(file.points())],
+        remarks=[*answer.not_validated_told(fits), *answer.coverage_told(fits), *answer.agreements_told(file.points())],
         contradictions=answer.contradictions_told(file.points()),
         errors=without_empty_columns(answer.table(fits)),
         file=file,

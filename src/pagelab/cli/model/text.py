@@ -33,6 +33,7 @@ def text(file: ModelFile, fits: Fits) -> str:
     lines += answer.agreements_told(file.points())
     refused = [one for one in fits.models if one.refusal]
     lines += [f"not fitted: {one.refusal}" for one in refused]
+    lines += answer.not_validated_told(fits)
     lines += [f"warning: {one.message}" for one in answer.told_of(file)]
     return "\n".join(lines)
 
