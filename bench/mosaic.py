@@ -29,6 +29,7 @@ from pagelab import paths
 from pagelab.machine.provenance import provenance
 from pagelab.model_run import document as campaigns
 from pagelab.model_run.document import Campaign
+from pagelab.models.answer import told_of
 from pagelab.models.catalogue import OURS, PUBLISHED
 from pagelab.models.document import FILE, FitDocument, ModelFile
 from pagelab.models.document import read as read_model
@@ -148,7 +149,11 @@ def document(found: Sequence[Found], failed: Sequence[str], beside: str) -> str:
         "",
         *campaign_table(found),
     ]
-    told = [f"- {one.name}: {caution.message}" for one in found for caution in one.campaign.told]
+    told = []
+    for one in found:
+        # Files of earlier versions lack what their campaign told.
+        messages = [caution.message for caution in (*one.campaign.told, *told_of(one.file))]
+        told += [f"- {one.name}: {message}" for message in dict.fromkeys(messages)]
     told += [f"- {one.name}: {fit.refusal}" for one in found for fit in _refused(one)]
     return "\n".join([*lines, "", "What the campaigns said:", "", *told, ""] if told else [*lines, ""])
 

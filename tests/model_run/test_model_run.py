@@ -20,6 +20,7 @@ from pagelab.model_run.answer import verdict
 from pagelab.model_run.document import Asked, Campaign
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.run import run
+from pagelab.models.agreement import agreements
 from pagelab.models.document import ModelFile, read
 from pagelab.study.errors import StudyInterruptedError
 
@@ -113,6 +114,10 @@ def test_counts_of_the_hardware_are_the_models_where_there_are_any(trace: Path, 
         own = machine.simulated(rows[name].layout())
         assert c == own["c"]
         assert r == pytest.approx(linear(own), rel=0.01)
+    described = Machine(trace, processor="broadwell")
+    simulated = [described.simulated(rows[name].layout())["c"] for name in points.layouts]
+    assert points.extra["simulated_c"].tolist() == simulated
+    assert [one.input for one in agreements(points)] == ["H", "M", "C"]
 
 
 def test_measured_counts_need_no_trace_for_random_layouts(trace: Path, tmp_path: Path) -> None:

@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.planted import points
+from models.planted import DIGITISED, points
+from pagelab.cli.model.text import text
 from pagelab.errors import BadInputError
 from pagelab.models import Points, judge, models
+from pagelab.models.document import file_of, fits_of
+from pagelab.models.gaussian_process import GaussianProcess
 from pagelab.models.judgement import Errors, cross_validated, floor_of, r_squared, skill_of
+from pagelab.models.mosmodel import Mosmodel
 
 FITTED = ["poly1", "poly3", "mosmodel", "gp"]
 
@@ -97,6 +101,37 @@ def test_test_layouts_have_no_part_in_the_fit() -> None:
         assert len(first.test.relative) == 4
 
 
+def test_intervals_hold_test_layouts_that_are_like_the_fitted_ones_and_no_others() -> None:
+    tests = np.arange(1, 36, 3)
+    roles = ["test" if i in tests else "train" for i in range(40)]
+    data = points(40, noise=0.003, roles=roles, r_sd=np.full(40, 4e8), repeats=[4] * 40)
+    own = judge(data, [models()["gp"], models()["poly3"]], folds=2)
+    fitted = GaussianProcess().fit(data.role("train"))
+    testing = data.role("test")
+    assert testing.h is not None
+    assert testing.m is not None
+    assert testing.r_se is not None
+    counted = 0
+    for i in range(12):
+        sd = float(testing.r_se[i] / testing.r[i])
+        low, high = fitted.interval(testing.h[i], testing.m[i], testing.c[i], of="run", run_sd=sd)
+        counted += bool(low <= testing.r[i] <= high)
+    assert own.named("gp").covered == counted
+    assert counted >= 10
+    assert own.named("poly3").covered is None
+    r = data.r.copy()
+    r[tests] *= 1.5
+    assert judge(replace(data, r=r), [models()["gp"]], folds=2).named("gp").covered == 0
+
+
+def test_rows_sorted_by_run_time_do_not_make_inner_folds_extrapolate() -> None:
+    """Neighbours as folds would choose a λ of 0.15 and more here: a fold at an end has the kink's far side alone."""
+    for seed in (3, 4):
+        data = points(40, rule="kink", noise=0.003, seed=seed)
+        fitted = Mosmodel().fit(data.take(np.argsort(data.r)))
+        assert fitted.penalty < 0.01
+
+
 def test_the_floor_is_what_repeats_alone_give() -> None:
     data = points(30, r_sd=np.linspace(1e8, 9e8, 30), repeats=[4] * 30)
     found = floor_of(data)
@@ -131,6 +166,19 @@ def test_refusals_are_told_and_do_not_end_the_judgement() -> None:
     assert "needs H" in found.named("mosmodel").refusal
     assert "--anchor-4k" in found.named("basu").refusal
     assert found.named("gp").left_out is not None
+
+
+def test_models_that_cannot_lose_a_layout_say_why_they_are_not_cross_validated() -> None:
+    """Mosmodel needs ten layouts, and has nine without one of them."""
+    found = judge(points(10), [models()["mosmodel"], models()["poly1"]], folds=5)
+    one = found.named("mosmodel")
+    assert one.in_sample is not None
+    assert (one.folds, one.left_out, one.refusal) == (None, None, "")
+    assert "9 training layouts, and it needs 10" in one.not_validated
+    assert found.named("poly1").not_validated == ""
+    file = file_of(points(10), DIGITISED)
+    fits = fits_of(points(10), found, 1)
+    assert "mosmodel is not judged on layouts left out: cannot fit mosmodel" in text(file, fits)
 
 
 def test_folds_beyond_the_layouts_are_refused() -> None:

@@ -12,8 +12,10 @@ import pytest
 from models.planted import DIGITISED, points
 from pagelab.errors import BadInputError
 from pagelab.models import judge, models
+from pagelab.models.answer import told_of
 from pagelab.models.document import file_of, fits_of, read, write
 from pagelab.models.importing import Reading, read_csv
+from pagelab.models.prediction import predict
 
 MEAN = """,layout,walk_cycles,stlb_hits,stlb_misses,cpu-cycles
 0,layout4kb,9e9,4e8,2e8,4e10
@@ -100,6 +102,16 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, reading: Readin
         read_csv(table(tmp_path, text), reading)
     with pytest.raises(BadInputError, match="cannot import"):
         read_csv(tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize("source", ["simulated", "counted"])
+def test_slopes_in_cycles_of_a_simulator_are_marked(source: str, tmp_path: Path) -> None:
+    """Basu's slope is the simulator's cycles, Yaniv's takes any scale."""
+    file = file_of(points(12, source=source), table(tmp_path, MEAN))
+    assert ("uncalibrated" in {one.kind for one in told_of(file)}) == (source == "simulated")
+    for name in ("basu", "pham", "gandhi", "alam", "yaniv", "poly2"):
+        told = {one.kind for one in predict(file, 1e9, 5e8, 2e10, model=name).warnings}
+        assert ("uncalibrated" in told) == (source == "simulated" and name not in ("yaniv", "poly2"))
 
 
 def test_a_file_gives_back_the_points_that_it_was_made_of(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.simulation import Counts, Simulator
 from pagelab.models import Points
+from pagelab.models.agreement import SIMULATED
 from pagelab.models.document import CampaignSummary, SimulatedBy, Told
 from pagelab.models.points import Role
 from pagelab.simulate import hardware
@@ -79,6 +80,9 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
     extra: dict[str, list[float]] = {"huge_bytes": [float(rows[name].layout().huge_bytes) for name in names]}
     if counted:
         inputs = {key: [float(np.mean([one[key] for one in counts[name]])) for name in names] for key in "hmc"}
+        if simulator is not None:
+            beside = _columns(simulator.counts([rows[name].layout() for name in names]))
+            extra |= {f"{SIMULATED}{key}": values for key, values in beside.items()}
     else:
         assert simulator is not None
         simulated = simulator.counts([rows[name].layout() for name in names])

@@ -27,7 +27,8 @@ from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, Execution
 from pagelab.model_run.points import gathered, left_out, simulated_by
 from pagelab.model_run.simulation import Simulator, needed
-from pagelab.models.catalogue import models
+from pagelab.models.answer import UNCALIBRATED
+from pagelab.models.catalogue import IN_CYCLES, models
 from pagelab.models.document import FILE, ModelFile, Told, file_of, fits_of
 from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
@@ -279,9 +280,9 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
     session.keep(simulated=simulated, footprint=list(space.tiles))
     if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):
         session.tell(
-            "uncalibrated",
+            UNCALIBRATED,
             f"C is not calibrated to this machine ({simulated.processor} as its makers describe it): models whose "
-            "slopes are cycles (basu, pham, gandhi, alam) may be off by its scale; pagelab doctor --probe-translation",
+            f"slopes are cycles ({', '.join(IN_CYCLES)}) may be off by its scale; pagelab doctor --probe-translation",
         )
     return space, Simulator(session.directory, simulated)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,13 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelab.analysis import wording
 from pagelab.report.tables import NONE, Table
 
-from .catalogue import OURS, PUBLISHED
+from .agreement import agreements
+from .catalogue import IN_CYCLES, OURS, PUBLISHED
 from .contradiction import Contradiction, contradiction
 from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile, Told
 from .points import LABELS, Points, PointsWarning
 from .reach import judged_beyond
 
 SCHEMA: Literal["pagelab.model-report/1"] = "pagelab.model-report/1"
+UNCALIBRATED = "uncalibrated"
+"""Kind of the warning that C may have another scale than the machine's cycles."""
 _NO_SKILL = 0.2
 """Share of R's variance explained on layouts left out, below which a model is called without skill."""
 
@@ -40,6 +44,18 @@ class ContradictionDocument(_Model):
     """The least maximal error of a model that rises with these inputs; 0 where there are no such two."""
     longer: str
     shorter: str
+
+
+class AgreementDocument(_Model):
+    """Simulated over counted, of one input in the layouts of a counted campaign."""
+
+    input: str
+    median: float
+    low: float
+    lowest: str
+    """The layout of ``low``."""
+    high: float
+    highest: str
 
 
 class ReportedModel(_Model):
@@ -66,6 +82,8 @@ class ModelReport(_Model):
     floor_test: FloorDocument | None
     contradictions: list[ContradictionDocument]
     """Of all layouts: for models that rise with C, and for those that rise with H, M and C."""
+    agreements: list[AgreementDocument]
+    """Empty where counts are not both counted and simulated."""
     warnings: list[Told]
 
 
@@ -96,15 +114,26 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
             ContradictionDocument(inputs=list(one.inputs), error=one.error, longer=one.longer, shorter=one.shorter)
             for one in _contradictions(points)
         ],
+        agreements=[AgreementDocument(**asdict(one)) for one in agreements(points)],
         warnings=told_of(file),
     )
 
 
 def told_of(file: ModelFile) -> list[Told]:
     """What a reader has to know: of the campaign that made the file, then of its points."""
-    of_campaign = [] if file.campaign is None else file.campaign.told
+    of_campaign = uncalibrated(file) if file.campaign is None else file.campaign.told
     own = [Told(kind=one.kind, message=one.message) for one in warnings_of(file.points())]
     return [*of_campaign, *own]
+
+
+def uncalibrated(file: ModelFile) -> list[Told]:
+    """A warning where C is simulated, and its cycles were not compared with the machine's."""
+    if file.campaign is not None:
+        return [one for one in file.campaign.told if one.kind == UNCALIBRATED]
+    if file.source == "counted":
+        return []
+    message = f"C is simulated: models whose slopes are cycles ({', '.join(IN_CYCLES)}) may be off by its scale"
+    return [Told(kind=UNCALIBRATED, message=message)]
 
 
 def warnings_of(points: Points) -> list[PointsWarning]:
@@ -130,6 +159,33 @@ def contradictions_told(points: Points) -> list[str]:
                 f"{one.shorter}, and has no more of {'it' if len(one.inputs) == 1 else 'them'}"
             )
     return sentences
+
+
+def not_validated_told(fits: Fits) -> list[str]:
+    """A sentence for each model that could be fitted to all layouts and not without some."""
+    return [
+        f"{one.model} is not judged on layouts left out: {one.not_validated}"
+        for one in fits.models
+        if one.not_validated
+    ]
+
+
+def coverage_told(fits: Fits) -> list[str]:
+    """A sentence for each model that gives intervals and was tested."""
+    return [
+        f"{one.model}: {one.covered} of {len(one.test.relative)} test layouts lie within their 95% intervals"
+        for one in fits.models
+        if one.test is not None and one.covered is not None
+    ]
+
+
+def agreements_told(points: Points) -> list[str]:
+    """A sentence for each input that was both counted and simulated."""
+    return [
+        f"simulated {one.input} over the counted one: {one.median:.2f} in the median layout, {one.low:.2f} "
+        f"({one.lowest}) to {one.high:.2f} ({one.highest})"
+        for one in agreements(points)
+    ]
 
 
 def headline(fits: Fits) -> FitDocument | None:

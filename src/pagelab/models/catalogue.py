@@ -13,6 +13,8 @@ from .mosmodel import Mosmodel
 from .poly import Poly
 
 OURS = "gp"
+IN_CYCLES = ("basu", "pham", "gandhi", "alam")
+"""Models whose slopes are cycles, so that a C of another scale puts them wrong."""
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,14 @@ class FitDocument(_Model):
     parameters: dict[str, float]
     refusal: str
     """Why there is no fit; else empty."""
+    not_validated: str = ""
+    """Why a model that is fitted to all layouts has no errors on layouts left out; else empty."""
     in_sample: ErrorsDocument | None
     folds: ErrorsDocument | None
     left_out: ErrorsDocument | None
     test: ErrorsDocument | None
+    covered: int | None = None
+    """Test layouts whose measured R lies in the model's 95% interval; null where the model has none."""
     skill: float | None
 
 
@@ -250,10 +254,12 @@ def _fit(one: Judged, points: Points, training: Points, testing: Points | None) 
         formula=None if one.fitted is None else one.fitted.formula,
         parameters={} if one.fitted is None else one.fitted.parameters,
         refusal=one.refusal,
+        not_validated=one.not_validated,
         in_sample=_errors(one.in_sample, () if one.in_sample is None else judged_on[len(one.in_sample.relative)]),
         folds=_errors(one.folds, training.layouts),
         left_out=_errors(one.left_out, training.layouts),
         test=_errors(one.test, () if testing is None else testing.layouts),
+        covered=one.covered,
         skill=one.skill,
     )
 

@@ -248,12 +248,12 @@ class FittedProcess:
         return found
 
     def interval(
-        self, h: Any, m: Any, c: Any, *, level: float = 0.95, of: Of = "mean", run_sd: float = 0.0
+        self, h: Any, m: Any, c: Any, *, level: float = 0.95, of: Of = "mean", run_sd: float | Array = 0.0
     ) -> tuple[Array, Array]:
         """Ends of the prediction interval in cycles, for a new layout's mean (``of="mean"``) or one run of it.
 
-        ``run_sd``: relative standard deviation of single runs around their layout's mean. Where the spread of the
-        repeats was unknown, the layouts' own scatter holds their noise, too.
+        ``run_sd``: relative standard deviation of single runs around their layout's mean, or one for each place. Where
+        the spread of the repeats was unknown, the layouts' own scatter holds their noise, too.
         """
         if not 0.5 <= level < 1:
             raise BadInputError(f"cannot give an interval of level {level}: not within 0.5 ... 1")

@@ -15,6 +15,7 @@ from scipy.special import ndtr
 from pagelab.errors import BadInputError
 
 from .base import Fitted, Model
+from .gaussian_process import FittedProcess
 from .points import LABELS, Array, Points, varies
 
 _MEAN_LOG_NORMAL = -(np.euler_gamma + np.log(2)) / 2
@@ -70,10 +71,14 @@ class Judged:
     fitted: Fitted | None
     refusal: str
     """Why there is no fit; else empty."""
+    not_validated: str = ""
+    """Why a model that is fitted to all layouts has no errors on layouts left out; else empty."""
     in_sample: Errors | None = None
     folds: Errors | None = None
     left_out: Errors | None = None
     test: Errors | None = None
+    covered: int | None = None
+    """Test layouts whose measured R lies in the model's 95% interval; None without an interval or test layouts."""
     skill: float | None = None
     """1 − (squared errors of R, one layout left out) / (those of the others' mean): 0 is no skill, 1 is all."""
 
@@ -142,20 +147,23 @@ def _judge(points: Points, training: Points, testing: Points | None, model: Mode
     in_folds: Errors | None = None
     left_out: Errors | None = None
     skill: float | None = None
+    why_not = ""
     try:
         each = cross_validated(model, training, len(training), seed)
         in_folds = Errors.of(training, cross_validated(model, training, folds, seed))
         left_out, skill = Errors.of(training, each), skill_of(training, each)
-    except BadInputError:  # too few layouts once some are left out
-        in_folds, left_out, skill = None, None, None
+    except BadInputError as error:  # too few layouts once some are left out
+        in_folds, left_out, skill, why_not = None, None, None, str(error)
     return Judged(
         model.name,
         fitted,
         "",
+        not_validated=why_not,
         in_sample=Errors.of(training, predicted(fitted, training)),
         folds=in_folds,
         left_out=left_out,
         test=None if testing is None else Errors.of(testing, predicted(fitted, testing)),
+        covered=None if testing is None else covered(fitted, testing),
         skill=skill,
     )
 
@@ -163,6 +171,15 @@ def _judge(points: Points, training: Points, testing: Points | None, model: Mode
 def predicted(fitted: Fitted, points: Points) -> Array:
     """R̂ of every layout, in cycles."""
     return fitted.predict(points.h, points.m, points.c)
+
+
+def covered(fitted: Fitted, testing: Points) -> int | None:
+    """Layouts whose measured R lies in its 95% interval, which has the measured mean's noise where that is known."""
+    if not isinstance(fitted, FittedProcess):
+        return None
+    noise = 0.0 if testing.r_se is None else testing.r_se / testing.r
+    low, high = fitted.interval(testing.h, testing.m, testing.c, of="run", run_sd=noise)
+    return int(np.count_nonzero((low <= testing.r) & (testing.r <= high)))
 
 
 def cross_validated(model: Model, points: Points, folds: int, seed: int = 1) -> Array:

@@ -15,6 +15,7 @@ from pagelab.report.figure import Figure
 from pagelab.report.tables import without_empty_columns
 
 from . import answer, over_workloads, picture
+from .agreement import SIMULATED
 from .document import Fits, ModelFile
 from .over_workloads import Fitted
 
@@ -85,6 +86,7 @@ def render(file: ModelFile, fits: Fits) -> str:
             ),
             shell.download("layouts.csv", layouts_csv(file, fits).encode(), "text/csv", "one row a layout"),
         ],
+        remarks=[*answer.not_validated_told(fits), *answer.coverage_told(fits), *answer.agreements_told(file.points())],
         contradictions=answer.contradictions_told(file.points()),
         errors=without_empty_columns(answer.table(fits)),
         file=file,
@@ -101,19 +103,23 @@ def _subtitle(report: answer.ModelReport) -> str:
 
 
 def layouts_csv(file: ModelFile, fits: Fits) -> str:
-    """Counts and run time of each layout, and each model's prediction without it where it has one."""
+    """Counts and run time of each layout, and each model's prediction without it where it has one.
+
+    Simulated counts stand beside counted ones where there are both.
+    """
     out = io.StringIO()
     models = [one for one in fits.models if one.in_sample is not None]
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(
-        ["layout", "role", "r", "h", "m", "c", "r_sd", "repeats", *(f"predicted_{one.model}" for one in models)]
-    )
+    beside = [name for name in file.layouts[0].extra if name.startswith(SIMULATED)]
+    columns = ["layout", "role", "r", "h", "m", "c", "r_sd", "repeats", *beside]
+    table.writerow([*columns, *(f"predicted_{one.model}" for one in models)])
     for row in file.layouts:
         predicted = []
         for one in models:
             errors = answer.relative_errors(one)
             predicted.append(row.r * (1 + errors[row.layout]) if row.layout in errors else None)
-        table.writerow([row.layout, row.role, row.r, row.h, row.m, row.c, row.r_sd, row.repeats, *predicted])
+        own = [row.layout, row.role, row.r, row.h, row.m, row.c, row.r_sd, row.repeats]
+        table.writerow([*own, *(row.extra.get(name) for name in beside), *predicted])
     return out.getvalue()
 
 

@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelab.analysis import wording
 from pagelab.errors import BadInputError
 
+from .answer import uncalibrated
 from .base import number
-from .catalogue import chosen
+from .catalogue import IN_CYCLES, chosen
 from .document import ModelFile, Told
 from .gaussian_process import FittedProcess, Of
 from .points import Points
@@ -90,7 +91,8 @@ def predict(
     points, (chosen_model,) = file.points(), chosen([model], 1 if file.fits is None else file.fits.seed)
     fitted = chosen_model.fit(points if chosen_model.own_points else points.role("train"))
     value = float(fitted.predict(h, m, c))
-    warnings = [Told(kind=one.kind, message=one.message) for one in beyond(points, h, m, c)]
+    warnings = uncalibrated(file) if model in IN_CYCLES else []
+    warnings += [Told(kind=one.kind, message=one.message) for one in beyond(points, h, m, c)]
     low = high = None
     if isinstance(fitted, FittedProcess):
         spread = run_spread(points) if of == "run" else 0.0

@@ -27,10 +27,13 @@ def text(file: ModelFile, fits: Fits) -> str:
     lines += _table(without_empty_columns(answer.table(fits)), fits)
     lines += ["○ in-sample  ● one left out  ■ test layouts; paper: the largest of all its workloads and machines", ""]
     lines += [f"{one.model}: {one.formula}" for one in fits.models if one.formula is not None]
+    lines += answer.coverage_told(fits)
     alone = ", ".join(f"{name} {value:.2f}" for name, value in sorted(fits.r_squared.items()))
     lines += ["", f"R² of a line in one input: {alone}", *answer.contradictions_told(file.points())]
+    lines += answer.agreements_told(file.points())
     refused = [one for one in fits.models if one.refusal]
     lines += [f"not fitted: {one.refusal}" for one in refused]
+    lines += answer.not_validated_told(fits)
     lines += [f"warning: {one.message}" for one in answer.told_of(file)]
     return "\n".join(lines)
 
