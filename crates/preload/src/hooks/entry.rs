@@ -161,8 +161,20 @@ pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
 }
 
 pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    generic_prctl(0, option, a, b, c, d) as c_int
+}
+
+/// libc's `syscall` with the number of prctl(2).
+pub(crate) extern "C" fn generic_prctl(
+    _number: usize,
+    option: usize,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+) -> c_long {
     match seccomp::prctl([option, a, b, c, d]) {
-        Ok(value) => value as c_int,
+        Ok(value) => value as c_long,
         Err(errno) => {
             fail(errno);
             -1

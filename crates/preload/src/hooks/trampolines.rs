@@ -2,8 +2,8 @@
 
 use super::entry;
 
-/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, and [`entry::seccomp`] and
-/// [`entry::generic_ioctl`] for these two.
+/// libc's `syscall`, which looks out for three calls: the same instructions, and [`entry::seccomp`], [`entry::generic_ioctl`]
+/// and [`entry::generic_prctl`] for these.
 #[unsafe(naked)]
 pub extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
@@ -11,6 +11,8 @@ pub extern "C" fn generic_syscall() {
         "je {seccomp}",
         "cmp rdi, 16",
         "je {ioctl}",
+        "cmp rdi, 157",
+        "je {prctl}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -31,6 +33,7 @@ pub extern "C" fn generic_syscall() {
         "mov rax, -1",
         "ret",
         ioctl = sym entry::generic_ioctl,
+        prctl = sym entry::generic_prctl,
         seccomp = sym entry::seccomp,
         fail = sym entry::fail_with,
     );
