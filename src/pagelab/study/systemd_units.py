@@ -100,7 +100,7 @@ def is_one_line(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """As a part of a line, but not its end, where a backslash would join the next line (systemd.unit(5): specifiers)."""
+    """As a part of a line but its end, where a backslash would join the next line (systemd.unit(5): specifiers)."""
     if not is_one_line(text):
         raise ValueError(f"{text!r} has a line break")
     return text.replace("%", "%%")

@@ -87,9 +87,14 @@ pub fn prctl(args: [usize; 5]) -> Result<usize> {
     const STRICT: usize = 1;
     const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
     const OFF: usize = 0;
+    const PR_SET_TSC: usize = 26;
     // SAFETY: the program's own request.
     let raw = || unsafe { sys::prctl(args) };
     match args {
+        [option, ..] if option as u32 as usize == PR_SET_TSC => {
+            sys::read_clocks_by_calls();
+            raw()
+        }
         // The program's handler of SIGSYS gets all calls from then on, and need not know any but its own.
         [option, mode, ..] if option as u32 as usize == PR_SET_SYSCALL_USER_DISPATCH => around(mode != OFF, raw),
         [option, mode, filter, ..] if option & 0xffff_ffff == PR_SET_SECCOMP => {
