@@ -13,7 +13,7 @@
 #define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define KILL BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-static int use_syscall;
+static int use_syscall, use_prctl;
 
 static long raw_call(long number, long a, long b, long c, long d, long e) {
     register long r10 __asm__("r10") = d, r8 __asm__("r8") = e;
@@ -28,7 +28,9 @@ static long raw_call(long number, long a, long b, long c, long d, long e) {
 static void install(struct sock_filter *filter, size_t count) {
     struct sock_fprog program = {.len = (unsigned short)count, .filter = filter};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    if (use_syscall)
+    if (use_syscall && use_prctl)
+        CHECK(syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
+    else if (use_syscall)
         CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0);
     else
         CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
@@ -80,6 +82,7 @@ int main(int argc, char **argv) {
     unsigned char *kept;
     CHECK(argc >= 2);
     use_syscall = argc > 2;
+    use_prctl = use_syscall && strcmp(argv[2], "by-syscall-of-prctl") == 0;
     if (strcmp(argv[1], "image") == 0) {
         CHECK(map_anon(MIB) && malloc(MIB));
         return ok();

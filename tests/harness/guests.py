@@ -92,6 +92,7 @@ _SPECIAL = {
     "sandbox_calls": [
         Guest("sandbox_calls", ("memory",), "sandbox-memory"),
         Guest("sandbox_calls", ("memory", "by-syscall"), "sandbox-memory-by-syscall"),
+        Guest("sandbox_calls", ("memory", "by-syscall-of-prctl"), "sandbox-memory-by-syscall-of-prctl"),
         Guest("sandbox_calls", ("break",), "sandbox-break"),
         Guest("sandbox_calls", ("probe",), "sandbox-probe"),
         Guest("sandbox_calls", ("exec", "{program}"), "sandbox-exec"),

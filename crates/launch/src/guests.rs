@@ -350,8 +350,8 @@ fn warning_text(kind: GuestWarning) -> &'static str {
         GuestWarning::PlacementUnknown => "placement could not be measured",
         GuestWarning::PoolOccupied => "something else lay in a pool's address range",
         GuestWarning::Sandboxed => {
-            "processes locked themselves in with seccomp, or watch their memory calls with a userfaultfd: their \
-             placement and usage are those of that moment"
+            "processes locked themselves in with seccomp, have their system calls sent to themselves, or watch their \
+             memory calls with a userfaultfd: their placement and usage are those of that moment"
         }
         GuestWarning::DlopenUnwatched => "libraries loaded with dlopen are not watched",
     }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use linux_raw_sys::general;
 
-use crate::boundary::arch::{PAGE, nr};
+use crate::boundary::arch::{self, PAGE, nr};
 
 pub mod call;
 pub mod nodes;
@@ -343,6 +343,11 @@ pub unsafe fn read_clocks_by(address: usize) {
     CLOCK.store(address as *mut (), Ordering::Relaxed);
 }
 
+/// Reads clocks by the system call: reading the processor's clock, as the vDSO does, would be a SIGSEGV.
+pub fn read_clocks_by_calls() {
+    CLOCK.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
 /// CLOCK_MONOTONIC in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     const MONOTONIC: u32 = general::CLOCK_MONOTONIC;
@@ -355,6 +360,11 @@ pub fn monotonic_ns() -> u64 {
         let _ = clock_gettime(MONOTONIC, &mut time);
     }
     time[0] * 1_000_000_000 + time[1]
+}
+
+/// Ticks since some time, a billion or more a second: of the processor's clock, if it may be read.
+pub fn ticks() -> u64 {
+    if CLOCK.load(Ordering::Relaxed).is_null() { monotonic_ns() } else { arch::ticks() }
 }
 
 /// RUSAGE_SELF: of the whole process.

@@ -161,8 +161,20 @@ pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
 }
 
 pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    generic_prctl(0, option, a, b, c, d) as c_int
+}
+
+/// libc's `syscall` with the number of prctl(2).
+pub(crate) extern "C" fn generic_prctl(
+    _number: usize,
+    option: usize,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+) -> c_long {
     match seccomp::prctl([option, a, b, c, d]) {
-        Ok(value) => value as c_int,
+        Ok(value) => value as c_long,
         Err(errno) => {
             fail(errno);
             -1
@@ -224,8 +236,8 @@ pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     status(namespaces::setns(fd, kind))
 }
 
-/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, and [`seccomp`](fn@seccomp) and
-/// [`generic_ioctl`] for these two. In assembly, because it preserves all registers.
+/// libc's `syscall`, which looks out for three calls: the same instructions, and [`seccomp`](fn@seccomp),
+/// [`generic_ioctl`] and [`generic_prctl`] for these. In assembly, because it preserves all registers.
 #[unsafe(naked)]
 pub(crate) extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
@@ -233,6 +245,8 @@ pub(crate) extern "C" fn generic_syscall() {
         "je {seccomp}",
         "cmp rdi, 16",
         "je {ioctl}",
+        "cmp rdi, 157",
+        "je {prctl}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -253,6 +267,7 @@ pub(crate) extern "C" fn generic_syscall() {
         "mov rax, -1",
         "ret",
         ioctl = sym generic_ioctl,
+        prctl = sym generic_prctl,
         seccomp = sym seccomp,
         fail = sym fail_with,
     );

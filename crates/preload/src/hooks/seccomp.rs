@@ -3,8 +3,9 @@
 //! A filter may kill the process for any system call that the program itself does not make. So just before the program
 //! installs one (prctl, or seccomp(2) through libc's `syscall`), placement is measured for the last time, and memory
 //! that needs the library becomes memory that does not. From then on a detoured call makes exactly the program's own
-//! system call: no lock, no tables, no accounts. If filters beyond the launcher's own exist when the image starts, the
-//! library does nothing from the beginning. Filters set by a raw system call instruction are not noticed.
+//! system call: no lock, no tables, no accounts. The same holds where it has its system calls sent to itself (syscall user
+//! dispatch). If filters beyond the launcher's own exist when the image starts, the library does nothing from the beginning.
+//! Filters set by a raw system call instruction are not noticed.
 
 use pagelab_abi::guest::{EngineFailure, GuestWarning};
 use pagelab_abi::plan::Flags;
@@ -84,9 +85,18 @@ pub fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<us
 pub fn prctl(args: [usize; 5]) -> Result<usize> {
     const PR_SET_SECCOMP: usize = 22;
     const STRICT: usize = 1;
+    const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+    const OFF: usize = 0;
+    const PR_SET_TSC: usize = 26;
     // SAFETY: the program's own request.
     let raw = || unsafe { sys::prctl(args) };
     match args {
+        [option, ..] if option as u32 as usize == PR_SET_TSC => {
+            sys::read_clocks_by_calls();
+            raw()
+        }
+        // The program's handler of SIGSYS gets all calls from then on, and need not know any but its own.
+        [option, mode, ..] if option as u32 as usize == PR_SET_SYSCALL_USER_DISPATCH => around(mode != OFF, raw),
         [option, mode, filter, ..] if option & 0xffff_ffff == PR_SET_SECCOMP => {
             around(mode == STRICT || can_succeed(filter), raw)
         }

@@ -12,10 +12,10 @@
 use pagelab_frames::stock::CHUNK_SLOTS;
 use pagelab_frames::{Run, SlotId, State};
 
-use crate::boundary::arch::{self, PAGE};
+use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::boundary::sys::Result;
 use crate::boundary::sys::pipes::MOST_PAGES;
+use crate::boundary::sys::{self, Result};
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::report::tally;
 
@@ -93,7 +93,7 @@ fn groups(run: Run) -> core::ops::Range<usize> {
 
 /// Moments counted, for ever around.
 fn now() -> u32 {
-    (arch::ticks() >> MOMENT) as u32 & !HELD
+    (sys::ticks() >> MOMENT) as u32 & !HELD
 }
 
 /// The pages of `run` are handed out as they were found a moment ago.

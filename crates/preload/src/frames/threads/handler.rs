@@ -6,7 +6,7 @@ use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::boundary::apart::apart;
-use crate::boundary::arch::{self, PAGE};
+use crate::boundary::arch::PAGE;
 use crate::boundary::libc;
 use crate::boundary::span::page_at;
 use crate::boundary::sys::{self, Errno, task};
@@ -236,7 +236,7 @@ fn serve(uffd: Uffd) -> ! {
             refiller::tidy_soon();
         }
         if most > 1 {
-            gathering.answered(count, arch::ticks());
+            gathering.answered(count, sys::ticks());
         }
         affinity.follow();
     }
