@@ -70,13 +70,15 @@ fn instrument<const SOME: bool>(instruction: &Instruction) {
         }
     }
     if config.kinds.has(Kind::Load) || config.kinds.has(Kind::Store) {
+        let data = state::alone();
         let callback: api::Accessed = match (runs, meeting) {
             (false, Meeting::Meets) => atomically::<SOME, false>,
             (true, Meeting::Meets) => atomically::<SOME, true>,
             (false, _) => accessed::<SOME>,
-            (true, _) => accessed_run::<SOME>,
+            (true, _) if SOME => accessed_run_of_some,
+            (true, _) if data.is_null() => accessed_run,
+            (true, _) => accessed_run_alone,
         };
-        let data = ptr::null_mut();
         api::qemu_plugin_register_vcpu_mem_cb(instruction, callback, NO_REGISTERS, ALL_ACCESSES, data);
     }
 }
@@ -183,9 +185,38 @@ fn ask(info: MemoryInfo) -> u8 {
     Reference::new(0, kind, 1 << shift).meta()
 }
 
+/// An access, as part of a run, of the only thread that ever was. The emulator translates anew when there is a second; it need
+/// not, for [`state::pushes_alone`] then says no.
+extern "C" fn accessed_run_alone(vcpu: CurrentVcpu, info: MemoryInfo, address: u64, alone: Data) {
+    // SAFETY: such blocks are given what `state::alone` said.
+    if !is_plain(address) || !unsafe { state::pushes_alone(alone, address) } {
+        accessed_run_at_length(vcpu, info, address);
+    }
+}
+
 /// An access, as part of a run.
-extern "C" fn accessed_run<const SOME: bool>(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64, _: Data) {
-    access_of_run::<SOME>(&mut state::thread(&mut vcpu), info, address);
+extern "C" fn accessed_run(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64, _: Data) {
+    if !is_plain(address) || !state::pushes_at_once(&mut vcpu, address, info) {
+        accessed_run_at_length(vcpu, info, address);
+    }
+}
+
+/// An access, as part of a run, where something is to be done besides.
+#[cold]
+#[inline(never)]
+extern "C" fn accessed_run_at_length(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64) {
+    access_of_run::<false>(&mut state::thread(&mut vcpu), info, address);
+}
+
+/// An access, as part of a run, if it is of those that are asked for.
+extern "C" fn accessed_run_of_some(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64, _: Data) {
+    access_of_run::<true>(&mut state::thread(&mut vcpu), info, address);
+}
+
+/// Whether an access cannot reach into the next page, and a trace can hold its address.
+#[inline(always)]
+fn is_plain(address: u64) -> bool {
+    (address | PAGE_MASK.load(Relaxed)) <= u64::MAX - (LONGEST - 1) && address >> ADDRESS_BITS == 0
 }
 
 #[inline(always)]
@@ -197,11 +228,10 @@ fn access_of_run<const SOME: bool>(thread: &mut Thread, info: MemoryInfo, addres
     if SOME && !shared().config.kinds.has(Kind::from_code(meta(thread.own, info))) {
         return;
     }
-    let near_end = (address | PAGE_MASK.load(Relaxed)).checked_add(LONGEST - 1).is_none();
-    if near_end || address >> ADDRESS_BITS != 0 {
-        near_page_end(thread, info, address);
-    } else {
+    if is_plain(address) {
         thread.push(address);
+    } else {
+        near_page_end(thread, info, address);
     }
 }
 

@@ -1,11 +1,12 @@
 //! The connection to the collector: opened at the first send, by each process image for itself.
 
 use crate::config::shared;
+use pagelab_trace::capture::packed::Packer;
 use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello, VERSION};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, getppid};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -13,14 +14,14 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Held while threads' references are taken and sent, and across fork, so that a child never finds a block half sent.
-static CHANNEL: Mutex<Channel> = Mutex::new(Channel { block: Vec::new(), ends: Vec::new() });
+static CHANNEL: Mutex<Channel> = Mutex::new(Channel { block: Vec::new(), packer: Packer::new() });
 
 /// What the one who sends needs.
 pub struct Channel {
     /// Room for a block, empty between uses.
     pub block: Vec<u8>,
-    /// See [`pagelab_trace::capture::packed::append`].
-    pub ends: Vec<u32>,
+    /// Makes runs of addresses.
+    pub packer: Packer,
 }
 
 /// The socket, or -1.
@@ -76,8 +77,14 @@ pub fn send_locked(_channel: &mut Channel, kind: BlockKind, payload: &[u8]) {
 
 fn block(stream: &mut UnixStream, kind: BlockKind, payload: &[u8]) -> io::Result<()> {
     let header = BlockHeader { kind: kind as u32, version: VERSION, length: payload.len() as u64 };
-    stream.write_all(&header.encode())?;
-    stream.write_all(payload)
+    let header = header.encode();
+    // In one call, where the socket takes all.
+    let written = match stream.write_vectored(&[IoSlice::new(&header), IoSlice::new(payload)]) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+        other => other?,
+    };
+    stream.write_all(&header[written.min(header.len())..])?;
+    stream.write_all(&payload[written.saturating_sub(header.len())..])
 }
 
 /// The connection, made where there is none.

@@ -17,11 +17,10 @@
 //! A group whose stamp is not below the number drawn when sending began stays for the next time, with everything behind it:
 //! what was sent before cannot have waited for what was not.
 
-use crate::api::CurrentVcpu;
+use crate::api::{CurrentVcpu, Data};
 use crate::channel::{self, Channel};
-use crate::config::{Mode, shared};
-use pagelab_trace::capture::packed;
-use pagelab_trace::capture::protocol::{BlockKind, End, SEGMENT_BYTES, Segment};
+use crate::config::{Mode, Window, shared};
+use pagelab_trace::capture::protocol::{BlockKind, End, Segment};
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::{
@@ -66,6 +65,8 @@ struct Ring {
     thread: u32,
     /// Words written.
     written: AtomicU64,
+    /// The position up to which the only thread that ever was may write without a further look; else 0.
+    alone: AtomicU64,
     /// Groups begun: written before the first of their words.
     begun: AtomicU64,
     /// Words sent: room again.
@@ -89,7 +90,6 @@ struct Sending {
 pub struct Own {
     /// What [`NOW`] was when the present group began.
     seen: u64,
-    written: u64,
     /// The position at which there is something to do before a word is written: a new group, or room to be made.
     limit: u64,
     /// Words written when this thread last let others go on.
@@ -106,12 +106,20 @@ struct Vcpu {
     ring: Ring,
 }
 
+impl Ring {
+    /// Writes the word at a position, for which there is room.
+    #[inline(always)]
+    fn put(&self, at: u64, word: u64) {
+        self.words[at as usize % RING].store(word, Relaxed);
+        self.written.store(at + 1, Release);
+    }
+}
+
 impl Vcpu {
     fn new() -> Box<Vcpu> {
         Box::new(Vcpu {
             own: UnsafeCell::new(Own {
                 seen: STALE,
-                written: 0,
                 limit: 0,
                 released: 0,
                 last: (0, 0),
@@ -120,6 +128,7 @@ impl Vcpu {
             ring: Ring {
                 thread: THREADS.fetch_add(1, Relaxed),
                 written: AtomicU64::new(0),
+                alone: AtomicU64::new(0),
                 begun: AtomicU64::new(0),
                 sent: AtomicU64::new(0),
                 passed: AtomicU64::new(0),
@@ -162,13 +171,30 @@ impl Thread<'_> {
     /// Appends a reference, or its address.
     #[inline(always)]
     pub fn push(&mut self, word: u64) {
-        let at = self.own.written;
+        let at = self.written();
         if at >= self.own.limit {
             self.make_room(1);
         }
-        self.ring.words[at as usize % RING].store(word, Relaxed);
-        self.own.written = at + 1;
-        self.ring.written.store(at + 1, Release);
+        self.ring.put(at, word);
+    }
+
+    /// [`Thread::looks`], [`Thread::counts`] and [`Thread::push`] where they are short: no group begins, no room is made, and
+    /// the access does not repeat the last. False: nothing was done.
+    #[inline(always)]
+    fn pushes_at_once(&mut self, address: u64, info: u32) -> bool {
+        let at = self.written();
+        let short = self.own.last != (address, info) && NOW.load(Acquire) == self.own.seen && at < self.own.limit;
+        if short {
+            self.own.last = (address, info);
+            self.ring.put(at, address);
+        }
+        short
+    }
+
+    /// Words written; nobody else writes them.
+    #[inline(always)]
+    fn written(&self) -> u64 {
+        self.ring.written.load(Relaxed)
     }
 
     /// Begins a group with what comes next. True, for [`Thread::counts`].
@@ -178,7 +204,7 @@ impl Thread<'_> {
         let begun = self.ring.begun.load(Relaxed);
         let passed = self.ring.passed.load(Acquire);
         let last = &self.ring.groups[begun.wrapping_sub(1) as usize % GROUPS];
-        if begun > passed && last.1.load(Relaxed) == self.own.written {
+        if begun > passed && last.1.load(Relaxed) == self.written() {
             // A group without a word, which nobody sends, has its stamp drawn again.
             last.0.store(ORDER.fetch_add(1, AcqRel), Relaxed);
         } else {
@@ -187,7 +213,7 @@ impl Thread<'_> {
             }
             let (stamp, first) = &self.ring.groups[begun as usize % GROUPS];
             stamp.store(ORDER.fetch_add(1, AcqRel), Relaxed);
-            first.store(self.own.written, Relaxed);
+            first.store(self.written(), Relaxed);
             self.ring.begun.store(begun + 1, Release);
         }
         self.own.seen = now;
@@ -198,13 +224,15 @@ impl Thread<'_> {
     /// The next look at the limit is where the group ends, or the ring.
     fn limit(&mut self) {
         let full = self.ring.sent.load(Acquire) + RING as u64;
-        self.own.limit = if several() { full.min(self.own.written + GROUP_WORDS) } else { full };
+        self.own.limit = if several() { full.min(self.written() + GROUP_WORDS) } else { full };
+        let alone = ptr::eq(self.ring, ALONE.load(Relaxed));
+        self.ring.alone.store(if alone { full } else { 0 }, Relaxed);
     }
 
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, words: u64) {
-        if self.own.written + words > self.ring.sent.load(Acquire) + RING as u64 {
+        if self.written() + words > self.ring.sent.load(Acquire) + RING as u64 {
             send_all(&mut channel::lock());
         }
         if several() {
@@ -222,15 +250,15 @@ impl Thread<'_> {
     /// The thread is about to let others go on, where they wait for it: they begin a group with their next reference.
     /// Nothing is said where it did nothing since it said so last.
     pub fn lets_go(&mut self) {
-        if several() && self.own.written != self.own.released {
+        if several() && self.written() != self.own.released {
             NOW.fetch_add(LET_GO, AcqRel);
-            self.own.released = self.own.written;
+            self.own.released = self.written();
         }
     }
 
     /// What the thread did since it let others go on was to try the same atomic instruction again: nobody waits for that.
     pub fn only_tried_again(&mut self) {
-        self.own.released = self.own.written;
+        self.own.released = self.written();
     }
 
     /// Whether this address was the last access's, too.
@@ -240,7 +268,7 @@ impl Thread<'_> {
 
     /// What comes next, in words.
     pub fn next_record(&self) -> String {
-        format!("thread {}, reference {}", self.ring.thread, self.own.written + 1)
+        format!("thread {}, reference {}", self.ring.thread, self.written() + 1)
     }
 }
 
@@ -268,17 +296,9 @@ pub fn send_all(channel: &mut Channel) {
     let kind = if runs { BlockKind::Runs } else { BlockKind::References };
     let mut block = std::mem::take(&mut channel.block);
     for together in pieces.chunk_by(|one, other| ptr::eq(one.ring, other.ring)) {
-        let header = block.len();
-        block.resize(header + SEGMENT_BYTES, 0);
-        for piece in together {
-            append(piece, &mut block, &mut channel.ends, runs);
-        }
-        let words = ((block.len() - header - SEGMENT_BYTES) / 8) as u32;
-        let segment = Segment { thread: together[0].ring.thread, words };
-        block[header..header + SEGMENT_BYTES].copy_from_slice(&segment.encode());
-        if words == 0 {
-            block.truncate(header);
-        }
+        let append = if runs { append_runs } else { append_references };
+        append(together, &mut block, channel);
+        together.iter().for_each(|piece| piece.ring.sent.store(piece.end, Release));
         if block.len() >= MOST_BLOCK {
             channel::send_locked(channel, kind, &block);
             block.clear();
@@ -321,30 +341,47 @@ fn pieces_of<'a>(ring: &'a Ring, limit: u64, pieces: &mut Vec<Piece<'a>>) {
     ring.passed.store(passed, Release);
 }
 
-/// Appends a piece's references, or the runs of its addresses: so late, a run costs no branch where an access happens.
-fn append(piece: &Piece, block: &mut Vec<u8>, ends: &mut Vec<u32>, runs: bool) {
-    let (first, end) = (piece.first as usize % RING, piece.end as usize % RING);
-    let parts = if first < end {
-        [&piece.ring.words[first..end], &[]]
-    } else {
-        [&piece.ring.words[first..], &piece.ring.words[..end]]
-    };
-    for words in parts {
-        // SAFETY: these words were written before `written` was, and will not be again before `sent` is.
-        let words: &[u64] = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) };
-        if runs {
-            packed::append(words, shared().config.page_bits, ends, block);
-        } else {
-            words.iter().for_each(|word| block.extend_from_slice(&word.to_ne_bytes()));
-        }
+/// Appends one thread's references.
+fn append_references(pieces: &[Piece], block: &mut Vec<u8>, _: &mut Channel) {
+    let words = pieces.iter().map(|piece| (piece.end - piece.first) as u32).sum();
+    block.extend(Segment { thread: pieces[0].ring.thread, words }.encode());
+    for words in pieces.iter().flat_map(Piece::parts) {
+        words.iter().for_each(|word| block.extend_from_slice(&word.to_ne_bytes()));
     }
-    piece.ring.sent.store(piece.end, Release);
+}
+
+/// Appends the runs of one thread's addresses: so late, a run costs no branch where an access happens.
+fn append_runs(pieces: &[Piece], block: &mut Vec<u8>, channel: &mut Channel) {
+    for addresses in pieces.iter().flat_map(Piece::parts) {
+        channel.packer.add(addresses, shared().config.page_bits);
+    }
+    channel.packer.finish(pieces[0].ring.thread, block);
+}
+
+impl<'a> Piece<'a> {
+    /// Its words: in two parts where it goes around the ring's end.
+    fn parts(&self) -> [&'a [u64]; 2] {
+        let (first, end) = (self.first as usize % RING, self.end as usize % RING);
+        let words = &self.ring.words;
+        let parts = if first < end { [&words[first..end], &[]] } else { [&words[first..], &words[..end]] };
+        // SAFETY: these words were written before `written` was, and will not be again before `sent` is.
+        parts.map(|words| unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) })
+    }
 }
 
 const VCPUS: usize = 1 << 15;
 static TABLE: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; VCPUS];
 /// Above all numbers in use.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
+
+/// [`Thread::pushes_at_once`] of the calling thread's vCPU; false where it has no state yet.
+#[inline(always)]
+pub fn pushes_at_once(vcpu: &mut CurrentVcpu, address: u64, info: u32) -> bool {
+    let slot = TABLE[vcpu.number() as usize % VCPUS].load(Relaxed);
+    // SAFETY: as in `thread`.
+    !slot.is_null()
+        && unsafe { Thread { own: &mut *(*slot).own.get(), ring: &(*slot).ring } }.pushes_at_once(address, info)
+}
 
 /// The state of the calling thread's vCPU.
 #[inline(always)]
@@ -368,17 +405,56 @@ fn make(index: u32) -> *mut Vcpu {
     made
 }
 
+/// The ring of the only thread that ever was in this process and its forked parents; null from the second thread on.
+static ALONE: AtomicPtr<Ring> = AtomicPtr::new(ptr::null_mut());
+/// The first vCPU, which is never dropped: translated blocks have [`ALONE`].
+static FIRST: AtomicPtr<Vcpu> = AtomicPtr::new(ptr::null_mut());
+
+/// What [`pushes_alone`] takes for blocks that are translated now; null where it may not be called: there was a second thread,
+/// or a window may end.
+pub fn alone() -> Data {
+    if shared().config.window == Window::Whole { ALONE.load(Relaxed).cast() } else { ptr::null_mut() }
+}
+
+/// Appends an address if the thread is still the only one that ever was, and its group has room. False: nothing was done.
+///
+/// # Safety
+/// `alone` is what [`alone`] returned.
+#[inline(always)]
+pub unsafe fn pushes_alone(alone: Data, address: u64) -> bool {
+    // SAFETY: by the caller it is the first vCPU's ring, which is never dropped.
+    let ring = unsafe { &*alone.cast::<Ring>() };
+    let at = ring.written.load(Relaxed);
+    let may = at < ring.alone.load(Relaxed);
+    if may {
+        ring.put(at, address);
+    }
+    may
+}
+
 /// A thread begins. Its parent calls, before it runs.
 pub fn begin(index: u32) {
     ALIVE.fetch_add(1, Relaxed);
     // Nobody looks at the old one's ring while this is held.
     let held = channel::lock();
     let old = TABLE[index as usize % VCPUS].swap(ptr::null_mut(), AcqRel);
-    make(index);
+    let made = make(index);
+    alone_no_more_or_first(made);
     drop(held);
-    if !old.is_null() {
+    if !old.is_null() && old != FIRST.load(Relaxed) {
         // SAFETY: its thread has ended (the emulator gives a number to one thread at a time).
         drop(unsafe { Box::from_raw(old) });
+    }
+}
+
+/// Of the first thread, its ring is noted in [`ALONE`]; with the second nobody is alone any more.
+fn alone_no_more_or_first(made: *mut Vcpu) {
+    if FIRST.compare_exchange(ptr::null_mut(), made, AcqRel, Relaxed).is_ok() {
+        // SAFETY: it has just been made.
+        ALONE.store(unsafe { &raw mut (*made).ring }, Release);
+    } else if let Some(ring) = ptr::NonNull::new(ALONE.swap(ptr::null_mut(), AcqRel)) {
+        // SAFETY: the first vCPU is never dropped.
+        unsafe { ring.as_ref() }.alone.store(0, Release);
     }
 }
 
@@ -420,7 +496,8 @@ pub unsafe fn forget_all() {
             let (own, ring) = unsafe { (&mut *(*slot).own.get(), &(*slot).ring) };
             // A thread that was about to write a word has not published it.
             let written = ring.written.load(Relaxed);
-            (own.written, own.seen) = (written, STALE);
+            own.seen = STALE;
+            ring.alone.store(0, Relaxed);
             ring.sent.store(written, Relaxed);
             ring.passed.store(ring.begun.load(Relaxed), Relaxed);
         }

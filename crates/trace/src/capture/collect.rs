@@ -6,13 +6,14 @@ use crate::error::TraceError;
 use crate::format::{Header, Settings, TraceWriter};
 use crate::source::Result;
 use serde::Serialize;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// Program, and settings of the trace.
@@ -42,8 +43,8 @@ pub struct Outcome {
     pub totals: Totals,
 }
 
-/// Blocks between the readers of sockets and the writer; a full queue makes the program wait.
-const QUEUE: usize = 64;
+/// Bytes that are read from a socket at once: more than it holds.
+const AT_ONCE: usize = 1 << 18;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Runs the program and writes its trace to `out`. `go_on` is asked all the time; where it says no, the program is killed,
@@ -55,23 +56,46 @@ pub fn capture<W: Write + Send>(
     mut go_on: impl FnMut() -> bool,
 ) -> Result<Outcome> {
     let writer = TraceWriter::new(out, header, request.settings)?;
-    let sink = Sink::new(writer, header.content);
+    let shared = Shared { sink: Mutex::new(Ok(Sink::new(writer, header.content))), failed: AtomicBool::new(false) };
     let listener = UnixListener::bind(&request.socket).map_err(TraceError::io("make the collector's socket"))?;
     listener.set_nonblocking(true).map_err(TraceError::io("listen at the collector's socket"))?;
     let begin = Instant::now();
     let child = start(&request.command)?;
-    let (sender, receiver) = sync_channel(QUEUE);
-    std::thread::scope(|scope| {
-        let writing = scope.spawn(move || write_all(sink, &receiver));
-        let watched = watch(child, &listener, sender, request.grace, &mut || go_on() && !writing.is_finished());
-        let written = writing.join().expect("the writer does not panic");
-        let (writer, totals) = written?;
-        let (status, cut_off) = watched?;
-        let outcome = Outcome { status, wall_s: begin.elapsed().as_secs_f64(), cut_off, totals };
-        let ending = serde_json::to_value(&outcome).map_err(|error| TraceError::Invalid(error.to_string()))?;
-        writer.finish(&ending)?;
-        Ok(outcome)
-    })
+    let watched = std::thread::scope(|scope| {
+        let mut go_on = || go_on() && !shared.failed.load(Relaxed);
+        watch(scope, child, &listener, &shared, request.grace, &mut go_on)
+    });
+    let (writer, totals) = shared.sink.into_inner().unwrap_or_else(PoisonError::into_inner)?.finish()?;
+    let (status, cut_off) = watched?;
+    let outcome = Outcome { status, wall_s: begin.elapsed().as_secs_f64(), cut_off, totals };
+    let ending = serde_json::to_value(&outcome).map_err(|error| TraceError::Invalid(error.to_string()))?;
+    writer.finish(&ending)?;
+    Ok(outcome)
+}
+
+/// What the readers of all connections share. Who has read a block writes it: handed to another thread, it would cost more.
+struct Shared<W: Write> {
+    /// The trace, or why it ended early.
+    sink: Mutex<Result<Sink<W>>>,
+    /// It ended early.
+    failed: AtomicBool,
+}
+
+impl<W: Write> Shared<W> {
+    /// Writes a block; false where nothing can be written any more.
+    fn take(&self, block: &Block) -> bool {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = match &mut *sink {
+            Ok(sink) => sink.take(block),
+            Err(_) => return false,
+        };
+        taken
+            .map_err(|error| {
+                *sink = Err(error);
+                self.failed.store(true, Relaxed);
+            })
+            .is_ok()
+    }
 }
 
 fn start(command: &[String]) -> Result<Child> {
@@ -80,25 +104,18 @@ fn start(command: &[String]) -> Result<Child> {
     Command::new(program).args(arguments).spawn().map_err(TraceError::io("start the emulator"))
 }
 
-/// Writes blocks until no sender is left.
-fn write_all<W: Write>(mut sink: Sink<W>, blocks: &Receiver<Block>) -> Result<(TraceWriter<W>, Totals)> {
-    while let Ok(block) = blocks.recv() {
-        sink.take(&block)?;
-    }
-    sink.finish()
-}
-
 /// A connection, and the thread that reads it.
-struct Connection {
+struct Connection<'scope> {
     stream: UnixStream,
-    reader: JoinHandle<()>,
+    reader: ScopedJoinHandle<'scope, ()>,
 }
 
 /// Accepts connections until the program has ended and all are closed; the status, and how many were cut off.
-fn watch(
+fn watch<'scope, W: Write + Send>(
+    scope: &'scope Scope<'scope, '_>,
     mut child: Child,
     listener: &UnixListener,
-    sender: SyncSender<Block>,
+    shared: &'scope Shared<W>,
     grace: Duration,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(i32, usize)> {
@@ -107,7 +124,7 @@ fn watch(
     loop {
         while let Some(stream) = accept(listener)? {
             count += 1;
-            connections.push(connection(stream, count, sender.clone())?);
+            connections.push(connection(scope, stream, count, shared)?);
         }
         connections.retain(|connection| !connection.reader.is_finished());
         if status.is_none() {
@@ -143,9 +160,14 @@ fn accept(listener: &UnixListener) -> Result<Option<UnixStream>> {
     }
 }
 
-fn connection(stream: UnixStream, number: u64, sender: SyncSender<Block>) -> Result<Connection> {
+fn connection<'scope, W: Write + Send>(
+    scope: &'scope Scope<'scope, '_>,
+    stream: UnixStream,
+    number: u64,
+    shared: &'scope Shared<W>,
+) -> Result<Connection<'scope>> {
     let input = stream.try_clone().map_err(TraceError::io("accept a process"))?;
-    let reader = std::thread::spawn(move || receive(input, number, &sender));
+    let reader = scope.spawn(move || receive(input, number, shared));
     Ok(Connection { stream, reader })
 }
 
@@ -161,20 +183,19 @@ fn cut(connections: Vec<Connection>) -> usize {
 }
 
 /// Reads one connection to its end; a block that is cut off by a kill is left out.
-fn receive(mut input: UnixStream, connection: u64, sender: &SyncSender<Block>) {
-    let mut header = [0; HEADER_BYTES];
+fn receive<W: Write>(input: UnixStream, connection: u64, shared: &Shared<W>) {
+    let mut input = BufReader::with_capacity(AT_ONCE, input);
+    let (mut header, mut payload) = ([0; HEADER_BYTES], Vec::new());
     while input.read_exact(&mut header).is_ok() {
         let header = BlockHeader::decode(&header);
         let kind =
             BlockKind::from_code(header.kind).filter(|_| header.version == VERSION && header.length <= MOST_BYTES);
         let length = if kind.is_some() { header.length } else { 0 };
-        // Not filled with zeros first.
-        let mut payload = Vec::with_capacity(length as usize);
+        payload.clear();
         if (&mut input).take(length).read_to_end(&mut payload).is_err() || payload.len() as u64 != length {
             return;
         }
-        let malformed = kind.is_none();
-        if sender.send(Block { connection, kind, payload }).is_err() || malformed {
+        if !shared.take(&Block { connection, kind, payload: &payload }) || kind.is_none() {
             return;
         }
     }

@@ -1,5 +1,6 @@
 //! Capture: references from the plugin in the emulator to a trace.
 
+mod changes;
 mod collect;
 pub mod instructions;
 pub mod packed;

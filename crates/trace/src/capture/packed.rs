@@ -1,93 +1,98 @@
-//! Page runs as the plugin sends them: one word a run, page above and count below.
+//! Page runs as the plugin sends them: those of one thread, coded as in the file, but for the first and the last.
+//!
+//! The collector need not decode them: only the first and the last may be parts of longer runs.
 
-/// Bits of the count; a longer run is sent in several words, which the collector puts together again.
-const COUNT_BITS: u32 = 12;
-const MOST: u64 = (1 << COUNT_BITS) - 1;
-// A page has at most 52 bits: of an address of 56, at least 4 are in the page.
-const _: () = assert!(crate::reference::ADDRESS_BITS - *crate::run::PAGE_BITS.start() + COUNT_BITS <= 64);
+use super::changes::Changes;
+use super::protocol::RunSegment;
+use crate::format::{Level, RunCode};
+use crate::run::Run;
 
-/// Page and count of a word.
-#[inline]
-pub const fn run_of(word: u64) -> (u64, u64) {
-    (word >> COUNT_BITS, word & MOST)
+/// Makes runs of addresses, and what is sent of them. It is empty between segments.
+pub struct Packer {
+    code: RunCode,
+    /// The first run, once it has ended.
+    first: Option<Run>,
+    /// The run that has not ended; none if it has no references.
+    open: Run,
+    changes: Changes,
 }
 
-/// Appends the runs of references to `addresses`, on pages of 2 to the power of `page_bits` bytes. `ends` is room, kept from
-/// call to call.
-///
-/// No branch depends on the addresses, but for runs of more than 4095: whether the next reference has the same page cannot
-/// be foretold.
-pub fn append(addresses: &[u64], page_bits: u32, ends: &mut Vec<u32>, block: &mut Vec<u8>) {
-    if addresses.is_empty() {
+const NONE: Run = Run { page: 0, count: 0 };
+
+impl Packer {
+    /// An empty one.
+    pub const fn new() -> Packer {
+        Packer { code: RunCode::new(), first: None, open: NONE, changes: Changes::new() }
+    }
+
+    /// Appends references to `addresses`, on pages of 2 to the power of `page_bits` bytes.
+    pub fn add(&mut self, addresses: &[u64], page_bits: u32) {
+        if addresses.is_empty() {
+            return;
+        }
+        let level = Level::of_this_processor();
+        let (differences, places) = self.changes.find(addresses, page_bits, level);
+        let run = |begin: u32, end: usize| Run {
+            page: addresses[end - 1] >> page_bits,
+            count: end as u64 - u64::from(begin),
+        };
+        let first = run(0, places.first().map_or(addresses.len(), |place| *place as usize));
+        if self.open.count > 0 && self.open.page == first.page {
+            self.open.count += first.count;
+        } else {
+            close(&mut self.open, &mut self.first, &mut self.code);
+            self.open = first;
+        }
+        if let Some((_, between)) = differences.split_last() {
+            close(&mut self.open, &mut self.first, &mut self.code);
+            let place = places[between.len()];
+            self.code.append_differences(between, places, addresses[place as usize - 1] >> page_bits, level);
+            self.open = run(place, addresses.len());
+        }
+    }
+
+    /// Appends the segment to a block. Nothing where there was no reference.
+    pub fn finish(&mut self, thread: u32, block: &mut Vec<u8>) {
+        let last = std::mem::replace(&mut self.open, NONE);
+        if last.count == 0 {
+            return;
+        }
+        let first = self.first.take();
+        if first.is_none() {
+            self.code.begin(0);
+        }
+        let segment = RunSegment {
+            thread,
+            records: self.code.records as u32,
+            references: self.code.references,
+            first: first.unwrap_or(last),
+            last: first.map_or(NONE, |_| last),
+            before_last: self.code.last,
+            pages: self.code.pages.len() as u32,
+            counts: self.code.counts.len() as u32,
+        };
+        block.extend(segment.encode());
+        block.extend_from_slice(&self.code.pages);
+        block.extend_from_slice(&self.code.counts);
+    }
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Packer::new()
+    }
+}
+
+/// The open run, if there is one, has ended.
+fn close(open: &mut Run, first: &mut Option<Run>, code: &mut RunCode) {
+    let ended = std::mem::replace(open, NONE);
+    if ended.count == 0 {
         return;
     }
-    ends.resize(ends.len().max(addresses.len()), 0);
-    let mut runs = 0;
-    for (at, pair) in addresses.windows(2).enumerate() {
-        ends[runs] = at as u32;
-        runs += usize::from((pair[0] ^ pair[1]) >> page_bits != 0);
-    }
-    ends[runs] = (addresses.len() - 1) as u32;
-    block.reserve((runs + 1) * 8);
-    let mut begin = 0;
-    for &end in &ends[..=runs] {
-        let page = addresses[end as usize] >> page_bits << COUNT_BITS;
-        let mut count = u64::from(end + 1 - begin);
-        while count > MOST {
-            block.extend_from_slice(&(page | MOST).to_ne_bytes());
-            count -= MOST;
-        }
-        block.extend_from_slice(&(page | count).to_ne_bytes());
-        begin = end + 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::{Run, RunBuilder};
-    use proptest::prelude::*;
-
-    fn naive(addresses: &[u64], page_bits: u32) -> Vec<Run> {
-        let (mut runs, mut builder) = (Vec::new(), RunBuilder::default());
-        addresses.iter().for_each(|address| builder.push(address >> page_bits, 1, &mut runs));
-        builder.finish(&mut runs);
-        runs
-    }
-
-    fn sent(addresses: &[u64], page_bits: u32, pieces: usize) -> Vec<Run> {
-        let (mut ends, mut block) = (Vec::new(), Vec::new());
-        addresses.chunks(pieces).for_each(|piece| append(piece, page_bits, &mut ends, &mut block));
-        let (mut runs, mut builder) = (Vec::new(), RunBuilder::default());
-        for word in block.chunks_exact(8) {
-            let (page, count) = run_of(u64::from_ne_bytes(word.try_into().unwrap()));
-            builder.push(page, count, &mut runs);
-        }
-        builder.finish(&mut runs);
-        runs
-    }
-
-    proptest! {
-        #[test]
-        fn runs_come_back_whole(
-            steps in prop::collection::vec((0..4_u64, 1..200_usize), 0..60),
-            page_bits in 4..41_u32,
-            pieces in 1..9000_usize,
-        ) {
-            let mut addresses = Vec::new();
-            for (page, times) in steps {
-                // The highest address that a trace holds is among them.
-                let address = ((1 << 56) - 1) - (page << page_bits);
-                addresses.extend(std::iter::repeat_n(address, times));
-            }
-            prop_assert_eq!(sent(&addresses, page_bits, pieces), naive(&addresses, page_bits));
-        }
-    }
-
-    #[test]
-    fn runs_longer_than_a_word_holds_are_one_again() {
-        for length in [1, 4095, 4096, 4097, 8190, 8191, 20_000] {
-            assert_eq!(sent(&vec![0x1234; length], 12, usize::MAX), [Run { page: 1, count: length as u64 }]);
-        }
+    if first.is_some() {
+        code.append(&[ended]);
+    } else {
+        *first = Some(ended);
+        code.begin(ended.page);
     }
 }

@@ -1,5 +1,7 @@
 //! The protocol of plugin and collector: one stream socket a process image, blocks in native byte order.
 
+use crate::run::Run;
+
 /// Contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -8,7 +10,7 @@ pub enum BlockKind {
     Hello = 1,
     /// Segments of packed references, 8 bytes each: [`Segment`], then its references, and the next.
     References = 2,
-    /// Segments of page runs, a word each: [`super::packed`].
+    /// Segments of page runs: [`RunSegment`], then its two streams, and the next.
     Runs = 3,
     /// Text for the user: something that was not followed.
     Note = 4,
@@ -37,9 +39,9 @@ pub struct BlockHeader {
 }
 
 /// Of this protocol; a plugin of another is not understood.
-pub const VERSION: u32 = 0x5047_0003;
+pub const VERSION: u32 = 0x5047_0004;
 
-/// Before what one thread did without another's references between.
+/// Before the references of what one thread did without another's references between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Segment {
@@ -67,6 +69,73 @@ impl Segment {
         let segment = Segment { thread: u32_at(header, 0), words: u32_at(header, 4) };
         let (words, rest) = rest.split_at_checked(segment.words as usize * 8)?;
         Some((segment, words, rest))
+    }
+}
+
+/// Before the runs of what one thread did without another's references between. All runs but the first and the last follow in
+/// the file's code: differences of pages, from the first run's on, then counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunSegment {
+    /// The thread, numbered from 0 in its process image.
+    pub thread: u32,
+    /// Runs between the first and the last.
+    pub records: u32,
+    /// Sum of their counts.
+    pub references: u64,
+    /// The first run.
+    pub first: Run,
+    /// The last run; where the count is 0 there is only the first.
+    pub last: Run,
+    /// Page of the run before the last.
+    pub before_last: u64,
+    /// Bytes of the differences of pages.
+    pub pages: u32,
+    /// Bytes of the counts.
+    pub counts: u32,
+}
+
+/// A segment of runs, its two streams, and what follows.
+pub type SegmentParts<'a> = (RunSegment, &'a [u8], &'a [u8], &'a [u8]);
+
+/// Bytes of a [`RunSegment`].
+pub const RUN_SEGMENT_BYTES: usize = 64;
+
+impl RunSegment {
+    /// As sent.
+    pub fn encode(&self) -> [u8; RUN_SEGMENT_BYTES] {
+        let halves = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let words = [
+            halves(self.thread, self.records),
+            self.references,
+            self.first.page,
+            self.first.count,
+            self.last.page,
+            self.last.count,
+            self.before_last,
+            halves(self.pages, self.counts),
+        ];
+        let mut bytes = [0; RUN_SEGMENT_BYTES];
+        bytes.chunks_exact_mut(8).zip(words).for_each(|(room, word)| room.copy_from_slice(&word.to_le_bytes()));
+        bytes
+    }
+
+    /// The segment at the beginning of `payload` with its two streams, and what follows; none where it is malformed.
+    pub fn split(payload: &[u8]) -> Option<SegmentParts<'_>> {
+        let (header, rest) = payload.split_at_checked(RUN_SEGMENT_BYTES)?;
+        let word = |at: usize| u64::from_le_bytes(header[at * 8..at * 8 + 8].try_into().expect("eight bytes"));
+        let segment = RunSegment {
+            thread: word(0) as u32,
+            records: (word(0) >> 32) as u32,
+            references: word(1),
+            first: Run { page: word(2), count: word(3) },
+            last: Run { page: word(4), count: word(5) },
+            before_last: word(6),
+            pages: word(7) as u32,
+            counts: (word(7) >> 32) as u32,
+        };
+        let (pages, rest) = rest.split_at_checked(segment.pages as usize)?;
+        let (counts, rest) = rest.split_at_checked(segment.counts as usize)?;
+        Some((segment, pages, counts, rest))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Blocks of many process images, as one trace.
 
-use super::packed;
-use super::protocol::{BlockKind, End, Hello, Segment};
+use super::protocol::{BlockKind, End, Hello, RunSegment, Segment};
 use crate::error::TraceError;
-use crate::format::{Content, TraceWriter};
+use crate::format::{CodedRuns, Content, TraceWriter};
 use crate::reference::Reference;
 use crate::run::{MAX_ASID, NUMBER_BITS, Run, RunBuilder};
 use crate::source::Result;
@@ -46,11 +45,11 @@ pub struct Totals {
 }
 
 /// A block as received.
-pub(super) struct Block {
+pub(super) struct Block<'a> {
     /// The connection.
     pub connection: u64,
     pub kind: Option<BlockKind>,
-    pub payload: Vec<u8>,
+    pub payload: &'a [u8],
 }
 
 /// Writes blocks.
@@ -88,14 +87,14 @@ impl<W: Write> Sink<W> {
             Some(BlockKind::References) => self.references(block),
             Some(BlockKind::Runs) => self.runs(block),
             Some(BlockKind::Note) => {
-                let text = String::from_utf8_lossy(&block.payload).into_owned();
+                let text = String::from_utf8_lossy(block.payload).into_owned();
                 if !self.totals.notes.contains(&text) {
                     self.totals.notes.push(text);
                 }
                 Ok(())
             }
             Some(BlockKind::End) => {
-                let end = End::decode(&block.payload).ok_or_else(malformed)?;
+                let end = End::decode(block.payload).ok_or_else(malformed)?;
                 if let Some(image) = self.image(block) {
                     image.ended = if end.replaced == 1 { "exec" } else { "exit" };
                     image.instructions = (end.instructions > 0).then_some(end.instructions);
@@ -118,7 +117,7 @@ impl<W: Write> Sink<W> {
     }
 
     fn hello(&mut self, block: &Block) -> Result<()> {
-        let hello = Hello::decode(&block.payload).ok_or_else(malformed)?;
+        let hello = Hello::decode(block.payload).ok_or_else(malformed)?;
         let known = self.tokens.len() as u16;
         let space = *self.tokens.entry(hello.image).or_insert(known);
         if space > MAX_ASID {
@@ -157,7 +156,7 @@ impl<W: Write> Sink<W> {
 
     fn references(&mut self, block: &Block) -> Result<()> {
         let space = *self.spaces.get(&block.connection).ok_or_else(malformed)?;
-        let mut rest = &block.payload[..];
+        let mut rest = block.payload;
         while !rest.is_empty() {
             let (segment, words, behind) = Segment::split(rest).ok_or_else(malformed)?;
             rest = behind;
@@ -174,19 +173,31 @@ impl<W: Write> Sink<W> {
 
     fn runs(&mut self, block: &Block) -> Result<()> {
         let space = *self.spaces.get(&block.connection).ok_or_else(malformed)?;
-        let mut rest = &block.payload[..];
+        let mut rest = block.payload;
         while !rest.is_empty() {
-            let (segment, words, behind) = Segment::split(rest).ok_or_else(malformed)?;
+            let (segment, pages, counts, behind) = RunSegment::split(rest).ok_or_else(malformed)?;
             rest = behind;
-            let mut references = 0;
-            self.runs.clear();
-            for (page, count) in words.chunks_exact(8).map(|word| packed::run_of(word_of(word))) {
-                references += count;
-                self.builder.push(page | u64::from(space) << NUMBER_BITS, count, &mut self.runs);
-            }
-            self.count(space, segment.thread, references);
-            self.writer.runs(&self.runs)?;
+            self.segment(space, &segment, pages, counts)?;
         }
+        Ok(())
+    }
+
+    /// The runs of a segment: the first may go on with the one before, the last with the one behind.
+    fn segment(&mut self, space: u16, segment: &RunSegment, pages: &[u8], counts: &[u8]) -> Result<()> {
+        let RunSegment { thread, records, references, first, last, before_last, .. } = *segment;
+        let in_space = |page: u64| page | u64::from(space) << NUMBER_BITS;
+        self.count(space, thread, references + first.count + last.count);
+        self.runs.clear();
+        self.builder.push(in_space(first.page), first.count, &mut self.runs);
+        if last.count == 0 {
+            return self.writer.runs(&self.runs);
+        }
+        self.builder.finish(&mut self.runs);
+        let last_page = in_space(before_last);
+        let coded = CodedRuns { pages, counts, last: last_page, records: records as usize, references };
+        self.writer.coded_runs(&self.runs, &coded)?;
+        self.runs.clear();
+        self.builder.push(in_space(last.page), last.count, &mut self.runs);
         Ok(())
     }
 }
@@ -212,4 +223,90 @@ fn command(line: &[u8]) -> Vec<String> {
         command.pop();
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::packed::Packer;
+    use crate::format::{Header, Settings, TraceReader};
+    use crate::source::RunSource;
+    use proptest::prelude::*;
+    use std::io::Cursor;
+
+    const PAGE_BITS: u32 = 12;
+    const CONTENT: Content = Content::Runs { page_bits: PAGE_BITS };
+
+    /// What two process images sent: of each segment the image, and the addresses in the pieces that were packed.
+    type Sent = Vec<(u64, Vec<Vec<u64>>)>;
+
+    fn naive(sent: &Sent) -> Vec<Run> {
+        let (mut runs, mut builder) = (Vec::new(), RunBuilder::default());
+        for (image, pieces) in sent {
+            for address in pieces.iter().flatten() {
+                builder.push(address >> PAGE_BITS | image << NUMBER_BITS, 1, &mut runs);
+            }
+        }
+        builder.finish(&mut runs);
+        runs
+    }
+
+    fn written(sent: &Sent, chunk_records: usize) -> (Vec<Run>, Totals) {
+        let settings = Settings { chunk_records, ..Settings::default() };
+        let writer = TraceWriter::new(Vec::new(), &Header::new(CONTENT), settings).unwrap();
+        let (mut sink, mut packer) = (Sink::new(writer, CONTENT), Packer::new());
+        for image in 0..2 {
+            let payload = Hello { image, pid: 1, parent: 0 }.encode();
+            sink.take(&Block { connection: image, kind: Some(BlockKind::Hello), payload: &payload }).unwrap();
+        }
+        for (image, pieces) in sent {
+            let mut payload = Vec::new();
+            pieces.iter().for_each(|piece| packer.add(piece, PAGE_BITS));
+            packer.finish(3, &mut payload);
+            sink.take(&Block { connection: *image, kind: Some(BlockKind::Runs), payload: &payload }).unwrap();
+        }
+        let (writer, totals) = sink.finish().unwrap();
+        let bytes = writer.finish(&serde_json::Value::Null).unwrap();
+        let mut reader =
+            TraceReader::new(Cursor::new(bytes)).unwrap().into_runs(PAGE_BITS, crate::Kinds::ALL).unwrap();
+        let mut runs = Vec::new();
+        while let Some(batch) = reader.next_runs().unwrap() {
+            runs.extend_from_slice(batch);
+        }
+        (runs, totals)
+    }
+
+    /// The highest address that a trace holds is among those of page 0.
+    fn addresses() -> impl Strategy<Value = Vec<u64>> {
+        let steps = prop::collection::vec((0..4_u64, 0..9_u32, 1..300_usize), 0..12);
+        steps.prop_map(|steps| {
+            let run = |(page, shift, times)| {
+                std::iter::repeat_n(((1 << 56) - 1) - (page << (PAGE_BITS + shift * 4)), times)
+            };
+            steps.into_iter().flat_map(run).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn runs_come_back_whole(
+            sent in prop::collection::vec((0..2_u64, prop::collection::vec(addresses(), 0..4)), 0..12),
+            chunk_records in 60..300_usize,
+        ) {
+            let (runs, totals) = written(&sent, chunk_records);
+            prop_assert_eq!(&runs, &naive(&sent));
+            prop_assert_eq!(totals.records, runs.len() as u64);
+            for image in 0..2 {
+                let of_image = sent.iter().filter(|(whose, _)| *whose == image);
+                let count: usize = of_image.flat_map(|(_, pieces)| pieces).map(Vec::len).sum();
+                prop_assert_eq!(totals.images[image as usize].references, count as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn long_runs_are_one_over_many_segments() {
+        let sent: Sent = (0..5).map(|_| (0, vec![vec![0x1234; 8191]])).collect();
+        assert_eq!(written(&sent, 60).0, [Run { page: 1, count: 5 * 8191 }]);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! References are two streams, because the upper byte of neighbours is mostly the same: one byte of kind and size each,
 //! then the differences of addresses, each to the last address of the same kind (data and code go different ways). Runs
-//! are the differences of pages, then the counts.
+//! are the differences of pages, then the counts: [`super::run_code`] writes them.
 
 use crate::error::TraceError;
 use crate::reference::Reference;
@@ -13,7 +13,7 @@ use crate::source::Span;
 pub(super) type Flaw = &'static str;
 
 #[inline]
-fn zigzag(difference: u64) -> u64 {
+pub(crate) fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64 >> 63) as u64)
 }
 
@@ -24,7 +24,7 @@ fn unzigzag(code: u64) -> u64 {
 
 /// Seven bits a byte, lowest first; the highest bit says that more follow.
 #[inline]
-fn put(mut value: u64, bytes: &mut Vec<u8>) {
+pub(super) fn put(mut value: u64, bytes: &mut Vec<u8>) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -34,20 +34,31 @@ fn put(mut value: u64, bytes: &mut Vec<u8>) {
 
 /// The bytes that [`put`] appends for a value below 2^56, in a word, and how many they are.
 #[inline]
-fn spread(value: u64) -> (u64, usize) {
+pub(super) fn spread(value: u64) -> (u64, usize) {
     let halves = (value & 0x0fff_ffff) | (value & 0x00ff_ffff_f000_0000) << 4;
     let quarters = (halves & 0x0000_3fff_0000_3fff) | (halves & 0x0fff_c000_0fff_c000) << 2;
     let sevens = (quarters & 0x007f_007f_007f_007f) | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
-    let length = (63 - (value | 1).leading_zeros()) * 37 / 256 + 1;
-    let more = 0x8080_8080_8080_8080 & !(u64::MAX << (8 * (length - 1)));
-    (sevens | more, length as usize)
+    let length = length(value);
+    (sevens | more(length), length)
+}
+
+/// How many bytes [`put`] appends for a value below 2^56.
+#[inline(always)]
+pub(super) fn length(value: u64) -> usize {
+    ((63 - (value | 1).leading_zeros()) * 37 / 256 + 1) as usize
+}
+
+/// The bits that say that more bytes follow, in all but the last of so many.
+#[inline(always)]
+pub(super) fn more(length: usize) -> u64 {
+    MORE & !(u64::MAX << (8 * (length - 1)))
 }
 
 /// Reads variable-length integers from the front of a slice.
 struct Take<'a>(&'a [u8]);
 
 /// The highest bit of each byte, which says that more follow.
-const MORE: u64 = 0x8080_8080_8080_8080;
+pub(super) const MORE: u64 = 0x8080_8080_8080_8080;
 
 /// The value whose bytes, as [`put`] appends them, are the lowest `length` of a word: [`spread`] undone.
 #[inline(always)]
@@ -166,50 +177,6 @@ pub(super) fn decode_references(
     take.finish()
 }
 
-pub(super) fn encode_runs(runs: &[Run], bytes: &mut Vec<u8>) {
-    bytes.clear();
-    bytes.extend([0; 4]);
-    let mut last = 0u64;
-    put_all(bytes, runs, |run| {
-        let difference = zigzag(run.page.wrapping_sub(last));
-        last = run.page;
-        difference
-    });
-    let pages = (bytes.len() - 4) as u32;
-    bytes[..4].copy_from_slice(&pages.to_le_bytes());
-    bytes.reserve(runs.len());
-    for run in runs {
-        put(run.count, bytes);
-    }
-}
-
-/// Records whose integers are put into one array.
-const TOGETHER: usize = 512;
-/// The longest integer has as many bytes.
-const LONGEST: usize = 10;
-
-/// [`put`] of a value of each record, for values whose length cannot be foretold: without a branch on it.
-fn put_all<T>(bytes: &mut Vec<u8>, records: &[T], mut value: impl FnMut(&T) -> u64) {
-    let mut room = [0_u8; TOGETHER * LONGEST];
-    for records in records.chunks(TOGETHER) {
-        let mut end = 0;
-        for record in records {
-            let value = value(record);
-            if value < 1 << 56 {
-                let (word, length) = spread(value);
-                room[end..end + 8].copy_from_slice(&word.to_le_bytes());
-                end += length;
-            } else {
-                let mut long = Vec::with_capacity(LONGEST);
-                put(value, &mut long);
-                room[end..end + long.len()].copy_from_slice(&long);
-                end += long.len();
-            }
-        }
-        bytes.extend_from_slice(&room[..end]);
-    }
-}
-
 pub(super) fn decode_runs(bytes: &[u8], records: u32, references: u64, runs: &mut Vec<Run>) -> Result<(), Flaw> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or("the pages are cut off")?;
     let (pages, counts) =
@@ -283,17 +250,6 @@ mod tests {
                 prop_assert_eq!(take.next(), Ok(value));
             }
             prop_assert!(take.finish().is_ok());
-        }
-
-        #[test]
-        fn integers_put_together_are_those_put_one_by_one(
-            values in prop::collection::vec((any::<u64>(), 0..64_u32), 0..3000),
-        ) {
-            let values: Vec<u64> = values.into_iter().map(|(value, shift)| value >> shift).collect();
-            let (mut together, mut one_by_one) = (vec![7], vec![7]);
-            put_all(&mut together, &values, |value| *value);
-            values.iter().for_each(|value| put(*value, &mut one_by_one));
-            prop_assert_eq!(together, one_by_one);
         }
     }
 

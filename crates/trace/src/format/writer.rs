@@ -1,9 +1,10 @@
 //! Writes a trace, chunk by chunk.
 
-use super::codec::{Compressor, encode_references, encode_runs};
+use super::codec::{Compressor, encode_references};
 use super::header::{Content, Header};
 use super::index::Entry;
 use super::layout::{self, ChunkHeader, IndexHeader};
+use super::run_code::{CodedRuns, RunCode};
 use crate::error::TraceError;
 use crate::reference::Reference;
 use crate::run::{MAX_ASID, Run};
@@ -36,7 +37,7 @@ pub struct TraceWriter<W: Write> {
     raw: Vec<u8>,
     spans: Vec<Span>,
     references: Vec<Reference>,
-    runs: Vec<Run>,
+    runs: RunCode,
     entries: Vec<Entry>,
     records: u64,
 }
@@ -58,7 +59,7 @@ impl<W: Write> TraceWriter<W> {
             raw: Vec::new(),
             spans: Vec::new(),
             references: Vec::new(),
-            runs: Vec::new(),
+            runs: RunCode::new(),
             entries: Vec::new(),
             records: 0,
         })
@@ -66,7 +67,7 @@ impl<W: Write> TraceWriter<W> {
 
     /// Records written until now.
     pub fn records(&self) -> u64 {
-        self.records + (self.references.len() + self.runs.len()) as u64
+        self.records + (self.references.len() + self.runs.records) as u64
     }
 
     /// Appends references of one thread.
@@ -102,14 +103,28 @@ impl<W: Write> TraceWriter<W> {
             return Err(TraceError::Invalid("a page run has no references".into()));
         }
         while !runs.is_empty() {
-            let room = self.settings.chunk_records - self.runs.len();
+            let room = self.settings.chunk_records - self.runs.records;
             let (now, later) = runs.split_at(room.min(runs.len()));
-            self.runs.extend_from_slice(now);
-            if self.runs.len() == self.settings.chunk_records {
+            self.runs.append(now);
+            if self.runs.records == self.settings.chunk_records {
                 self.flush()?;
             }
             runs = later;
         }
+        Ok(())
+    }
+
+    /// Appends the run or two of `before`, and coded runs whose first difference is to the last of these, into one chunk.
+    pub(crate) fn coded_runs(&mut self, before: &[Run], coded: &CodedRuns) -> Result<()> {
+        let records = before.len() + coded.records;
+        if self.runs.records + records > self.settings.chunk_records {
+            self.flush()?;
+        }
+        if records > self.settings.chunk_records {
+            return Err(TraceError::Invalid(format!("chunks of a capture have at least {records} records")));
+        }
+        self.runs.append(before);
+        self.runs.append_coded(coded);
         Ok(())
     }
 
@@ -121,8 +136,8 @@ impl<W: Write> TraceWriter<W> {
                 (self.references.len(), self.references.len() as u64)
             }
             Content::Runs { .. } => {
-                encode_runs(&self.runs, &mut self.raw);
-                (self.runs.len(), self.runs.iter().fold(0, |sum: u64, run| sum.wrapping_add(run.count)))
+                self.runs.payload(&mut self.raw);
+                (self.runs.records, self.runs.references)
             }
         };
         if records == 0 {
@@ -155,7 +170,7 @@ impl<W: Write> TraceWriter<W> {
         self.records += records as u64;
         self.spans.clear();
         self.references.clear();
-        self.runs.clear();
+        self.runs.begin(0);
         Ok(())
     }
 
