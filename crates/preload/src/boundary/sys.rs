@@ -348,12 +348,22 @@ pub fn read_clocks_by_calls() {
     CLOCK.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
+/// The program is about to unmap, move, replace or protect this memory. If the vDSO is in it, clocks are read by the system call.
+pub fn part_with(addr: usize, len: usize) {
+    /// Its data lie a few pages below it.
+    const AROUND: usize = 16 * PAGE;
+    let clock = CLOCK.load(Ordering::Relaxed) as usize;
+    if clock != 0 && addr < clock + AROUND && addr.saturating_add(len) > clock.saturating_sub(AROUND) {
+        read_clocks_by_calls();
+    }
+}
+
 /// CLOCK_MONOTONIC in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     const MONOTONIC: u32 = general::CLOCK_MONOTONIC;
     let mut time = [0u64; 2];
     let clock = CLOCK.load(Ordering::Relaxed);
-    // SAFETY: null, or what `read_clocks_by` was told, which is never unmapped; it writes one `timespec`.
+    // SAFETY: null, or what `read_clocks_by` was told, and then it is mapped (`part_with`); it writes one `timespec`.
     let read = !clock.is_null()
         && unsafe { core::mem::transmute::<*mut (), Clock>(clock)(MONOTONIC as i32, &raw mut time) } == 0;
     if !read {

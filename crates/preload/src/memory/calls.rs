@@ -114,6 +114,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64
 
 fn passed(request: &Request) -> Result<usize> {
     if request.flags & FIXED != 0 {
+        sys::part_with(request.addr, request.len);
         part_with_heap(
             request.addr,
             request.len,
@@ -325,6 +326,7 @@ fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> 
 
 /// munmap.
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
+    sys::part_with(addr, len);
     backing::hints::forget(addr, len);
     // SAFETY: the program's own request.
     let raw = |addr, len| unsafe { sys::munmap(addr, len) };
@@ -350,6 +352,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
 
 /// mprotect (`key` < 0) and pkey_mprotect.
 pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
+    sys::part_with(addr, len);
     let Some(span) = our_span(addr, len) else {
         return mapping::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
     };

@@ -15,6 +15,7 @@ use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
+    sys::part_with(old, old_len);
     let result = match moved(old, old_len, new_len, flags, new) {
         // Locked memory may not grow beyond the limit on that; but it was us who locked it.
         Err(Errno::EAGAIN) if backing::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
