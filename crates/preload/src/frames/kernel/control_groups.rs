@@ -109,6 +109,7 @@ impl Group {
     }
 
     /// Finds the levels with limits.
+    #[inline(never)]
     fn list(&mut self) {
         self.count = 0;
         let Some(mount) = &self.mount else { return };
@@ -165,6 +166,7 @@ impl Level {
         Some(Level { place: place.clone(), limit, swap })
     }
 
+    #[inline(never)]
     fn left(&self, version: Version) -> Option<u64> {
         let (used, names): (_, [&[u8]; 4]) = match version {
             Version::One => (

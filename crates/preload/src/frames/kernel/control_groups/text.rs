@@ -150,6 +150,7 @@ pub fn value(place: &Place, name: &[u8]) -> Option<u64> {
 }
 
 /// As [`value`].
+#[inline(never)]
 pub fn value_in(path: &CStr, name: &[u8]) -> Option<u64> {
     let mut found = None;
     each_line(path, &mut Line::new(), &mut |line| match line.strip_prefix(name) {
