@@ -1,5 +1,7 @@
 //! Optional instructions of the processor.
 
+pub mod lanes;
+
 use std::sync::OnceLock;
 
 /// Instructions that code is compiled for, each with those before it.
@@ -46,7 +48,8 @@ fn detected() -> Level {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vpopcntdq");
+            && is_x86_feature_detected!("avx512vpopcntdq")
+            && is_x86_feature_detected!("avx512bitalg");
         return if wider { Level::Avx512 } else { Level::Avx2 };
     }
     Level::Baseline
@@ -111,7 +114,9 @@ fn wide(work: impl FnOnce()) {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[target_feature(
+    enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512bitalg"
+)]
 fn wider(work: impl FnOnce()) {
     work();
 }

@@ -5,6 +5,7 @@
 //! reference is a fault for memories with at most that many frames of its colour.
 
 mod alternations;
+mod distances;
 mod parallel;
 mod reuses;
 mod top;

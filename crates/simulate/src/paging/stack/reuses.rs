@@ -67,6 +67,14 @@ impl<const L: usize> Reuses<L> {
         self.is_full |= self.next == 0;
     }
 
+    /// So many references at `distance`, by level; as for [`Reuses::count`], of which there is room for the top's distances.
+    #[inline(always)]
+    pub fn count_many(&mut self, distance: usize, references: &[u16]) {
+        for (counts, references) in self.small.iter_mut().zip(references) {
+            counts[distance] += u32::from(*references);
+        }
+    }
+
     fn waiting(&self) -> &[[u32; L]] {
         if self.is_full { &self.waiting } else { &self.waiting[..self.next] }
     }

@@ -2,11 +2,10 @@
 //!
 //! Recency is a bit matrix (as in a true-LRU cache set), and so is "has the same colour": a distance is the population
 //! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector; what is
-//! read as a vector is written as one, because a single lane just written would keep the vector waiting.
+//! read as a vector is written as one, because a single lane just written would keep the vector waiting. The rows of a place for
+//! all levels lie together: one vector has all its distances.
 
-use std::hint::black_box;
-
-use crate::cpu;
+use crate::cpu::{self, lanes};
 use crate::pages::Id;
 
 /// Places in the top.
@@ -44,35 +43,45 @@ const ALL_OTHERS: [u16; PLACES] = {
     rows
 };
 
-/// The top of all stacks of one chain, with `L` colour counts.
+/// The top of all stacks of one chain, with `L` colour counts; `W`: those and unused ones, in a vector.
 #[derive(Debug)]
-pub struct Top<const L: usize> {
+pub struct Top<const L: usize, const W: usize> {
     ids: [Id; PLACES],
     codes: [u16; PLACES],
     filled: usize,
     /// Bit t of `newer[s]`: place t was used after place s.
     newer: [u16; PLACES],
-    /// Bit t of `same[j][s]`: places s and t have the same colour at level j.
-    same: [[u16; PLACES]; L],
-    masks: [u16; L],
+    /// Bit t of `same[s][j]`: places s and t have the same colour at level j.
+    same: [[u16; W]; PLACES],
+    masks: [u16; W],
 }
 
-impl<const L: usize> Top<L> {
+impl<const L: usize, const W: usize> Top<L, W> {
     /// An empty top; pages have the same colour at level j when their codes are equal under `masks[j]`.
     pub fn new(masks: [u16; L]) -> Self {
         let rows = [0; PLACES];
-        Self { ids: rows.map(u32::from), codes: rows, filled: 0, newer: rows, same: [rows; L], masks }
+        let mut all_masks = [0; W];
+        all_masks[..L].copy_from_slice(&masks);
+        Self {
+            ids: rows.map(u32::from),
+            codes: rows,
+            filled: 0,
+            newer: rows,
+            same: [[u16::MAX; W]; PLACES],
+            masks: all_masks,
+        }
     }
 
-    /// How many pages were used after the page at `place`: all, and per level those of its colour.
+    /// How many pages of its colour were used after the page at `place`, at the first level.
     #[inline(always)]
-    pub fn above(&self, place: usize) -> (u32, [u32; L]) {
-        let newer = self.newer[place % PLACES];
-        let mut above = [0; L];
-        for (count, same) in above.iter_mut().zip(&self.same) {
-            *count = (newer & same[place % PLACES]).count_ones();
-        }
-        (newer.count_ones(), above)
+    pub fn first_above(&self, place: usize) -> u32 {
+        (self.newer[place % PLACES] & self.same[place % PLACES][0]).count_ones()
+    }
+
+    /// How many pages of its colour were used after the page at `place`, for each level.
+    #[inline(always)]
+    pub fn above<const LEVEL: u8>(&self, place: usize) -> [u8; W] {
+        lanes::count_bits::<W, LEVEL>(&self.same[place % PLACES], self.newer[place % PLACES])
     }
 
     /// The page at `place` becomes the most recent one.
@@ -98,7 +107,7 @@ impl<const L: usize> Top<L> {
 
     /// Puts a page on top, at the place that [`Top::victim`] named.
     #[inline(always)]
-    pub fn insert(&mut self, place: usize, id: Id, code: u16) {
+    pub fn insert<const LEVEL: u8>(&mut self, place: usize, id: Id, code: u16) {
         let place = place % PLACES;
         let (bit, others) = (BITS[place], &OTHERS[place]);
         self.filled = self.filled.max(place + 1);
@@ -106,17 +115,10 @@ impl<const L: usize> Top<L> {
         for (other, keep) in self.codes.iter_mut().zip(others) {
             *other = (*other & keep) | (code & !keep);
         }
-        let present = ((1_u32 << self.filled) - 1) as u16 & !bit;
-        let codes = self.codes;
-        // As many as there are, which the compiler is not to know: it would mix the levels' vectors up.
-        for (rows, mask) in self.same.iter_mut().zip(self.masks).take(black_box(L)) {
-            let differ: [u16; PLACES] = std::array::from_fn(|s| (codes[s] ^ code) & mask);
-            let mine = cpu::equal_lanes(&differ, &[0; PLACES]) & present;
-            let old = *rows;
-            *rows = std::array::from_fn(|s| {
-                let column = if mine & BITS[s] == 0 { old[s] & !bit } else { old[s] | bit };
-                (column & others[s]) | (mine & !others[s])
-            });
+        // Of one colour are all pages, and stay so. Rows may have anything for places that are empty: none of them is newer.
+        if L > 1 || self.masks[0] != 0 {
+            let differ = self.codes.map(|other| other ^ code);
+            self.same[place] = lanes::mark::<W, LEVEL>(&mut self.same, &differ, &self.masks, bit);
         }
         self.touch(place);
     }

@@ -4,10 +4,11 @@ use std::cell::Cell;
 
 use super::super::colouring::{Chain, MAX_LEVELS};
 use super::Curve;
+use super::distances::Distances;
 use super::reuses::Reuses;
 use super::top::{PLACES, Top};
 use super::window::Window;
-use crate::cpu;
+use crate::cpu::{self, Leveled};
 use crate::pages::Id;
 use crate::table::Table;
 
@@ -23,7 +24,7 @@ const NEAR: u32 = 2 * PLACES as u32;
 
 /// Operations of all chains, for any number of levels.
 pub trait Walk: std::fmt::Debug + Send + Sync {
-    /// Takes references, as ids below `bound` and codes.
+    /// Takes at most [`super::alternations::BATCH`] references, as ids below `bound` and codes.
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize);
     /// Counts pairs of references that go from one page to another, which was used before it, and back; by codes.
     fn count_alternations(&mut self, there: &[u16], back: &[u16]);
@@ -39,7 +40,7 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     fn arrange(&mut self, ids: &[Id], codes: &[u16], bound: usize);
     /// Adds re-uses that were counted elsewhere, for each level.
     fn add_reuses(&mut self, levels: &[Vec<u64>]);
-    /// Re-uses by distance for each level, without those of the page used just before.
+    /// Re-uses by distance for each level; of those at 0, some are missing: they are what is counted nowhere else.
     fn reuses(&self) -> Vec<Vec<u64>>;
     /// Begins all counts again; the stacks stay as they are.
     fn forget_counts(&mut self);
@@ -51,27 +52,29 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
 pub fn walk_of(chain: &Chain) -> Box<dyn Walk> {
     const { assert!(MAX_LEVELS == 9) };
     match chain.counts().len() {
-        1 => Box::new(Levels::<1>::new(chain)),
-        2 => Box::new(Levels::<2>::new(chain)),
-        3 => Box::new(Levels::<3>::new(chain)),
-        4 => Box::new(Levels::<4>::new(chain)),
-        5 => Box::new(Levels::<5>::new(chain)),
-        6 => Box::new(Levels::<6>::new(chain)),
-        7 => Box::new(Levels::<7>::new(chain)),
-        8 => Box::new(Levels::<8>::new(chain)),
-        _ => Box::new(Levels::<9>::new(chain)),
+        1 => Box::new(Levels::<1, 8>::new(chain)),
+        2 => Box::new(Levels::<2, 8>::new(chain)),
+        3 => Box::new(Levels::<3, 8>::new(chain)),
+        4 => Box::new(Levels::<4, 8>::new(chain)),
+        5 => Box::new(Levels::<5, 8>::new(chain)),
+        6 => Box::new(Levels::<6, 8>::new(chain)),
+        7 => Box::new(Levels::<7, 8>::new(chain)),
+        8 => Box::new(Levels::<8, 8>::new(chain)),
+        _ => Box::new(Levels::<9, 16>::new(chain)),
     }
 }
 
 #[derive(Debug)]
-struct Levels<const L: usize> {
+struct Levels<const L: usize, const W: usize> {
     /// Whether the most recent pages are kept in `top`: where few references find theirs there, it only costs.
     has_top: bool,
     /// References since the last decision about that, and those among them that the top is of no use to (or, while there is
     /// none, would be of use to).
     tried: u32,
     against: u32,
-    top: Top<L>,
+    top: Top<L, W>,
+    /// Of references that were found there, where there are several levels.
+    distances: Distances<W>,
     window: Window<L>,
     stamps: Table<u32>,
     reuses: Reuses<L>,
@@ -84,7 +87,7 @@ struct Levels<const L: usize> {
     filled: [Vec<u64>; L],
 }
 
-impl<const L: usize> Levels<L> {
+impl<const L: usize, const W: usize> Levels<L, W> {
     fn new(chain: &Chain) -> Self {
         let bits: [u32; L] = chain.level_bits().try_into().expect("one level for each colour count");
         let masks = bits.map(|bits| ((1_u32 << bits) - 1) as u16);
@@ -93,6 +96,7 @@ impl<const L: usize> Levels<L> {
             tried: 0,
             against: 0,
             top: Top::new(masks),
+            distances: Distances::EMPTY,
             window: Window::new(masks),
             stamps: Table::default(),
             reuses: Reuses::default(),
@@ -105,15 +109,18 @@ impl<const L: usize> Levels<L> {
     }
 
     #[inline(always)]
-    fn feed_all(&mut self, ids: &[Id], codes: &[u16]) {
+    fn feed_all<const LEVEL: u8>(&mut self, ids: &[Id], codes: &[u16]) {
         for &id in ids {
             cpu::prefetch(&self.stamps, id as usize);
         }
         let fetches = self.window.is_far();
         if self.has_top {
-            self.feed_each::<true>(ids, codes, fetches);
+            self.feed_each::<true, LEVEL>(ids, codes, fetches);
         } else {
-            self.feed_each::<false>(ids, codes, fetches);
+            self.feed_each::<false, LEVEL>(ids, codes, fetches);
+        }
+        if L > 1 {
+            self.distances.tally::<LEVEL>(|distance, counts| self.reuses.count_many(distance, counts));
         }
         self.tried += ids.len() as u32;
         if self.tried >= TRIAL {
@@ -122,7 +129,7 @@ impl<const L: usize> Levels<L> {
     }
 
     #[inline(always)]
-    fn feed_each<const TOP: bool>(&mut self, ids: &[Id], codes: &[u16], fetches: bool) {
+    fn feed_each<const TOP: bool, const LEVEL: u8>(&mut self, ids: &[Id], codes: &[u16], fetches: bool) {
         let mut fetched = NEVER;
         for (i, (&id, &code)) in ids.iter().zip(codes).enumerate() {
             if fetches && let Some(&soon) = ids.get(i + AHEAD) {
@@ -136,9 +143,9 @@ impl<const L: usize> Levels<L> {
             if TOP {
                 let stamp = self.stamps[id as usize];
                 if stamp >= IN_TOP && stamp != NEVER {
-                    self.use_top((stamp - IN_TOP) as usize);
+                    self.use_top::<LEVEL>((stamp - IN_TOP) as usize);
                 } else {
-                    self.use_below(id, code, stamp == NEVER);
+                    self.use_below::<LEVEL>(id, code, stamp == NEVER);
                 }
             } else {
                 self.use_window(id, code);
@@ -147,17 +154,17 @@ impl<const L: usize> Levels<L> {
     }
 
     #[inline(always)]
-    fn use_top(&mut self, place: usize) {
-        let (all, above) = self.top.above(place);
-        if all == 0 {
-            return; // counted at the end: all references that are counted nowhere else
+    fn use_top<const LEVEL: u8>(&mut self, place: usize) {
+        if L == 1 {
+            self.reuses.count([self.top.first_above(place); L]);
+        } else {
+            self.distances.add(self.top.above::<LEVEL>(place));
         }
-        self.reuses.count(above);
         self.top.touch(place);
     }
 
     #[inline(always)]
-    fn use_below(&mut self, id: Id, code: u16, first_use: bool) {
+    fn use_below<const LEVEL: u8>(&mut self, id: Id, code: u16, first_use: bool) {
         self.against += 1;
         if self.window.is_full() {
             self.compact();
@@ -172,7 +179,7 @@ impl<const L: usize> Levels<L> {
             let outside = self.top.codes().iter().copied().chain(used_again);
             self.stamps[old as usize] = self.window.push(old, old_code, outside);
         }
-        self.top.insert(place, id, code);
+        self.top.insert::<LEVEL>(place, id, code);
         self.stamps[id as usize] = IN_TOP + place as u32;
         if first_use {
             self.first_use(id, code);
@@ -245,14 +252,25 @@ impl<const L: usize> Levels<L> {
     }
 }
 
-impl<const L: usize> Walk for Levels<L> {
+/// References on their way into the levels.
+struct Feed<'a, const L: usize, const W: usize> {
+    levels: &'a mut Levels<L, W>,
+    ids: &'a [Id],
+    codes: &'a [u16],
+}
+
+impl<const L: usize, const W: usize> Leveled for Feed<'_, L, W> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        self.levels.feed_all::<LEVEL>(self.ids, self.codes);
+    }
+}
+
+impl<const L: usize, const W: usize> Walk for Levels<L, W> {
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize) {
         self.stamps.resize(bound, NEVER);
         self.reuses.prepare(ids.len());
-        cpu::widest(
-            #[inline(always)]
-            || self.feed_all(ids, codes),
-        );
+        cpu::widest_level(Feed { levels: self, ids, codes });
     }
 
     fn count_alternations(&mut self, there: &[u16], back: &[u16]) {
