@@ -140,6 +140,8 @@ CASES = (
     Case("other-user", ("static_program",), COLORING, (Placed(10),), request={"user": "user"}),
     Case("signal", ("sh", "-c", SIGNAL), COLORING, (Placed(10),), exit_code=7),
     Case("stopped", ("sh", "-c", STOP), COLORING, (Placed(10),), exit_code=5),
+    # ALLOC's real-time setting (5.6); in the kernel of `--with realtime` under PREEMPT_RT.
+    Case("fifo", ("governed",), COLORING, (Placed(1000),), request={"scheduler": "fifo"}),
     # The library prefaults, and the kernel places what it brings in.
     Case(
         "with-library",
@@ -154,6 +156,9 @@ CASES = (
 def wrong(case: Case, record: dict[str, Any]) -> Iterator[str]:
     if case.exit_code is not None and record["outcome"]["exit_code"] != case.exit_code:
         yield f"the program's outcome is {record['outcome']}"
+    scheduler = record["settings"]["scheduler"]
+    if scheduler.startswith("SCHED_FIFO") != ("scheduler" in case.request):
+        yield f"the program's scheduler is {scheduler}"
     frames = record["frames"]
     if not case.placed:
         if frames is not None:
