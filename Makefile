@@ -27,9 +27,9 @@ COMPUTING := $(addprefix tests/,stats models simulate layouts report trace diagn
 test-computing: $(STAMP)
 	$(PY) -m pytest -m "not slow" --durations=10 -p no:cacheprovider $(COMPUTING)
 
-test-machine: $(STAMP)
-	cargo test --workspace --locked
-	$(PY) -m pytest -m "not slow" --durations=30 $(addprefix --ignore=,$(COMPUTING))
+test-machine: $(STAMP)    # both, whatever the first finds
+	status=0; cargo test --workspace --locked --no-fail-fast || status=1; \
+	$(PY) -m pytest -m "not slow" --durations=30 $(addprefix --ignore=,$(COMPUTING)) || status=1; exit $$status
 
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow
