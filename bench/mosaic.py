@@ -185,8 +185,8 @@ def aims(found: Sequence[Found]) -> list[str]:
     pairs = [(_test(one, OURS), by_huge_bytes(one.campaign, one.file)) for one in found]
     better = sum(ours is not None and line is not None and ours < line for ours, line in pairs)
     lines.append(f"- {OURS} is nearer than a line over bytes in 2M pages in {better} of {len(found)} (aim: all)")
-    noise = sum(one.file.fits.floor_test is not None and one.file.fits.floor_test.maximum > SIMULATED  # type: ignore[union-attr]
-                for one in found)  # fmt: skip
+    floors = [one.file.fits.floor_test for one in found if one.file.fits is not None]
+    noise = sum(floor is not None and floor.maximum > SIMULATED for floor in floors)
     lines.append(f"- the noise of the repeats alone would show more than {SIMULATED:.0%} in {noise} of {len(found)}")
     return lines
 

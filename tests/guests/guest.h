@@ -211,4 +211,24 @@ __attribute__((unused)) static void churn(uint64_t seed, int rounds, size_t larg
     for (unsigned s = 0; s < SLOTS; s++) free(slot[s]);
 }
 
+/* Small blocks, and a large one that is protected and discarded in part, and given back. */
+__attribute__((unused)) static void work_on_memory(void) {
+    churn(1, 300, 300 * KIB);
+    unsigned char *p = map_anon(9 * MIB);
+    fill(p, 9 * MIB, 2);
+    CHECK(mprotect(p, MIB, PROT_READ) == 0 && madvise(p + MIB, MIB, MADV_DONTNEED) == 0);
+    CHECK(holds(p, MIB, 2) && all_zero(p + MIB, MIB));
+    CHECK(munmap(p, 9 * MIB) == 0);
+}
+
+/* As work_on_memory, in a forked child, which ends by _exit. */
+__attribute__((unused)) static void work_on_memory_in_child(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        work_on_memory();
+        _exit(5);
+    }
+    CHECK(wait_for(child) == 5);
+}
+
 #endif

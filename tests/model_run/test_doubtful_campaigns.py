@@ -130,11 +130,13 @@ def test_executions_whose_counters_did_not_count_are_left_out_and_listed(trace: 
     assert file.points().source == "counted"
 
 
-def test_counts_that_are_the_same_in_every_layout_are_told_beside_the_models(trace: Path, tmp_path: Path) -> None:
+def test_counts_that_are_the_same_in_every_layout_are_told_beside_the_models(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Counters that count something else: H, M and C do not follow the pages, the time does."""
     machine = Machine(trace, counts=True)
     real = machine.simulated
-    machine.simulated = lambda layout: {**real(layout), "h": 5.0}  # type: ignore[method-assign]
+    monkeypatch.setattr(machine, "simulated", lambda layout: {**real(layout), "h": 5.0})
     machine.rule = lambda counts: 2e7 + 0.8 * counts["c"]
     _, file = campaign(tmp_path, machine, asked(trace, counts="measured", select="random"))
     assert "constant-input" in {one.kind for one in file.points().warnings()}

@@ -4,7 +4,6 @@
 //! a multiple of 8 words.
 
 #[cfg(target_arch = "x86_64")]
-#[allow(clippy::wildcard_imports, reason = "every line below is made of them")]
 use core::arch::x86_64::*;
 
 use super::Level;
