@@ -134,6 +134,14 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(
 ADDRESSES = np.random.default_rng(3).integers(0, 1 << 40, 600_000, dtype=np.uint64)
 
 
+def test_where_there_is_no_room_the_file_is_named_with_what_to_look_at(tmp_path: Path) -> None:
+    np.random.default_rng(1).integers(0, 1 << 50, 100_000, dtype=np.uint64).tofile(tmp_path / "addresses")
+    command = f"ulimit -f 16; exec {sys.executable} -m pagelab trace convert --from raw addresses u.trace"
+    full = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "cannot write a chunk of the trace: File too large (errno 27) (into" in full.stderr, full.stderr
+    assert full.stderr.endswith(f"u.trace); run: df -h {tmp_path}\n")
+
+
 def torn(tmp_path: Path) -> Path:
     trace.write(tmp_path / "whole", np.split(ADDRESSES, 6))
     content = (tmp_path / "whole").read_bytes()

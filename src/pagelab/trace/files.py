@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pagelab._native import TraceBatches
+from pagelab.errors import system_reason
 from pagelab.trace.data import DEMAND, KINDS, References, Runs, TraceError, kind_codes, native, page_bits
 from pagelab.trace.pools import Pool, in_header
 
@@ -36,9 +37,19 @@ def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, An
     """Hands an operation to the native part; raises :class:`~pagelab.trace.TraceError`."""
     from pagelab._native import trace_work
 
-    with native(path):
-        answer: dict[str, Any] = json.loads(trace_work(json.dumps(request)))
+    try:
+        with native(path):
+            answer: dict[str, Any] = json.loads(trace_work(json.dumps(request)))
+    except TraceError as error:
+        if error.kind == "io" and "cannot write" in str(error) and "output" in request:
+            raise _unwritten(error, Path(request["output"]["path"])) from None
+        raise
     return answer
+
+
+def _unwritten(error: TraceError, target: Path) -> TraceError:
+    reason = system_reason(OSError(str(error)))
+    return TraceError(error.kind, f"{reason} (into {target}); run: df -h {target.absolute().parent}")
 
 
 def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
