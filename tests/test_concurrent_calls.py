@@ -19,11 +19,13 @@ FEW = [
     Guest("concurrent/adopt", ("60",), "adopt"),
     Guest("concurrent/bare_fork", ("300",), "bare_fork"),
     Guest("concurrent/close_range", ("20000",), "close_range"),
+    Guest("concurrent/lock_limit", ("3000",), "lock_limit"),
 ]
 MANY = [
     Guest("concurrent/adopt", ("1500",), "adopt"),
     Guest("concurrent/bare_fork", ("5000",), "bare_fork"),
     Guest("concurrent/close_range", ("300000",), "close_range"),
+    Guest("concurrent/lock_limit", ("100000",), "lock_limit"),
 ]
 
 

@@ -6,6 +6,7 @@ pub mod intervals;
 pub mod layout;
 pub mod lock;
 pub mod message;
+pub mod own_locks;
 pub mod own_stack;
 pub mod plan;
 pub mod seccomp;

@@ -339,9 +339,13 @@ impl Engine {
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {
             chunks::with_attributes(from, pinned, other, prot, || {
-                self.pools.shift(from, page_at(page), Then::Wake).1.is_none()
+                self.pools.shift(from, page_at(page), Then::Wait).1.is_none()
             })
         });
+        // Only now: what is locked meanwhile counts against the limit that the program's next call may meet.
+        if placed {
+            self.pools.wake(page_at(page));
+        }
         self.settle(number, run, page - at * PAGE, at, usize::from(placed));
         placed
     }

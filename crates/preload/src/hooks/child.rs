@@ -3,12 +3,12 @@
 use crate::backing::{self, hints};
 use crate::memory::tables;
 use crate::state::child::Reset;
-use crate::state::{guest_file, lock};
+use crate::state::{guest_file, lock, own_locks};
 
 use super::{exit, windows};
 
 /// In this order. (Stacks of the library's own come before all of it, since it runs on one: `state::child::claim`.)
-pub static RESETS: [Reset; 9] = [
+pub static RESETS: [Reset; 10] = [
     tables::free_lock,
     guest_file::adopt_child,
     windows::forget,
@@ -16,6 +16,7 @@ pub static RESETS: [Reset; 9] = [
     tables::adopt_child,
     lock::free_fork_hold,
     hints::forget_holder,
+    own_locks::forget,
     backing::adopt_child,
     guest_file::ready,
 ];

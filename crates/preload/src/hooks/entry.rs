@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::memory::calls;
-use crate::state::{own_stack, seccomp as flags};
+use crate::state::{own_locks, own_stack, seccomp as flags};
 
 use super::{exit, namespaces, seccomp, userfaultfd};
 
@@ -59,7 +59,7 @@ pub(crate) extern "C" fn mmap(
     pointer(either(
         // SAFETY: the program's own request.
         || unsafe { sys::mmap(addr, len, prot, flags, fd, offset) },
-        || calls::mmap(addr, len, prot, flags, fd, offset),
+        || own_locks::apart_from(|| calls::mmap(addr, len, prot, flags, fd, offset)),
     ))
 }
 
@@ -78,12 +78,12 @@ pub(crate) extern "C" fn mremap(
     pointer(either(
         // SAFETY: the program's own request.
         || unsafe { sys::mremap(old, old_len, new_len, flags, new) },
-        || calls::mremap(old, old_len, new_len, flags, new),
+        || own_locks::apart_from(|| calls::mremap(old, old_len, new_len, flags, new)),
     ))
 }
 
 pub(crate) extern "C" fn brk(addr: usize) -> c_int {
-    status(either(|| calls::brk_alone(addr), || calls::brk(addr)))
+    status(either(|| calls::brk_alone(addr), || own_locks::apart_from(|| calls::brk(addr))))
 }
 
 pub(crate) extern "C" fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
@@ -122,12 +122,12 @@ pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key
 }
 
 /// Locking waits for faults, which may wait for the program itself: the system calls are made on its own stack.
-fn locking(before: impl FnOnce(), lock: impl FnOnce() -> Result<()>, after: impl FnOnce()) -> c_int {
+fn locking(before: impl FnOnce(), mut lock: impl FnMut() -> Result<()>, after: impl FnOnce()) -> c_int {
     if flags::is_raw() {
         return status(lock());
     }
     own_stack::run(before);
-    let result = lock();
+    let result = own_locks::apart_from(lock);
     if result.is_ok() {
         own_stack::run(after);
     }

@@ -11,6 +11,7 @@ use crate::boundary::{mapping, meminfo};
 use crate::frames::kernel::memory_nodes;
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::kernel::uffd::{Then, Uffd};
+use crate::state::own_locks;
 use pagelab_abi::plan::MAX_STRATEGIES;
 
 /// Slots of a chunk.
@@ -125,12 +126,15 @@ fn without_huge_pages(errno: Errno) -> Result<()> {
 }
 
 fn map(address: usize, pinned: bool) -> Result<()> {
-    mapping::map_at(Span::new(address, address + PMD), c::PROT_RW, c::MAP_NORESERVE)?;
-    // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
-    unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
-    // Beyond the limit on locked memory pages are placed, but not pinned.
-    let _ = relock(address, pinned);
-    Ok(())
+    // All memory that is mapped may be locked (`mlockall`), until it is unlocked.
+    own_locks::for_a_moment(|| {
+        mapping::map_at(Span::new(address, address + PMD), c::PROT_RW, c::MAP_NORESERVE)?;
+        // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
+        unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
+        // Beyond the limit on locked memory pages are placed, but not pinned.
+        let _ = relock(address, pinned);
+        Ok(())
+    })
 }
 
 /// Locks the memory of a chunk, or unlocks it. (The program may have asked for all memory to be locked: its own, that is.)
@@ -265,6 +269,10 @@ pub fn discard(span: Span) {
 /// Does `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection; whether it
 /// went well.
 pub fn with_attributes(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
+    own_locks::for_a_moment(|| with(slot, pinned, other, prot, what))
+}
+
+fn with(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
     let lock = |locked| if locked { task::mlock(slot, PAGE, true) } else { task::munlock(slot, PAGE) };
     // SAFETY: the slot is ours alone, and zero; it is made executable for a moment only.
     let protect = |prot| unsafe { sys::mprotect(slot, PAGE, prot) };
