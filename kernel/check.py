@@ -33,10 +33,15 @@ def passed_kunit(log: str) -> int:
     return len(re.findall(r"^(?:\[[ .\d]+\] )? {4}ok \d+ ", log, re.MULTILINE))
 
 
+def last_line(console: str) -> str:
+    """What QEMU or the kernel said last: where a limit ended QEMU, ``emulated_boot`` says so there."""
+    return next((line.strip() for line in reversed(console.splitlines()) if line.strip()), "(there is none)")
+
+
 def problems(console: str, wanted: str) -> Iterator[str]:
     found, codes = parts(console)
     if "end" not in found:
-        yield "the machine did not come to the end"
+        yield f"the machine did not come to the end; the console's last line: {last_line(console)}"
     if not codes:
         yield "no test was run"
     for name, code in codes.items():

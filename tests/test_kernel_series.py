@@ -69,6 +69,41 @@ def test_a_console_with_trouble_is_not(tmp_path: Path, was: str, is_now: str, sa
     assert said in complaints
 
 
+def test_a_machine_that_does_not_end_is_told_with_its_last_line(tmp_path: Path) -> None:
+    code, complaints = check(FINE.replace("=== end\n", "\nemulated_boot: QEMU was ended after 60 s\n\n"), tmp_path)
+    assert code == 1
+    assert "the console's last line: emulated_boot: QEMU was ended after 60 s" in complaints
+    assert "last line: (there is none)" in check("", tmp_path)[1]
+
+
+def emulated_boot(place: Path, emulator: str) -> str:
+    """The console of a boot with another program in QEMU's place, which may take a second of processor time."""
+    (place / "qemu-system-x86_64").write_text(f"#!/bin/sh\n{emulator}\n")
+    (place / "qemu-system-x86_64").chmod(0o755)
+    boot = f". tests/harness/emulated.sh; PATH={place}:$PATH; emulated_boot 1 {place}/log kernel initrd extra=1"
+    subprocess.run(["bash", "-euc", boot], cwd=ROOT, check=True, capture_output=True)
+    return (place / "log").read_text()
+
+
+def test_an_emulator_is_ended_by_processor_time_and_the_console_says_so(tmp_path: Path) -> None:
+    console = emulated_boot(tmp_path, "echo begun; while :; do :; done")
+    assert console == "begun\n\nemulated_boot: QEMU ended with code 152 (152: after 1 s of processor time)\n"
+
+
+def test_an_emulator_that_waits_longer_than_its_processor_time_is_not_ended(tmp_path: Path) -> None:
+    assert emulated_boot(tmp_path, "sleep 1.5; echo fine") == "fine\n"
+
+
+def test_an_emulator_that_sleeps_is_ended_by_the_clock(tmp_path: Path) -> None:
+    assert emulated_boot(tmp_path, "exec sleep 600") == "\nemulated_boot: QEMU was ended after 10 s\n"
+
+
+def test_an_emulated_kernel_does_not_test_its_timer(tmp_path: Path) -> None:
+    """On a busy machine it panicked: QEMU's thread of timers did not run while the processor's waited for ticks."""
+    said = emulated_boot(tmp_path, 'echo "$@"')
+    assert "-append console=ttyS0 quiet panic=-1 no_timer_check extra=1\n" in said
+
+
 def test_patches_say_who_signs_them_and_what_they_do() -> None:
     patches = sorted((KERNEL / "patches").glob("*.patch"))
     assert [patch.name[:4] for patch in patches] == [f"{number:04}" for number in range(1, len(patches) + 1)]
