@@ -44,7 +44,7 @@ def write(directory: Path, launcher: str) -> None:
             "policy_toml": policy,
             "preload": "always",
             "library": "/lib/libpagelab.so",
-            "timeout_s": 60.0,
+            "timeout_s": 1000.0,
         }
         (directory / f"{name}.json").write_text(json.dumps(request))
         (directory / f"{name}.bytes").write_text(f"{adds[column]}\n")

@@ -63,7 +63,7 @@ class Case:
             "argv": list(self.argv),
             "policy_toml": policy,
             "preload": "never",
-            "timeout_s": 60.0,
+            "timeout_s": 1000.0,
         } | self.request
 
 
