@@ -1,6 +1,6 @@
-//! Warnings of limits that leave little room for what a policy takes besides the program, before the program starts.
+//! Warnings of limits that leave little room for the library's own needs, before the program starts.
 //!
-//! What is taken is stated once, in [`surcharge::TABLE`]; docs/preload.md shows that table, and tests measure it.
+//! The needs are stated once, in [`surcharge::TABLE`]; docs/preload.md shows that table, and tests measure it.
 
 mod surcharge;
 
@@ -42,7 +42,7 @@ struct Found {
     limit: u64,
     /// How far the user may raise it without further rights.
     most: u64,
-    /// Taken already, by others who share the limit.
+    /// In use already, by others that share the limit.
     used: u64,
 }
 

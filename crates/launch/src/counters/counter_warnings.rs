@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// A refusal, and what to do about it.
+/// The text of a refusal, with the command that helps.
 pub fn refusal(error: &io::Error) -> String {
     format!("{}: {}", sys::errno_text(error), advice(error))
 }
@@ -50,7 +50,7 @@ fn names<'j>(judged: impl Iterator<Item = &'j Judged>) -> Vec<String> {
     judged.map(|judged| judged.counter.name.clone()).collect()
 }
 
-/// Everything worth saying.
+/// All warnings about the counters of a run.
 pub fn warn(roles: &[Role], session: &Session, judged: &[Judged], warnings: &mut Warnings) {
     warn_refused(roles, session, warnings);
     warn_lying(session, warnings);
