@@ -31,7 +31,7 @@ fn flush_file(path: &Path, warnings: &mut Warnings) {
         Ok((pages, left)) => {
             // Pages that some process has mapped, or that are being written, stay.
             let severity = if left * 100 > pages { Severity::Warning } else { Severity::Info };
-            let why = format!("{left} of {pages} pages stayed (mapped by a process, locked, or under writing)");
+            let why = format!("{left} of {pages} pages stayed (mapped by a process, locked, or being written)");
             warn(severity, why, json!({"path": path, "pages": pages, "left": left}));
         }
     }

@@ -281,7 +281,7 @@ fn open(directory: &Directory, name: &CStr, owner: u32, bytes: usize) -> Result<
     let status = Status::of(&looked).map_err(failed)?;
     let problem = match &status {
         _ if !status.is_file() => "it is not a regular file",
-        _ if status.uid != owner => "it belongs to somebody else",
+        _ if status.uid != owner => "it belongs to another user",
         _ if status.links != 1 => "it has other names, too",
         _ if status.size != bytes as u64 => "it has not the size of such a file",
         _ => return directory::reopen(&looked).map(Some).map_err(failed),

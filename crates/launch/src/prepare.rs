@@ -116,7 +116,7 @@ fn working_directory(request: &Request) -> Result<PathBuf> {
 fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warnings: &mut Warnings) -> Result<bool> {
     let asks = !policy.asks_nothing();
     if request.preload == Preload::Never {
-        let message = "the policy asks for something, and --no-preload forbids the library that would do it; drop one of the two";
+        let message = "the policy needs the library, and --no-preload forbids it; leave out one of the two";
         return if asks { Err(Error::BadInput(message.to_owned())) } else { Ok(false) };
     }
     let Some(obstacle) = target.obstacle else { return Ok(true) };

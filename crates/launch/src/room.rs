@@ -121,10 +121,10 @@ fn judge(row: &Surcharge, adds: u64, found: Found, warnings: &mut Warnings) {
 /// A process without room for its guest file continues, but reports nothing.
 fn record_room(file_bytes: u64, free_bytes: Option<u64>, run_dir: &Path, warnings: &mut Warnings) {
     let needed = size_of::<GuestFile>() as u64;
-    let told = "each process has a record of its own there, and those that find no room are not recorded";
+    let told = "each process has a record of its own there, and processes without space for it are not recorded";
     if file_bytes < needed {
         let message = format!(
-            "the size of a file is limited to {} (RLIMIT_FSIZE), and a process's record takes {}: what its pages are \
+            "the size of a file is limited to {} (RLIMIT_FSIZE), and a process's record takes {}: its page placement \
              is not recorded; run: ulimit -f {}",
             Unit::Bytes.shown(file_bytes),
             Unit::Bytes.shown(needed),

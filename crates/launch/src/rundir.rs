@@ -83,7 +83,7 @@ fn open_root(root: &Path, program: Option<u32>) -> io::Result<(PathBuf, Director
         match (theirs, open) {
             _ if program != Some(0) => Ok(()),
             (true, _) => Err(io::Error::other(format!(
-                "{} belongs to somebody else (user {}), who could replace what is put there",
+                "{} belongs to another user (id {}), who could replace the files that are put there",
                 at.display(),
                 found.uid
             ))),

@@ -122,7 +122,7 @@ fn undo_all(ids: &[String]) -> UndoneAll {
                 all.restored += 1;
                 continue;
             }
-            Outcome::Changed { present } => format!("somebody else set it to {present}"),
+            Outcome::Changed { present } => format!("another program set it to {present}"),
             Outcome::Short { present } => format!("the kernel made {present} of it"),
             Outcome::Failed(error) => sys::errno_text(&error),
             Outcome::Forbidden => "it is not a setting pagelab changes".to_owned(),

@@ -27,7 +27,7 @@ fn advice(error: &io::Error) -> String {
              cap_perfmon+ep $(command -v pagelab-launch)",
             paranoid.trim()
         ),
-        Some(libc::ENOSYS) => format!("perf_event_open is not there{hint}"),
+        Some(libc::ENOSYS) => format!("the kernel has no perf_event_open{hint}"),
         Some(libc::EMFILE | libc::ENFILE) => "too many open files; run: ulimit -n 65536".to_owned(),
         _ => "the processor or the kernel has no such event; run: perf list".to_owned(),
     }
@@ -102,7 +102,7 @@ fn warn_doubtful(judged: &[Judged], warnings: &mut Warnings) {
     let with = |status| judged.iter().filter(move |judged| judged.counter.status == status);
     let implausible = names(with(CounterStatus::Implausible));
     if !implausible.is_empty() {
-        let message = format!("what these counters read cannot be, and is left out: {}", implausible.join(", "));
+        let message = format!("the counts of these counters are impossible, and are left out: {}", implausible.join(", "));
         warnings.warn(Kind::CounterImplausible, message, json!({"counters": implausible}));
     }
     let shared = names(with(CounterStatus::Multiplexed));

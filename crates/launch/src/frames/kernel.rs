@@ -188,7 +188,7 @@ impl ByKernel {
     /// Warns of pages that were not placed as the policy requests.
     pub fn warn(&self, frames: &Frames, warnings: &mut Warnings) {
         if self.seen.is_none() {
-            let why = self.unseen.as_deref().unwrap_or("it was killed, and nothing holds a killed process");
+            let why = self.unseen.as_deref().unwrap_or("it was killed, and a killed process cannot be held");
             let message = format!(
                 "whether the kernel placed the program's pages was not looked at: {why}; its counts for the whole machine \
                  are in the record (frames.page_color)"
