@@ -102,7 +102,8 @@ fn warn_doubtful(judged: &[Judged], warnings: &mut Warnings) {
     let with = |status| judged.iter().filter(move |judged| judged.counter.status == status);
     let implausible = names(with(CounterStatus::Implausible));
     if !implausible.is_empty() {
-        let message = format!("the counts of these counters are impossible, and are left out: {}", implausible.join(", "));
+        let message =
+            format!("the counts of these counters are impossible, and are left out: {}", implausible.join(", "));
         warnings.warn(Kind::CounterImplausible, message, json!({"counters": implausible}));
     }
     let shared = names(with(CounterStatus::Multiplexed));
