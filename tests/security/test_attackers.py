@@ -263,7 +263,7 @@ def test_a_link_in_the_place_of_the_records_temporary_file_is_not_followed(run_u
 def test_a_plan_for_root_is_put_where_nobody_else_can_replace_it(run_under: Runner, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
-    for uid, mode, word in [(NOBODY, 0o755, "belongs to somebody else"), (0, 0o777, "others may write to")]:
+    for uid, mode, word in [(NOBODY, 0o755, "belongs to another user"), (0, 0o777, "others may write to")]:
         os.chown(theirs, uid, uid)
         theirs.chmod(mode)
         run = run_under("", ["true"], run_dir_root=str(theirs))

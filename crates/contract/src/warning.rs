@@ -1,4 +1,4 @@
-//! Everything that can be worth saying about a run without being an error, as data.
+//! Warnings of a run, as data: the kinds. The sentence of a warning stands where it is raised: search for its kind.
 
 use serde::{Deserialize, Serialize};
 

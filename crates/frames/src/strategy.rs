@@ -2,6 +2,29 @@
 //!
 //! The steps to a new one are in CONTRIBUTING.md, *A placement strategy*.
 
+/// Makes an enum of strategies a strategy: the answers are those of its variant.
+macro_rules! dispatch {
+    ($any:ident$(<$life:lifetime>)? { $($variant:ident),* }) => {
+        impl Strategy for $any$(<$life>)? {
+            fn want(&mut self, vpn: u64) -> Want {
+                match self { $($any::$variant(strategy) => strategy.want(vpn),)* }
+            }
+
+            fn take_back(&mut self, count: usize) {
+                match self { $($any::$variant(strategy) => strategy.take_back(count),)* }
+            }
+
+            fn is_by_address(&self) -> bool {
+                match self { $($any::$variant(strategy) => strategy.is_by_address(),)* }
+            }
+
+            fn period(&self) -> u64 {
+                match self { $($any::$variant(strategy) => strategy.period(),)* }
+            }
+        }
+    };
+}
+
 mod listed;
 mod module;
 mod numbered;
@@ -10,7 +33,7 @@ mod tests;
 
 pub use listed::{Exact, Modulo, Spans};
 pub use module::{MODULE_SYMBOL, MODULE_VERSION, Module, ModuleError, ModuleSetup, ModuleTable};
-pub use numbered::{BinHopping, Numbered, Numbers, PageColoring, Random};
+pub use numbered::*;
 
 use pagelab_abi::plan::{self, FIRST_FROM_SEED, Plan, StrategyKind};
 
@@ -79,29 +102,4 @@ impl<'p> AnyStrategy<'p> {
     }
 }
 
-macro_rules! dispatch {
-    ($($any:ident$(<$life:lifetime>)? { $($variant:ident),* })*) => {$(
-        impl Strategy for $any$(<$life>)? {
-            fn want(&mut self, vpn: u64) -> Want {
-                match self { $($any::$variant(strategy) => strategy.want(vpn),)* }
-            }
-
-            fn take_back(&mut self, count: usize) {
-                match self { $($any::$variant(strategy) => strategy.take_back(count),)* }
-            }
-
-            fn is_by_address(&self) -> bool {
-                match self { $($any::$variant(strategy) => strategy.is_by_address(),)* }
-            }
-
-            fn period(&self) -> u64 {
-                match self { $($any::$variant(strategy) => strategy.period(),)* }
-            }
-        }
-    )*};
-}
-
-dispatch! {
-    Numbered { PageColoring, BinHopping, Random }
-    AnyStrategy<'_> { Numbered, Modulo, Exact, Module }
-}
+dispatch! { AnyStrategy<'_> { Numbered, Modulo, Exact, Module } }

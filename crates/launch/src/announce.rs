@@ -25,7 +25,7 @@ impl Caller {
         Ok(Caller(taken))
     }
 
-    /// Nobody.
+    /// Nobody is told.
     pub fn none() -> Caller {
         Caller(None)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of limits, with the version-1 controller that has them.
+/// Names of limit files, each with the version-1 controller that has the file.
 const V1: [(&str, &str); 6] = [
     ("memory", "memory.limit_in_bytes"),
     ("cpu", "cpu.cfs_quota_us"),
@@ -29,7 +29,7 @@ const NO_LIMIT: u64 = 1 << 62;
 /// The limits in force.
 #[derive(Debug, Default, PartialEq)]
 pub struct Limits {
-    /// By file name, as read; where a parent's limit is tighter, the parent's.
+    /// By file name, as read; of a parent's and a group's own limit, the lower one.
     pub files: BTreeMap<String, String>,
     /// Smallest memory limit along the path to the root; a limit that slows processes down (`memory.high`) counts like
     /// one that ends them.

@@ -14,7 +14,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The process's exit code for this error (docs/architecture.md, "Errors and exit codes").
+    /// The process's exit code for this error (docs/architecture/contracts.md, "Errors and exit codes").
     pub fn exit_code(&self) -> i32 {
         match self {
             Error::BadInput(_) => 2,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Flushes as asked; what stays cached is a typed warning, since the run then is not the cold run that was asked for.
+/// Flushes as requested. Pages that stay cached cause a warning, since the run is then not the requested cold run.
 pub fn flush(flush: &Flush, warnings: &mut Warnings) {
     match flush.mode {
         FlushMode::None => {}
@@ -31,7 +31,7 @@ fn flush_file(path: &Path, warnings: &mut Warnings) {
         Ok((pages, left)) => {
             // Pages that some process has mapped, or that are being written, stay.
             let severity = if left * 100 > pages { Severity::Warning } else { Severity::Info };
-            let why = format!("{left} of {pages} pages stayed (mapped by a process, locked, or under writing)");
+            let why = format!("{left} of {pages} pages stayed (mapped by a process, locked, or being written)");
             warn(severity, why, json!({"path": path, "pages": pages, "left": left}));
         }
     }
@@ -41,7 +41,7 @@ fn flush_file(path: &Path, warnings: &mut Warnings) {
 fn drop_file(path: &Path) -> std::io::Result<(u64, u64)> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
-    // Dirty pages cannot be dropped. Somebody else's file may be open for reading only: syncing it still works.
+    // Dirty pages cannot be dropped. Another user's file may be open for reading only: syncing it still works.
     file.sync_data()?;
     sys::files::drop_pages(&file)?;
     let pages = length.div_ceil(sys::files::page_bytes());

@@ -19,7 +19,7 @@ use std::os::fd::AsRawFd;
 
 /// Ends the run in order when the process that called us dies: `pagelab` killed outright must leave nothing running.
 pub fn end_with_caller() {
-    // Failing would only mean that a killed caller goes unnoticed.
+    // If this failed, the death of the caller would go unnoticed, and nothing else.
     let _ = process::signal_on_parent_death(Signal::TERM);
 }
 
@@ -35,7 +35,7 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
     let guard = process::own_pid();
     match process::fork().map_err(internal("fork"))? {
         0 => {
-            // Failing would only mean that a killed guard goes unnoticed.
+            // If this failed, the death of the guard would go unnoticed, and nothing else.
             let _ = process::signal_on_parent_death(Signal::TERM);
             let code = if process::parent_pid() == guard { work() } else { 4 };
             process::exit_now(code)
@@ -52,7 +52,7 @@ fn wait(launcher: i32, watched: SignalFd, remove: impl FnOnce()) -> Result<i32> 
         signals::wait_readable(&[watched.as_raw_fd()], None).map_err(internal("wait for the launcher"))?;
         while let Some(signal) = signals::next(&watched) {
             if signal != libc::SIGCHLD {
-                // A signal from a terminal reached the launcher too; it takes the second for an echo.
+                // A signal from a terminal reached the launcher too, which ignores the second one.
                 let _ = process::kill(launcher, signal);
             }
         }

@@ -22,29 +22,29 @@ use std::mem::{offset_of, size_of};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// How often the directory is looked at while few files are in it, and while many are.
+/// Intervals between two readings of the directory: with few files in it, and with many.
 const SELDOM_NS: u64 = 1_000_000_000;
 const OFTEN_NS: u64 = 100_000_000;
-/// Many.
+/// The number of files from which on they are many.
 const MANY: usize = 256;
-/// A look may take this part of the time.
+/// Largest share of time that reading the directory may take.
 const SHARE: u64 = 50;
-/// Directory entries looked at in one go while the run goes on, and at its end.
+/// Most directory entries that one reading examines while the run goes on, and at its end.
 const MOST_ENTRIES: usize = 20_000;
 const MOST_ENTRIES_AT_END: usize = 1_000_000;
 /// Bytes that all reports may take up here; far more than a run of 100,000 processes needs.
 const MOST_BYTES: usize = 1 << 30;
 /// Unusable files that are named one by one.
 const MOST_NAMED: usize = 16;
-/// Most images without a file whose process is remembered.
+/// Most processes that are remembered because an image of theirs has no file.
 const MOST_LOST: usize = 100_000;
 
-/// What was taken in so far.
+/// The reports read so far.
 #[derive(Debug)]
 pub struct Intake {
     guests: Guests,
     windows: windows::Collection,
-    /// Where windows files are read to.
+    /// The destination of windows files.
     windows_space: Vec<u8>,
     bytes: usize,
     /// Buffer for reading files; all zeros between two of them.
@@ -102,12 +102,12 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// How long until the next look.
+    /// Time until the next reading.
     pub fn interval_ns(&self) -> u64 {
         if self.files > MANY { OFTEN_NS } else { SELDOM_NS }
     }
 
-    /// Takes in the files of images that have ended, when it is time to.
+    /// Reads the files of images that have ended, if it is time for a reading.
     pub fn visit(&mut self, run_dir: &RunDir) {
         let begin = sys::monotonic_ns();
         if begin < self.look_at_ns {
@@ -131,7 +131,7 @@ impl Intake {
             match parsed.kind {
                 Suffix::Guest => self.take_in_ended(directory, name, owner, |state| parsed.ended(state, &newest)),
                 Suffix::Lost => self.lost(directory, name, &parsed),
-                // Taken in with its guest file.
+                // Read together with its guest file.
                 Suffix::Windows => {}
             }
         }
@@ -210,7 +210,7 @@ impl Intake {
         }
     }
 
-    /// An image that could have no file, and says so by a link whose target is the errno.
+    /// An image that has no file: it left a link whose target is the errno.
     fn lost(&mut self, directory: &Directory, name: &CStr, parsed: &Name) {
         let target = directory.read_link(name).ok();
         let errno = target.and_then(|text| String::from_utf8(text).ok()?.parse::<i32>().ok());
@@ -270,8 +270,8 @@ fn beside(name: &CStr) -> Option<CString> {
     CString::new(format!("{stem}.{SUFFIX}")).ok()
 }
 
-/// Opens a file of a guest if it is one: looked at first, since opening can block (a FIFO) or act (a device). `None`: there
-/// is none.
+/// Opens a guest file, after an examination: opening another kind of file can block (a FIFO) or have effects (a
+/// device). `None`: there is no file.
 fn open(directory: &Directory, name: &CStr, owner: u32, bytes: usize) -> Result<Option<File>, String> {
     let failed = |error: io::Error| sys::errno_text(&error);
     let looked = match directory.look(name) {
@@ -281,7 +281,7 @@ fn open(directory: &Directory, name: &CStr, owner: u32, bytes: usize) -> Result<
     let status = Status::of(&looked).map_err(failed)?;
     let problem = match &status {
         _ if !status.is_file() => "it is not a regular file",
-        _ if status.uid != owner => "it belongs to somebody else",
+        _ if status.uid != owner => "it belongs to another user",
         _ if status.links != 1 => "it has other names, too",
         _ if status.size != bytes as u64 => "it has not the size of such a file",
         _ => return directory::reopen(&looked).map(Some).map_err(failed),

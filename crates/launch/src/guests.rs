@@ -1,4 +1,4 @@
-//! What the library reported: guest files into processes, placement, residency and warnings.
+//! The library's reports: from guest files to processes, placement, residency and warnings.
 
 use crate::frames::report as frames;
 use crate::warnings::{Kind, Severity, Warning, Warnings};
@@ -39,7 +39,7 @@ impl Guests {
         self.reports.iter().find(|report| report.pid as i32 == pid)
     }
 
-    /// Whether a program that a process executed within this time reported, or could not.
+    /// Whether the library reported on a program that a process executed within this time, or could not report.
     pub fn reported(&self, pid: i32, while_it_ran: Range<u64>) -> bool {
         if self.lost.contains(&pid) {
             return true;
@@ -125,8 +125,8 @@ impl Guests {
         files.into_values().collect()
     }
 
-    /// Warnings from notes, states and unreadable files; that tiles are missing says `warn_short_placed`
-    /// (`process_tree/record.rs`).
+    /// Warnings from the guests' notes and states, and of unreadable files. (`warn_short_placed` in
+    /// `process_tree/record.rs` warns of missing tiles.)
     pub fn warn(&self, program: i32, warnings: &mut Warnings) {
         self.warn_unusable(warnings);
         self.warn_lost(warnings);
@@ -221,7 +221,7 @@ impl Guests {
         }
     }
 
-    /// Sizes between the base page and 2M are shown to root only (/proc/kpageflags), and sums tell nothing of tiles.
+    /// The kernel shows sizes between the base page and 2M to root only (/proc/kpageflags); sums do not show tiles.
     fn warn_uncounted(&self, warnings: &mut Warnings) {
         let all = self.reports.iter().flat_map(|report| &report.regions);
         let uncounted = all.filter(|region| region.tiles.is_none() && region.resident_bytes > 0);
@@ -298,7 +298,7 @@ fn region(report: &RegionReport) -> Region {
     }
 }
 
-/// Bytes by page size over the whole run: what was there at the end, and what had been given back before.
+/// Bytes by page size over the whole run: resident at the end, and given back before.
 fn sizes(report: &RegionReport) -> BTreeMap<u64, u64> {
     let mut sizes = BTreeMap::new();
     for &(page_bytes, bytes) in report.by_size.iter().chain(&report.retired_by_size) {

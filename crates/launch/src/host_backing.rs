@@ -1,8 +1,8 @@
 //! Free memory that the host of a virtual machine has taken back, backed again before a program starts.
 //!
-//! With free page reporting a guest's kernel tells its host which blocks are free, some seconds after they became free, and
-//! the host takes them away. Their next touch is a fault in the host: measured on one such machine, 4.2 ms instead of
-//! 0.17 ms for each 2 MiB page. Programs pay that or not by how long the machine was idle before they started.
+//! With free page reporting, a guest's kernel reports free blocks to its host some seconds after they became free, and
+//! the host takes them away. Their next touch is a fault in the host: on one such machine, 4.2 ms instead of 0.17 ms
+//! for each 2 MiB page. Whether a program pays for it depends on how long the machine was idle before.
 
 use crate::sys::memory::Words;
 use crate::sys::signals;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Words of a base page.
 const PAGE_WORDS: usize = 512;
-/// Short beside the time that touching takes, and long beside a look.
+/// Short compared with the time that touching takes, long compared with a check.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Free memory that is left alone: the kernel's reserves, and what starting a program takes.
 const LEFT_BYTES: u64 = 256 << 20;
@@ -68,7 +68,7 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
 pub fn touch(bytes: u64, sizes: &[&str]) -> io::Result<()> {
     guard::end_with_caller();
     drop_capabilities()?;
-    // Somebody else's program must not be the one that ends.
+    // The kernel must not end another program instead.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
     for &size in sizes {

@@ -39,7 +39,7 @@ pub struct Collected {
     texts: HashSet<Rc<str>>,
     /// Measurements that were not kept, because there are too many of them, or of their names.
     left_out: u64,
-    /// There was more to read.
+    /// Input beyond the limit was not read.
     unread: bool,
 }
 
@@ -213,7 +213,7 @@ impl Collected {
         Ok(())
     }
 
-    /// Says how many lines could not be read, with the first as an example, and what was too much.
+    /// Warns of unreadable lines, with the first as an example, and of measurements beyond the limits.
     pub fn warn(&self, warnings: &mut Warnings) {
         if self.left_out > 0 || self.unread {
             let rest = if self.unread { "; what came after the first GiB was not read" } else { "" };

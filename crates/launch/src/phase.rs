@@ -25,7 +25,7 @@ const TO_THE_END: u64 = CHOWN | DAC_OVERRIDE | KILL | SETGID | SETUID;
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The process that was called watches over the other.
+    /// The called process watches over the other.
     Guard,
     /// From the request to the moment in which the program may execute.
     Prepare,

@@ -18,15 +18,15 @@ use std::path::Path;
 /// A policy that has been validated for this machine, and compiled: both once for a run.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What the record says of it.
+    /// The policy's part of the record.
     pub asked: PolicyAsked,
     /// The compiled policy, as the library carries it out. What the run adds is a [`pagelab_policy::plan::RunSpec`].
     pub plan: PlanSpec,
-    /// What the kernel carries out.
+    /// The hints that the kernel carries out.
     pub hints: Vec<Hint>,
     /// Whether the program's own hints go to the kernel.
     pub hints_by_kernel: bool,
-    /// What the library is to do.
+    /// The library's work under this policy.
     policy: Policy,
 }
 

@@ -21,19 +21,19 @@ use std::path::PathBuf;
 
 /// Everything decided before the program starts.
 pub struct Ready<'r> {
-    /// What was asked.
+    /// The request.
     pub request: &'r Request,
-    /// Who runs it.
+    /// The user of the program.
     pub runner: Runner,
-    /// Where it runs.
+    /// Its CPUs.
     pub cpus: Cpus,
-    /// Its priority under SCHED_FIFO, where that was asked for.
+    /// Its priority under SCHED_FIFO, if the request has that.
     pub fifo: Option<i32>,
     /// Its directory.
     pub cwd: PathBuf,
-    /// What runs.
+    /// The program's file.
     pub target: Target,
-    /// Under which policy.
+    /// Its policy.
     pub policy: Prepared,
     /// Whether the library is loaded.
     pub preloaded: bool,
@@ -41,22 +41,22 @@ pub struct Ready<'r> {
     pub environment: Environment,
     /// The warnings so far.
     pub warnings: Warnings,
-    /// Where its files are.
+    /// The run directory.
     pub run_dir: RunDir,
     /// The library's path.
     pub library: PathBuf,
     /// The expression that finds measurements in its output.
     pub regex: Option<Regex>,
-    /// What is counted.
+    /// The events to count.
     pub events: Vec<counters::Role>,
-    /// Free memory that was touched before it starts; None: not yet, or not asked for.
+    /// Free memory that was touched before the program starts; None: not yet, or not requested.
     pub host_backed_bytes: Option<u64>,
 }
 
 /// Decides everything from a request. Nothing is changed, except that the run directory is made.
 ///
 /// # Errors
-/// The first thing that the request asks for and cannot be.
+/// The first part of the request that cannot be carried out.
 pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
     let mut warnings = Warnings::default();
     let sudo = |name: &str| std::env::var(name).ok();
@@ -116,7 +116,7 @@ fn working_directory(request: &Request) -> Result<PathBuf> {
 fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warnings: &mut Warnings) -> Result<bool> {
     let asks = !policy.asks_nothing();
     if request.preload == Preload::Never {
-        let message = "the policy asks for something, and --no-preload forbids the library that would do it; drop one of the two";
+        let message = "the policy needs the library, and --no-preload forbids it; leave out one of the two";
         return if asks { Err(Error::BadInput(message.to_owned())) } else { Ok(false) };
     }
     let Some(obstacle) = target.obstacle else { return Ok(true) };

@@ -1,4 +1,4 @@
-//! The processes of a run: watched over and reaped, and as the record lists them.
+//! The processes of a run: watching and reaping them, and their list in the record.
 
 pub mod reap;
 pub mod record;

@@ -24,21 +24,21 @@ pub struct Observed {
     pub started_at: String,
     /// The program's process id.
     pub pid: i32,
-    /// How it went.
+    /// The end of the program and its tree.
     pub finished: Finished,
-    /// Time that a hypervisor took from the program's processors meanwhile.
+    /// Time that a hypervisor took from the program's processors during the run.
     pub steal_ns: Option<u64>,
-    /// What the library reported.
+    /// The library's reports.
     pub guests: Guests,
-    /// What the counters read.
+    /// The counters' results.
     pub counted: Counted,
     /// State of prepaging.
     pub fetch: Fetch,
-    /// What the run held for placing frames; None: the policy leaves them to the kernel.
+    /// What the run kept open for placing frames; None: the policy leaves them to the kernel.
     pub placing: Option<Placing>,
     /// Frames that the kernel placed.
     pub by_kernel: Option<ByKernel>,
-    /// What the program reported.
+    /// The program's own measurements.
     pub measurements: Vec<Measurement>,
 }
 

@@ -1,6 +1,6 @@
-//! Warnings of limits that leave little room for what a policy takes besides the program, before the program starts.
+//! Warnings of limits that leave little room for the library's own needs, before the program starts.
 //!
-//! What is taken is stated once, in [`surcharge::TABLE`]; docs/preload.md shows that table, and tests measure it.
+//! The needs are stated once, in [`surcharge::TABLE`]; docs/preload.md shows that table, and tests measure it.
 
 mod surcharge;
 
@@ -42,7 +42,7 @@ struct Found {
     limit: u64,
     /// How far the user may raise it without further rights.
     most: u64,
-    /// Taken already, by others who share the limit.
+    /// In use already, by others that share the limit.
     used: u64,
 }
 
@@ -121,10 +121,10 @@ fn judge(row: &Surcharge, adds: u64, found: Found, warnings: &mut Warnings) {
 /// A process without room for its guest file continues, but reports nothing.
 fn record_room(file_bytes: u64, free_bytes: Option<u64>, run_dir: &Path, warnings: &mut Warnings) {
     let needed = size_of::<GuestFile>() as u64;
-    let told = "each process has a record of its own there, and those that find no room are not recorded";
+    let told = "each process has a record of its own there, and processes without space for it are not recorded";
     if file_bytes < needed {
         let message = format!(
-            "the size of a file is limited to {} (RLIMIT_FSIZE), and a process's record takes {}: what its pages are \
+            "the size of a file is limited to {} (RLIMIT_FSIZE), and a process's record takes {}: its page placement \
              is not recorded; run: ulimit -f {}",
             Unit::Bytes.shown(file_bytes),
             Unit::Bytes.shown(needed),

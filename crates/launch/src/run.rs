@@ -62,7 +62,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     if !ready.policy.hints.is_empty() {
         kernel::set_up(&mut held)?;
     }
-    // Last: what is free now is what the program gets.
+    // Last, so that the program gets the memory that is free now.
     ready.host_backed_bytes =
         host_backing::back(request.host_backed_bytes, policy::may_be(&ready.policy.plan), &mut ready.warnings);
     start(ready, streams, measure, Machine { held, fetch, placing }, caller, watcher)
@@ -95,7 +95,7 @@ fn write_plan(ready: &mut Ready<'_>, address: Address) -> Result<Option<Placing>
     Ok(placing)
 }
 
-/// Before the program starts, because it may fail for it, and hours later.
+/// Before the program starts: it may fail for lack of room, and only after hours.
 fn tell_room(ready: &mut Ready<'_>) {
     let mut found = Warnings::default();
     room::warn(Column::of(&ready.policy.plan), ready.runner.identity.uid, ready.run_dir.path(), &mut found);
@@ -119,7 +119,7 @@ pub fn scarce(request: &Request) -> Result<Warnings> {
     Ok(warnings)
 }
 
-/// What was changed and opened for the run.
+/// Everything that was changed and opened for the run.
 struct Machine {
     held: Held,
     fetch: Fetch,
@@ -188,7 +188,7 @@ fn start(
     let handed = hand_over(&ready, &counting, pid, measure_number)?;
     let (waiting, by_kernel) = give_hints(&ready, waiting)?;
     if ready.cpus.pinned {
-        // Failing would only mean that the launcher shares a CPU with the program.
+        // If this failed, the launcher would share a CPU with the program, and nothing else.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
     Phase::Run { hands_on: machine.placing.is_some() || by_kernel.is_some() }.begin(&mut watcher);
@@ -199,7 +199,7 @@ fn start(
     let (finished, steal_ns) = watch(waiting, &ready, handed.as_ref(), &mut tending)?;
     Phase::Collect.begin(&mut watcher);
     machine.held.restore(&mut ready.warnings);
-    // Who reads the copy may have gone.
+    // The reader of the copy may have ended.
     let _ = tending.copy.take().map_or(Ok(()), Copy::finish);
     let Tending { counting, placing, by_kernel, intake, .. } = tending;
     let ended = Ended { started_at, pid, finished, steal_ns, counting, handed, intake, placing, by_kernel };
@@ -284,8 +284,8 @@ fn conclude(
     record_build::record(ready, seen)
 }
 
-/// Chooses counters that the library in the program can read, and leaves it word of them. A program of another user gets
-/// none: the launcher may have opened them with rights that this user has not.
+/// Chooses counters that the library in the program can read, and writes the file that names them. A program of another
+/// user gets none: the launcher may have opened them with rights that this user does not have.
 fn hand_over(ready: &Ready<'_>, counting: &Counting, pid: i32, measure: Option<RawFd>) -> Result<Option<Handed>> {
     let allowed = ready.preloaded && !ready.runner.change;
     let handed = allowed.then(|| counting.hand_over(pid, measure)).flatten();
@@ -295,7 +295,7 @@ fn hand_over(ready: &Ready<'_>, counting: &Counting, pid: i32, measure: Option<R
     Ok(handed)
 }
 
-/// What the program reported of its operations.
+/// The program's own measurements of its operations.
 fn collect(ready: &Ready<'_>, measure: Option<Capture>, captured: Option<Capture>) -> Collected {
     let mut collected = Collected::default();
     let mut problem = None;
@@ -352,7 +352,7 @@ impl Companion for Tending<'_> {
     }
 
     fn visit(&mut self) {
-        // First: a process of the run is waiting for its answer.
+        // First, because a process of the run waits for the answer.
         if let Some(placing) = &mut self.placing {
             placing.visit();
         }
@@ -368,7 +368,7 @@ impl Companion for Tending<'_> {
         if let Some(by_kernel) = &mut self.by_kernel {
             by_kernel.stopped(stopped);
         }
-        // One that was killed meanwhile needs it no more.
+        // One that was killed meanwhile does not need it.
         let _ = stopped.resume();
     }
 
@@ -395,7 +395,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         })
         .and_then(|()| place.move_to(&temporary, &place, &name, true));
     if done.is_err() {
-        // The error that came first is the one to tell.
+        // The first error is the one to report.
         let _ = place.unlink(&temporary);
     }
     done

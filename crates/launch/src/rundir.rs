@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Where run directories are made when the request does not say: in memory where possible.
+/// Where run directories are made if the request names no place: in memory where possible.
 const ROOTS: [&str; 2] = ["/dev/shm", "/tmp"];
 /// How long removing a run directory may take, however much a program left there.
 const REMOVE_NS: u64 = 20_000_000_000;
@@ -83,7 +83,7 @@ fn open_root(root: &Path, program: Option<u32>) -> io::Result<(PathBuf, Director
         match (theirs, open) {
             _ if program != Some(0) => Ok(()),
             (true, _) => Err(io::Error::other(format!(
-                "{} belongs to somebody else (user {}), who could replace what is put there",
+                "{} belongs to another user (id {}), who could replace the files that are put there",
                 at.display(),
                 found.uid
             ))),
@@ -106,9 +106,9 @@ pub struct RunDir {
     name: CString,
     dir: Directory,
     guests: Directory,
-    /// The program's user, and the group of what is given to him; `None`: the launcher's own.
+    /// The program's user, and the group of the files that it gets; `None`: the launcher's own.
     owner: Option<(u32, u32)>,
-    /// Who may own guest files.
+    /// The owners that guest files may have.
     uid: u32,
 }
 
@@ -211,7 +211,7 @@ impl RunDir {
 
 /// Removes a run directory and everything in it.
 fn remove(parent: &Directory, name: &CStr, dir: &Directory, path: &Path) {
-    // First of all closed: no process of the program's user can go on adding to it.
+    // First the directory is closed, so that no process of the program's user can add to it.
     let _ = dir.take();
     let done = dir.empty(sys::monotonic_ns() + REMOVE_NS).and_then(|()| parent.remove(name));
     if let Err(error) = done {

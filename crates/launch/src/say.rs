@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 static FILE: OnceLock<File> = OnceLock::new();
 
-/// From now on messages go to this file.
+/// Sends messages to this file from now on.
 pub fn to_file(path: &Path) -> io::Result<()> {
     let file = File::options().append(true).create(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
     // Set once, from main; a second call would keep the first file.
@@ -17,14 +17,14 @@ pub fn to_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// To standard error at once, whatever file messages go to: before the program, which shares it, has started.
+/// Writes to standard error at once, also if messages go to a file: before the program, which shares it, has started.
 pub fn early(message: &str) {
     let line = format!("pagelab: {}\n", words::plain_lines(message));
-    // A closed standard error is no reason not to run.
+    // A closed standard error does not end the run.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// One message, one line.
+/// Writes one message, as one line.
 pub fn say(message: &str) {
     let line = format!("pagelab-launch: {}\n", words::plain_lines(message));
     let done = match FILE.get() {

@@ -83,7 +83,7 @@ impl Drop for Held {
 /// The outcome of undoing several changes.
 #[derive(Debug, Default)]
 pub struct UndoneAll {
-    /// How many are as they were.
+    /// Number of settings that were restored.
     pub restored: usize,
     /// Messages about the others.
     pub failed: Vec<String>,
@@ -109,7 +109,7 @@ fn undo_all(ids: &[String]) -> UndoneAll {
         }
     };
     let undone = journal.undo(&mut Kernel, ids, false).unwrap_or_default();
-    // An id that is not active any more is undone: somebody restored it meanwhile.
+    // An id that is no longer active was undone by another process.
     all.restored = ids.len() - undone.len();
     for one in undone {
         let why = match one.outcome {
@@ -122,7 +122,7 @@ fn undo_all(ids: &[String]) -> UndoneAll {
                 all.restored += 1;
                 continue;
             }
-            Outcome::Changed { present } => format!("somebody else set it to {present}"),
+            Outcome::Changed { present } => format!("another program set it to {present}"),
             Outcome::Short { present } => format!("the kernel made {present} of it"),
             Outcome::Failed(error) => sys::errno_text(&error),
             Outcome::Forbidden => "it is not a setting pagelab changes".to_owned(),

@@ -22,14 +22,14 @@ pub struct Waiting {
     signals: SignalFd,
 }
 
-/// What came of a started program.
+/// The result of a started program.
 #[derive(Debug)]
 pub struct Finished {
     /// When exec was let go (CLOCK_MONOTONIC).
     pub started_ns: u64,
     /// How long the child had waited for a processor until then.
     pub waited_ns: Option<u64>,
-    /// What happened in the tree.
+    /// What was observed of the tree.
     pub story: Story,
     /// Why the program could not be executed at all.
     pub not_started: Option<(Step, std::io::Error)>,
@@ -99,7 +99,7 @@ impl Waiting {
         }
     }
 
-    /// What the child has reported and was not read yet.
+    /// The child's report, if there is one that was not read yet.
     fn read_report(&mut self) -> Result<Option<Report>> {
         let mut bytes = [0; Report::BYTES];
         // The child writes it in one piece.
@@ -123,7 +123,7 @@ impl Waiting {
         let terminal = std::io::stdin();
         let foreground = interactive && signals::is_foreground(terminal.as_fd());
         if foreground {
-            // A terminal that cannot be handed over costs the program its keyboard, not the run.
+            // A terminal that cannot be handed over leaves the program without a keyboard; the run continues.
             let _ = signals::set_foreground(&terminal, self.pid);
         }
         let waited_ns = process::waiting_ns(self.pid);
@@ -152,7 +152,7 @@ impl Waiting {
     }
 }
 
-/// A failed step of the child's set-up, as an error with what to do.
+/// The error for a failed step of the child's set-up, with what to do.
 fn explain(step: Step, error: &std::io::Error) -> Error {
     let errno = sys::errno_text(error);
     let sandbox = crate::sandbox::hint(error);

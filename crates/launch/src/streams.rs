@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// launcher and the launcher never wakes for the program.
 pub struct Capture {
     writer: OwnedFd,
-    /// For the launcher, at the start of the file.
+    /// The launcher's descriptor, at the start of the file.
     pub reader: File,
 }
 
@@ -42,7 +42,7 @@ pub struct Streams {
     pub copy_to: Option<Copy>,
 }
 
-/// Copies captured output on to where the request wanted it.
+/// Copies captured output to the destination of the request.
 pub struct Copy {
     from: File,
     to: File,
@@ -52,7 +52,7 @@ pub struct Copy {
 const MOST_AT_ONCE: u64 = 4 << 20;
 
 impl Copy {
-    /// Copies a part of what is new; whether there may be more now. Errors end the copying, not the run.
+    /// Copies a part of the new output; returns whether there may be more now. Errors end the copying, not the run.
     pub fn forward(&mut self) -> io::Result<bool> {
         self.forward_up_to(MOST_AT_ONCE)
     }
@@ -68,7 +68,7 @@ impl Copy {
         let mut buffer = [0; 64 * 1024];
         let mut copied = 0;
         while copied < most {
-            // A program can lengthen its output by a hole of any size: there is nothing in it to be copied.
+            // A program can lengthen its output by a hole of any size, which contains nothing to be copied.
             if !sys::files::skip_hole(&self.from)? {
                 return Ok(false);
             }

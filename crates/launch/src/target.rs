@@ -1,4 +1,4 @@
-//! What the kernel will really execute, and whether the library can be loaded into it.
+//! The binary that the kernel will execute, and whether the library can be loaded into it.
 
 use crate::elf::{self, Elf};
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Who the measured program runs as: the user who asked, also when pagelab has more rights.
+//! The user of the measured program: the calling user, also when pagelab has more rights.
 
 use crate::error::{Error, Result};
 use crate::sys::{self, user};
@@ -7,12 +7,12 @@ pub use user::Identity;
 /// The identity of the program, and whether the launcher must change to it.
 #[derive(Debug)]
 pub struct Runner {
-    /// Who the program runs as.
+    /// The user of the program.
     pub identity: Identity,
     /// The launcher has other rights, so the child changes before exec.
     pub change: bool,
-    /// The terminal is somebody else's: the program gets no control of it. It could type commands into it otherwise (TIOCSTI), for
-    /// a shell of root's to read.
+    /// The terminal belongs to another user: the program gets no control of it. It could otherwise type commands into
+    /// it (TIOCSTI), which a shell of root's would read.
     pub no_terminal: bool,
 }
 

@@ -25,12 +25,12 @@ pub struct Collection {
     left_out: u64,
 }
 
-/// Windows, or calls without one, that are not as they were meant.
+/// Kinds of wrong windows, and of calls without a window.
 struct Irregular {
     /// Its key in the warning's data.
     key: &'static str,
     count: u64,
-    /// What is wrong with them, for the message.
+    /// The fault, for the message.
     what: &'static str,
 }
 
@@ -108,7 +108,7 @@ impl Collection {
         self.files.iter().flat_map(|file| file.open.iter().filter_map(|&name| file.names.get(name)))
     }
 
-    /// Everything that can be wrong with windows, and how often it is.
+    /// All faults of windows, with their numbers.
     fn irregular(&self, never_ended: usize, not_handed: usize) -> [Irregular; 9] {
         let total =
             |of: fn(&Told) -> u64| self.files.iter().map(|file| of(&file.told)).fold(0, u64::saturating_add);

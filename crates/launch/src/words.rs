@@ -1,4 +1,4 @@
-//! Text as people are shown it: page sizes, and a program's own words (names of processes, files and measurements).
+//! Text for people: page sizes, and a program's own words (names of processes, files and measurements).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ pub fn plain_up_to(text: &str, most: usize) -> Cow<'_, str> {
     for character in text.chars().take(most) {
         match u32::from(character) {
             _ if !is_control(character) => shown.push(character),
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             code @ 0..0x20 => drop(write!(shown, "\\x{code:02x}")),
             code => drop(write!(shown, "\\u{code:04x}")),
         }

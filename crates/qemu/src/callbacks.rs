@@ -13,12 +13,12 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The page size, as a shift, where the callbacks find it without a detour.
+/// The page size, as a shift, in a static that callbacks read directly.
 static PAGE_BITS: AtomicU32 = AtomicU32::new(12);
 /// All bits of an address but its place in the page.
 static PAGE_MASK: AtomicU64 = AtomicU64::new(!0xfff);
 
-/// Tells the callbacks of the page size.
+/// Sets the page size of the callbacks.
 pub fn set_page_bits(bits: u32) {
     PAGE_BITS.store(bits, Relaxed);
     PAGE_MASK.store(u64::MAX << bits, Relaxed);
@@ -155,7 +155,7 @@ fn access<const SOME: bool>(thread: &mut Thread, info: MemoryInfo, address: u64)
     }
 }
 
-/// A trace cannot hold this address; cut, it would be another's.
+/// A trace cannot hold this address; truncated, it would mean another page.
 #[cold]
 fn too_high(thread: &Thread, address: u64) -> ! {
     channel::fail(&format!(
@@ -185,8 +185,8 @@ fn ask(info: MemoryInfo) -> u8 {
     Reference::new(0, kind, 1 << shift).meta()
 }
 
-/// An access, as part of a run, of the only thread that ever was. The emulator translates anew when there is a second; it need
-/// not, for [`state::pushes_alone`] then says no.
+/// Appends an access to a run, while the process has had only one thread. The emulator translates anew when a second
+/// thread begins; this is no requirement, because [`state::pushes_alone`] then returns false.
 extern "C" fn accessed_run_alone(vcpu: CurrentVcpu, info: MemoryInfo, address: u64, alone: Data) {
     // SAFETY: such blocks are given what `state::alone` said.
     if !is_plain(address) || !unsafe { state::pushes_alone(alone, address) } {
@@ -201,14 +201,14 @@ extern "C" fn accessed_run(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64
     }
 }
 
-/// An access, as part of a run, where something is to be done besides.
+/// Appends an access to a run, after the work that is due (a new group, a full ring).
 #[cold]
 #[inline(never)]
 extern "C" fn accessed_run_at_length(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64) {
     access_of_run::<false>(&mut state::thread(&mut vcpu), info, address);
 }
 
-/// An access, as part of a run, if it is of those that are asked for.
+/// Appends an access to a run, if its kind and address are requested.
 extern "C" fn accessed_run_of_some(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64, _: Data) {
     access_of_run::<true>(&mut state::thread(&mut vcpu), info, address);
 }

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Held while threads' references are taken and sent, and across fork, so that a child never finds a block half sent.
 static CHANNEL: Mutex<Channel> = Mutex::new(Channel { block: Vec::new(), packer: Packer::new() });
 
-/// What the one who sends needs.
+/// The state of the sender.
 pub struct Channel {
     /// Room for a block, empty between uses.
     pub block: Vec<u8>,
@@ -29,15 +29,15 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 /// See [`Hello::image`].
 static IMAGE: AtomicU64 = AtomicU64::new(0);
 
-/// Descriptors that programs hardly use, where there are so many.
+/// Descriptor numbers that programs hardly use, if the limit allows so many.
 const LEAST_DESCRIPTOR: RawFd = 960;
 
-/// Nobody else sends, forks or replaces the image while this lives.
+/// While this lives, no other thread sends, forks or replaces the image.
 pub fn lock() -> MutexGuard<'static, Channel> {
     CHANNEL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A new process image: whatever connection there was belongs to another.
+/// A new process image: an existing connection belongs to another image.
 pub fn begin_image() {
     drop_connection();
     let time = clock_gettime(ClockId::Monotonic);
@@ -45,12 +45,12 @@ pub fn begin_image() {
     IMAGE.store(nanoseconds.rotate_left(22) ^ u64::from(std::process::id()), Relaxed);
 }
 
-/// The socket that the guest must not be given as its own, or -1.
+/// The socket's number, which the guest must not get for a file of its own; or -1.
 pub fn descriptor() -> RawFd {
     DESCRIPTOR.load(Relaxed)
 }
 
-/// Closes this process's end, without a word to the collector.
+/// Closes this process's end without a message to the collector.
 pub fn drop_connection() {
     let old = DESCRIPTOR.swap(-1, Relaxed);
     if old >= 0 {
@@ -59,7 +59,7 @@ pub fn drop_connection() {
     }
 }
 
-/// Sends a block; where the collector is gone, the emulated program ends: a trace that nobody writes is worth nothing.
+/// Sends a block; if the collector has ended, the emulated program ends, because its trace is lost.
 pub fn send(kind: BlockKind, payload: &[u8]) {
     send_locked(&mut lock(), kind, payload);
 }
@@ -67,7 +67,7 @@ pub fn send(kind: BlockKind, payload: &[u8]) {
 /// [`send`], by a caller that holds the lock.
 pub fn send_locked(_channel: &mut Channel, kind: BlockKind, payload: &[u8]) {
     if connection().and_then(|mut stream| block(&mut stream, kind, payload)).is_err() {
-        // A descriptor that the guest closed is missing, not the collector: once more, with a new one.
+        // If the guest closed the descriptor, the collector still runs: send again, on a new connection.
         drop_connection();
         if let Err(error) = connection().and_then(|mut stream| block(&mut stream, kind, payload)) {
             fail(&format!("cannot send to {}: {error}", shared().config.socket));
@@ -110,9 +110,9 @@ fn raised(stream: UnixStream) -> io::Result<UnixStream> {
     Ok(fcntl_dupfd_cloexec(&stream, LEAST_DESCRIPTOR).map_or(stream, UnixStream::from))
 }
 
-/// Says what is wrong and ends the process.
+/// Reports an error and ends the process.
 pub fn fail(message: &str) -> ! {
-    // Standard error may be closed; there is nobody else to tell.
+    // Standard error may be closed; there is no other place for the message.
     let _ = writeln!(std::io::stderr(), "pagelab trace: {message}");
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(125) }

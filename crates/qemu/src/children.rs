@@ -1,8 +1,8 @@
 //! Forked processes, and programs that they execute.
 //!
-//! The emulator's fork copies the emulator, plugin and all: a child goes on as an image of its own. Its exec, though,
-//! hands the new program to the kernel, which runs it natively. So before the emulator does that, the plugin itself
-//! executes the emulator anew, with the same arguments before the program's.
+//! The emulator's fork copies the emulator with the plugin, so that a child continues as an image of its own. But its
+//! exec passes the new program to the kernel, which runs it natively. So the plugin itself executes the emulator anew
+//! before that, with the same arguments in front of the program's.
 
 use crate::api::{CurrentVcpu, Id};
 use crate::config::{Window, shared};
@@ -151,7 +151,7 @@ fn text(mut address: u64) -> Option<CString> {
     }
 }
 
-/// Memory of this process that may not be there: the kernel looks, so that a wrong address is no crash.
+/// Reads memory of this process that may not exist: the kernel does it, so that a wrong address causes no crash.
 fn read<const BYTES: usize>(address: u64) -> Option<[u8; BYTES]> {
     let mut bytes = [0u8; BYTES];
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: BYTES };
@@ -161,7 +161,7 @@ fn read<const BYTES: usize>(address: u64) -> Option<[u8; BYTES]> {
     (got == BYTES as isize).then_some(bytes)
 }
 
-/// Executes the emulator with the guest's new program; returns where that cannot be, and the guest goes on natively.
+/// Executes the emulator with the guest's new program; returns if that fails, and the guest continues natively.
 fn execute(path: u64, arguments: u64, environment: u64) {
     let (arguments, environment) = (strings(arguments), strings(environment));
     let (Some(path), Some(arguments), Some(environment)) = (text(path), arguments, environment) else {
@@ -224,7 +224,7 @@ fn command(program: &CStr, arguments: &[CString], variables: &[CString]) -> Opti
         if word == b"-0" {
             break;
         }
-        // What earlier programs of this process had set.
+        // The variables that earlier programs of this process had set.
         if word == b"-E" && words.next_if(|value| is_for_the_program(value)).is_some() {
             continue;
         }

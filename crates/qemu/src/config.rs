@@ -22,7 +22,7 @@ pub enum Window {
     Marker,
 }
 
-/// The request.
+/// The settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the collector's socket.
@@ -100,7 +100,7 @@ fn range(text: &str) -> Option<Range<u64>> {
     Some(u64::from_str_radix(low, 16).ok()?..u64::from_str_radix(high, 16).ok()?)
 }
 
-/// What all parts share: written once, when the plugin is installed.
+/// Settings that all parts share: written once, when the plugin is installed.
 pub struct Shared {
     pub config: Config,
     pub target: String,
@@ -108,12 +108,12 @@ pub struct Shared {
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
 
-/// Sets what is shared, once.
+/// Sets the shared settings, once.
 pub fn set_shared(shared: Shared) {
     assert!(SHARED.set(shared).is_ok(), "installed twice");
 }
 
-/// Shared data.
+/// The shared settings.
 #[inline]
 pub fn shared() -> &'static Shared {
     SHARED.get().expect("installed")

@@ -11,7 +11,7 @@ const INTERPRETERS: usize = 5;
 /// The kernel reads as much of a script's first line.
 const LINE: usize = 256;
 
-/// The program and its arguments after `#!` lines are followed; an error says why it cannot be emulated here.
+/// Follows `#!` lines to the program and its arguments; an error names the reason why it cannot be emulated here.
 pub fn resolve(
     mut program: CString,
     mut arguments: Vec<CString>,

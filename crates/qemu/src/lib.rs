@@ -1,8 +1,9 @@
 //! The plugin that QEMU loads: in the user-mode emulator it captures a program's references, in the emulator of whole
 //! machines it simulates caches behind their memory (`system`).
 //!
-//! `qemu-x86_64 -plugin libpagelab_qemu.so,socket=PATH,mode=runs,... -0 NAME PROGRAM ARGUMENTS`. What it sees it filters,
-//! packs and sends to a collector (`pagelab_trace::capture`); `docs/trace.md` says what is in a trace and what is not.
+//! `qemu-x86_64 -plugin libpagelab_qemu.so,socket=PATH,mode=runs,... -0 NAME PROGRAM ARGUMENTS`. The plugin filters and
+//! packs references and sends them to a collector (`pagelab_trace::capture`); `docs/trace.md` lists what a trace
+//! contains and what it does not.
 
 mod api;
 mod callbacks;
@@ -21,8 +22,8 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// The version of the interface: the emulator reads it when it has loaded the plugin.
 ///
-/// 1 is what QEMU up to 8.2 knows (the plugin was tried with 7.2). What is used here is the same in version 2, which QEMU 9
-/// asks for at least (that was not tried).
+/// 1 is the version of QEMU up to 8.2 (the plugin was tested with 7.2). The functions used here are the same in version
+/// 2, which QEMU 9 requires at least (not tested).
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the emulator looks for this name")]
 pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
@@ -49,7 +50,7 @@ extern "C" fn thread_ends(_id: Id, _: c_uint) {
 }
 
 extern "C" fn process_ends(_id: Id, _: Data) {
-    // A forked child that is not followed has nothing to say.
+    // A forked child that is not followed sends nothing.
     if children::forked() && !config::shared().config.children {
         return;
     }

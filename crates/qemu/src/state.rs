@@ -9,13 +9,13 @@
 //!
 //! * at the first reference after the thread may have waited for another: a system call, an atomic instruction, a fence, a
 //!   pause, a load that is repeated until its value changes ([`Thread::may_have_waited`]);
-//! * at the first reference after another thread has begun to let others go on, by a system call, an atomic instruction or a
-//!   fence: each of these counts [`NOW`] up before it is executed ([`Thread::lets_go`]), and each reference looks at it.
+//! * at the first reference after another thread may have released this one, by a system call, an atomic instruction or
+//!   a fence: each of these counts [`NOW`] up before it is executed ([`Thread::lets_go`]), and each reference reads it.
 //!
-//! So where thread A did a, then let B go on, and B did b: if B went through one of the first, or A through one of the second,
-//! b's group was stamped after A had let go, hence after a's, whose stamp is older than a or at least than what A did next.
-//! A group whose stamp is not below the number drawn when sending began stays for the next time, with everything behind it:
-//! what was sent before cannot have waited for what was not.
+//! Suppose that thread A makes reference a, then releases B, and B makes reference b. B's group begins after the release,
+//! either because B waited (the first case) or because A's release counted [`NOW`] up (the second). So b's group has a
+//! later stamp than a's group. A group whose stamp is not below the number drawn when sending began stays for the next
+//! time, with all groups behind it: no reference that was sent can have waited for one that stays.
 
 use crate::api::{CurrentVcpu, Data};
 use crate::channel::{self, Channel};
@@ -28,7 +28,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Whether references count (bit 0), and how often threads have let others go on (the bits above): what each access looks at.
+/// Whether references count (bit 0), and the number of releases by threads (the bits above); each access reads it.
 static NOW: AtomicU64 = AtomicU64::new(0);
 const ACTIVE: u64 = 1;
 const LET_GO: u64 = 2;
@@ -47,7 +47,7 @@ pub fn active() -> bool {
     NOW.load(Relaxed) & ACTIVE != 0
 }
 
-/// From now on references count, or do not; what it was before.
+/// Makes references count from now on, or not; returns the earlier state.
 pub fn set_active(on: bool) -> bool {
     let before = if on { NOW.fetch_or(ACTIVE, Relaxed) } else { NOW.fetch_and(!ACTIVE, Relaxed) };
     before & ACTIVE != 0
@@ -57,7 +57,8 @@ pub fn set_active(on: bool) -> bool {
 const RING: usize = 8192;
 /// Groups in a ring.
 const GROUPS: usize = 1024;
-/// Words after which a group ends while several threads live: how finely they are interleaved in the trace.
+/// Words after which a group ends while several threads live, which limits how coarsely they are interleaved in the
+/// trace.
 const GROUP_WORDS: u64 = 1024;
 
 /// A vCPU's references that were not sent yet. Positions count words since the thread began, and never wrap.
@@ -88,11 +89,11 @@ struct Sending {
 
 /// Data of the vCPU's own thread only.
 pub struct Own {
-    /// What [`NOW`] was when the present group began.
+    /// The value of [`NOW`] when the present group began.
     seen: u64,
-    /// The position at which there is something to do before a word is written: a new group, or room to be made.
+    /// The position at which work is due before a word is written: a new group, or a full ring.
     limit: u64,
-    /// Words written when this thread last let others go on.
+    /// Words written at this thread's last release.
     released: u64,
     /// Address and description of the last access.
     last: (u64, u32),
@@ -147,20 +148,19 @@ pub struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    /// Whether an access counts; where it does, the group it belongs to has begun. To be asked after each access, before it
-    /// is written.
+    /// Whether an access counts; if so, its group has begun. Called after each access, before it is written.
     #[inline(always)]
     pub fn counts(&mut self) -> bool {
         let now = NOW.load(Acquire);
         now == self.own.seen || now & ACTIVE != 0 && self.begin_group(now)
     }
 
-    /// What an access is to the order of threads, whether it is kept or not: one that repeats the last is waiting for
-    /// another thread, if it loads.
+    /// The effect of an access on the order of threads, whether it is kept or not: a load that repeats the last access
+    /// waits for another thread.
     #[inline(always)]
     pub fn looks(&mut self, address: u64, info: u32, loads: impl FnOnce(&mut Own) -> bool) {
         if !several() {
-            // A thread alone waits for nobody.
+            // A single thread waits for no other.
         } else if self.own.last != (address, info) {
             self.own.last = (address, info);
         } else if loads(self.own) {
@@ -191,7 +191,7 @@ impl Thread<'_> {
         short
     }
 
-    /// Words written; nobody else writes them.
+    /// Words written; no other thread writes them.
     #[inline(always)]
     fn written(&self) -> u64 {
         self.ring.written.load(Relaxed)
@@ -205,7 +205,7 @@ impl Thread<'_> {
         let passed = self.ring.passed.load(Acquire);
         let last = &self.ring.groups[begun.wrapping_sub(1) as usize % GROUPS];
         if begun > passed && last.1.load(Relaxed) == self.written() {
-            // A group without a word, which nobody sends, has its stamp drawn again.
+            // A group without words is not sent; it gets a new stamp.
             last.0.store(ORDER.fetch_add(1, AcqRel), Relaxed);
         } else {
             if begun - passed >= GROUPS as u64 {
@@ -221,7 +221,7 @@ impl Thread<'_> {
         true
     }
 
-    /// The next look at the limit is where the group ends, or the ring.
+    /// The limit is next checked where the group or the ring ends.
     fn limit(&mut self) {
         let full = self.ring.sent.load(Acquire) + RING as u64;
         self.own.limit = if several() { full.min(self.written() + GROUP_WORDS) } else { full };
@@ -247,8 +247,8 @@ impl Thread<'_> {
         self.own.seen = STALE;
     }
 
-    /// The thread is about to let others go on, where they wait for it: they begin a group with their next reference.
-    /// Nothing is said where it did nothing since it said so last.
+    /// The thread is about to release other threads that wait for it: they begin a group with their next reference.
+    /// Without references since its last release, nothing is counted.
     pub fn lets_go(&mut self) {
         if several() && self.written() != self.own.released {
             NOW.fetch_add(LET_GO, AcqRel);
@@ -256,12 +256,12 @@ impl Thread<'_> {
         }
     }
 
-    /// What the thread did since it let others go on was to try the same atomic instruction again: nobody waits for that.
+    /// Since its last release, the thread has only tried the same atomic instruction again: no thread waits for that.
     pub fn only_tried_again(&mut self) {
         self.own.released = self.written();
     }
 
-    /// Whether this address was the last access's, too.
+    /// Whether the last access had this address, too.
     pub fn again(&self, address: u64) -> bool {
         self.own.last.0 == address
     }
@@ -280,7 +280,7 @@ struct Piece<'a> {
     end: u64,
 }
 
-/// Sends what all threads have, but for groups that begin while this looks.
+/// Sends the references of all threads, except groups that begin meanwhile.
 pub fn send_all(channel: &mut Channel) {
     let limit = ORDER.fetch_add(1, AcqRel);
     let mut pieces = Vec::new();
@@ -311,10 +311,10 @@ pub fn send_all(channel: &mut Channel) {
     channel.block = block;
 }
 
-/// Bytes above which a block is sent, where many threads have something.
+/// Bytes above which a block is sent, if many threads have references.
 const MOST_BLOCK: usize = 1 << 20;
 
-/// What a ring has of groups with stamps below `limit`, one piece a group.
+/// The part of a ring in groups with stamps below `limit`, one piece a group.
 fn pieces_of<'a>(ring: &'a Ring, limit: u64, pieces: &mut Vec<Piece<'a>>) {
     // SAFETY: the caller holds the channel.
     let sending = unsafe { &mut *ring.sending.get() };
@@ -350,7 +350,7 @@ fn append_references(pieces: &[Piece], block: &mut Vec<u8>, _: &mut Channel) {
     }
 }
 
-/// Appends the runs of one thread's addresses: so late, a run costs no branch where an access happens.
+/// Appends the runs of one thread's addresses. Made only here, a run costs no branch at each access.
 fn append_runs(pieces: &[Piece], block: &mut Vec<u8>, channel: &mut Channel) {
     for addresses in pieces.iter().flat_map(Piece::parts) {
         channel.packer.add(addresses, shared().config.page_bits);
@@ -435,7 +435,7 @@ pub unsafe fn pushes_alone(alone: Data, address: u64) -> bool {
 /// A thread begins. Its parent calls, before it runs.
 pub fn begin(index: u32) {
     ALIVE.fetch_add(1, Relaxed);
-    // Nobody looks at the old one's ring while this is held.
+    // No thread reads the ring of the old one while this is held.
     let held = channel::lock();
     let old = TABLE[index as usize % VCPUS].swap(ptr::null_mut(), AcqRel);
     let made = make(index);
@@ -447,7 +447,7 @@ pub fn begin(index: u32) {
     }
 }
 
-/// Of the first thread, its ring is noted in [`ALONE`]; with the second nobody is alone any more.
+/// Notes the ring of the first thread in [`ALONE`]; clears it when a second thread begins.
 fn alone_no_more_or_first(made: *mut Vcpu) {
     if FIRST.compare_exchange(ptr::null_mut(), made, AcqRel, Relaxed).is_ok() {
         // SAFETY: it has just been made.
@@ -471,7 +471,7 @@ pub fn several() -> bool {
 
 /// The window has ended, and the program with it.
 pub fn quit() -> ! {
-    // The other threads may still run: what they do from now on is cut off, as the window is.
+    // Other threads may still run: their further references are cut off with the window.
     send_all(&mut channel::lock());
     send_end();
     // SAFETY: _exit has no preconditions.
@@ -484,7 +484,7 @@ pub fn send_end() {
     channel::send(BlockKind::End, &end.encode());
 }
 
-/// In a forked child: what was waiting is the parent's to send, and the other threads are not here.
+/// In a forked child: the parent sends the waiting references, and the other threads do not exist here.
 ///
 /// # Safety
 /// The caller is the only thread of a process that has just been forked.

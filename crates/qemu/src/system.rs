@@ -1,9 +1,10 @@
 //! Caches behind an emulated machine: physical addresses of loads and stores into a hierarchy of `pagelab_simulate`.
 //!
-//! `qemu-system-x86_64 -plugin libpagelab_qemu.so,hierarchy=CACHES.json,windows=OUT ...`. The guest says when: a store to
-//! [`MARKER`] begins (empty caches are fed from now on), one 8 bytes behind it opens a window, one 16 bytes behind closes it
-//! and ends the feeding. Each window is a line of JSON in OUT. All that the machine does in a window counts: the program, the
-//! kernel, interrupts. Not seen: fetches of instructions and the reads of page walks, which this interface does not tell.
+//! `qemu-system-x86_64 -plugin libpagelab_qemu.so,hierarchy=CACHES.json,windows=OUT ...`. The guest marks the time: a
+//! store to [`MARKER`] starts feeding the caches, which are empty then; a store 8 bytes behind it opens a window; one
+//! 16 bytes behind closes it and ends the feeding. Each window is a line of JSON in OUT. Everything that the machine
+//! does in a window counts: the program, the kernel, interrupts. Instruction fetches and the reads of page walks are
+//! missing, because this interface does not report them.
 
 use crate::api::{self, ALL_ACCESSES, Block, CurrentVcpu, Data, Id, MemoryInfo, NO_REGISTERS};
 use pagelab_simulate::cache::{Counts, Hierarchy, HierarchySpec, MemoryCounts};
@@ -131,7 +132,7 @@ impl Machine {
             return;
         }
         let first = api::qemu_plugin_hwaddr_phys_addr(hardware);
-        // Behind the page's end lies another frame, which the emulator does not tell.
+        // Another frame lies behind the page's end; the emulator does not report it.
         let last = (first + (1 << api::qemu_plugin_mem_size_shift(info)) - 1).min(first | ((1 << PAGE_BITS) - 1));
         let kind = if api::qemu_plugin_mem_is_store(info) { STORE } else { LOAD };
         for line in first >> self.line_bits..=last >> self.line_bits {

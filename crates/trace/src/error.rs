@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Where in a trace file, and after what, something is wrong.
+/// The place of an error in a trace file, and the number of records before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Complete chunks before it.
@@ -38,9 +38,9 @@ pub enum TraceError {
     Version(u16),
     /// The file's header is damaged or cut off: nothing of the trace can be read but by [`crate::TraceReader::recover`].
     Header(String),
-    /// The file ends in the middle: its writer was interrupted, or the file was cut. All complete chunks were given.
+    /// The file ends in the middle: its writer was interrupted, or the file was cut. All complete chunks were returned.
     Torn(Place),
-    /// A chunk's checksum or contents are wrong. All chunks before it were given.
+    /// A chunk's checksum or contents are wrong. All chunks before it were returned.
     Damaged {
         /// Its place.
         place: Place,
@@ -56,11 +56,11 @@ pub enum TraceError {
         /// Binary logarithm of the page size wanted.
         wanted: u32,
     },
-    /// Exactness is needed, but the trace is a sample.
+    /// Every reference is needed, but the trace is a sample.
     Sampled(String),
-    /// The trace was reduced, and is not exact for what is asked.
+    /// The trace was reduced, and is not exact for the request.
     Reduced(String),
-    /// A foreign trace, or a value given to be written, is not valid.
+    /// A foreign trace, or a value to be written, is invalid.
     Invalid(String),
 }
 

@@ -9,9 +9,10 @@
 //! - [`RunSource`]: page runs, [`Run`] (page number and address space in one word, and how many consecutive references).
 //!
 //! [`TraceReader`] opens a file of either; [`TraceReader::into_runs`] gives runs of any page size from either,
-//! [`TraceReader::into_references`] gives references or says that there are none. Take `&mut dyn RunSource` or a generic
-//! source, and files, foreign traces, arrays in memory, mixed and reduced traces all fit. What a trace is exact for, ask its
-//! [`Header`]: `require_every_reference` refuses samples, and `reduction` has the memories of a reduced one.
+//! [`TraceReader::into_references`] gives references, or an error if there are none. Take `&mut dyn RunSource` or a
+//! generic source: files, foreign traces, arrays in memory, mixed and reduced traces all fit. The [`Header`] says what
+//! a trace is exact for: `require_every_reference` refuses samples, and `reduction` has the memories of a reduced
+//! trace.
 //!
 //! A page's colour is a function of [`Run::number`] (and, where processes are to differ, of [`Run::asid`]); two address
 //! spaces never share a page, so [`Run::page`] as a whole is the identity of a page.

@@ -65,7 +65,7 @@ impl Turns {
         self.alive.get(self.at).copied()
     }
 
-    /// So many references were taken of the present part.
+    /// Takes this number of references of the present part.
     fn take(&mut self, references: u64) {
         self.left -= references;
         if self.left == 0 {

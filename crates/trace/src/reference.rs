@@ -98,8 +98,8 @@ const fn size_code(bytes: u32) -> u64 {
 pub struct Reference(u64);
 
 impl Reference {
-    /// A reference to `bytes` bytes at `address`; none where the address has more than 56 bits. For what comes from outside:
-    /// cut addresses would make two pages one.
+    /// A reference to `bytes` bytes at `address`; none if the address has more than 56 bits. For addresses from
+    /// outside: truncation could make two pages one.
     #[inline]
     pub const fn checked(address: u64, kind: Kind, bytes: u32) -> Option<Reference> {
         if address >> ADDRESS_BITS == 0 { Some(Reference::new(address, kind, bytes)) } else { None }

@@ -4,7 +4,7 @@ use crate::error::TraceError;
 use crate::reference::Reference;
 use crate::run::Run;
 
-/// What can fail, can fail with a [`TraceError`].
+/// Functions that can fail return a [`TraceError`].
 pub type Result<T> = std::result::Result<T, TraceError>;
 
 /// Consecutive references of one thread of one address space.

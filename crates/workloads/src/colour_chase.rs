@@ -1,7 +1,7 @@
 //! Chains of pages of one cache colour against spread pages: the measurement of `pagelab doctor --probe-colours`.
 //!
 //! Only measures: it prints every sample, and the sets of pages that conflict by timing whatever their frame numbers
-//! are. What that means for the machine is decided elsewhere (`pagelab.machine.colours`).
+//! are. `pagelab.machine.colours` draws the conclusions.
 
 mod chain;
 mod clock;
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Every kind of chain at every length, once a round. Rounds are blocks: what drifts moves all kinds of a block alike.
+/// Every kind of chain at every length, once a round. Rounds are blocks: drift changes all kinds of a block alike.
 fn measure(args: &Args, pool: &mut Pool, colour: &ColourFunction, found: &Classes, rng: &mut Rng) -> Vec<Sample> {
     let by_colour = pool.by_colour(colour);
     // Masks have no order, so they do not give the inner cache's colours.

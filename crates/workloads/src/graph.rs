@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// An undirected graph: every edge stands in the rows of both its ends; loops are left out, repeated edges are not.
+/// An undirected graph: every edge is in the rows of both its ends; loops are left out, repeated edges are not.
 pub struct Graph {
     /// Start of each vertex's row in `targets`, and the end of the last row.
     starts: Vec<usize>,

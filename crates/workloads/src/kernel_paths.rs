@@ -1,12 +1,12 @@
 //! Paths of the kernel, each by the work of a program that goes through it: the rows of lmbench's summary (McVoy and
 //! Staelin 1996; 3.0 as the page-colouring patch for Linux 2.4.23 printed it), in its order, and a compilation.
 //!
-//! Written from what the rows measure, not from lmbench. Three things are as the paper has them: a context switch is a
-//! ring of processes that pass a token and sum an array each, what the same work costs without switches is taken off,
-//! and several rounds are measured, of which the least counts. It says why: what disturbs a round makes it longer. But
-//! it takes the least also over processes started anew, because the kernel gives them other frames each time, which it
-//! saw change switches by up to 30%. That is what pagelab asks about. So here the rounds of one measurement have the
-//! same processes and memory; each repetition starts them anew, and is a measurement of its own.
+//! Written from a description of what the rows measure, not from lmbench's code. Three things are as in the paper: a
+//! context switch is a ring of processes that pass a token and sum an array each; the cost of the same work without
+//! switches is subtracted; several rounds are measured, and the least counts, because disturbances only make a round
+//! longer. But the paper also takes the least over processes started anew, because the kernel gives them other frames
+//! each time, which changed switches by up to 30%. pagelab measures exactly this change. So here the rounds of one
+//! measurement have the same processes and memory; each repetition starts them anew, and is a measurement of its own.
 //!
 //! All runs on one processor: a round trip then has two switches in it, as it had on the machine of the patch.
 

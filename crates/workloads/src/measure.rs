@@ -70,7 +70,7 @@ impl Measurements {
         Ok(Self { sink: Some(sink), window: None })
     }
 
-    /// Whether anybody asked for measurements.
+    /// Whether the run requested measurements.
     pub fn wanted(&self) -> bool {
         self.sink.is_some()
     }

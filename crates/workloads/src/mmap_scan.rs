@@ -102,7 +102,7 @@ fn open(path: &Path) -> Result<Mmap, String> {
     let describe = |error: std::io::Error| format!("cannot map {}: {error}", path.display());
     let file = File::open(path).map_err(describe)?;
     // SAFETY: the file is this workload's own input; should another process truncate it, the scan dies with
-    // SIGBUS, which is the right end for a benchmark whose input vanished.
+    // SIGBUS, which ends the benchmark as it should if its input has vanished.
     unsafe { Mmap::map(&file) }.map_err(describe)
 }
 

@@ -41,7 +41,12 @@ def advise_command(
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option("--pid", metavar="PID", help="A process that runs: what it touches.", rich_help_panel=WHAT),
+        typer.Option(
+            "--pid",
+            metavar="PID",
+            help="A running process: advice by the memory that it touches.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
@@ -54,19 +59,21 @@ def advise_command(
     trace: Annotated[
         Path | None,
         typer.Option(
-            "--trace", metavar="FILE", help="A trace of the same command tells what misses.", rich_help_panel=MEASURE
+            "--trace", metavar="FILE", help="Take misses from a trace of the same command.", rich_help_panel=MEASURE
         ),
     ] = None,
     samples: Annotated[
         Path | None,
-        typer.Option("--samples", metavar="FILE", help="perf script tells what misses.", rich_help_panel=MEASURE),
+        typer.Option(
+            "--samples", metavar="FILE", help="Take misses from the output of perf script.", rich_help_panel=MEASURE
+        ),
     ] = None,
     processor: Annotated[
         str | None,
         typer.Option(
             "--processor",
             metavar="NAME|FILE",
-            help="What the trace is simulated on (default: this machine's preset).",
+            help="Processor that is simulated (default: this machine's preset).",
             rich_help_panel=MEASURE,
         ),
     ] = None,
@@ -77,24 +84,26 @@ def advise_command(
     seed: Seed = 1,
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="DIR", help="Where it is kept (default: CMD.advice).", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--into", metavar="DIR", help="Directory of the advice (default: CMD.advice).", rich_help_panel=OUTPUT
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the advice as JSON (pagelab.advice/1).", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Find out which of a program's memory should be in 2M pages, and check what it gains.
+    """Find the memory of a program that should be in 2M pages, and check the gain.
 
     Runs the program under random mosaics of its heap and anonymous memory, half of the regions in 2M pages, and
     estimates the gain of each region from all of them; needs neither counters nor a trace. With `--trace` or
-    `--samples` the regions with TLB misses are chosen instead, and no mosaic runs. What it then advises runs
-    beside the kernel's own way and beside everything in 2M pages, in executions that had no part in the choice.
+    `--samples` the regions with TLB misses are chosen instead, and no mosaic runs. The advice is then
+    checked beside the kernel's own way and everything in 2M pages, in executions that had no part in the choice.
 
-    With `--pid` nothing is run: the accessed bits of a process are cleared and read again after some seconds, and
-    what was touched is told with the command that would collapse it into 2M pages; no gain is promised.
+    With `--pid` nothing is run: the accessed bits of a process are cleared and read again after some seconds. The
+    output lists the memory that was touched, and the command that would collapse it into 2M pages; no gain is promised.
 
     Exit codes: 0 answered (nothing to gain is an answer), 2 bad input (a command that fails, or that is too long for
-    the time), 3 this machine cannot.
+    the time), 3 this machine cannot do it.
 
     **Examples**
 

@@ -118,7 +118,7 @@ def compare_command(
     where an option is given twice. Mean, non-determinism in measurement,
     unclassified, and in execution, each with its interval and the change in percent.
 
-    Exit codes: 0 passed (or nothing was to be judged), 1 a limit is exceeded, 2 bad input (a command that fails, too),
+    Exit codes: 0 passed (or no limit was given), 1 a limit is exceeded, 2 bad input (a command that fails, too),
     3 inconclusive.
 
     **Examples**

@@ -27,8 +27,8 @@ def demo_command(
 ) -> None:
     """Measure the effect of 2 MiB pages and prepaging on programs of this machine: a study and its report, in minutes.
 
-    What this machine, or this user, cannot do is left out, and the report says so. Interrupted, it continues where it
-    stopped when it is called again.
+    Conditions that this machine, or this user, cannot run are left out, and the report lists them. Interrupted, it
+    continues where it stopped when it is called again.
 
     **Examples**
 

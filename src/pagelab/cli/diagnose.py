@@ -68,7 +68,7 @@ def diagnose_command(
     """Find the source of a program's variation in run time from execution to execution, and a way to remove it.
 
     Runs the program many times, everything at its default and with one source of variance pinned at a time (ASLR,
-    environment size, page size, page placement, page cache, CPU), in random order. What it recommends it measures again
+    environment size, page size, page placement, page cache, CPU), in random order. It measures its recommendation again
     in fresh executions, and quotes only those.
 
     Exit codes: 0 done, also when nothing was found; 1 the program fails; 2 bad input, or too small a budget.

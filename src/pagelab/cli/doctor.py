@@ -65,7 +65,7 @@ def doctor_command(
         bool,
         typer.Option(
             "--probe-translation",
-            help="Measure by timing what translation hardware this processor has, and what a walk costs.",
+            help="Measure this processor's translation hardware by timing: entries, and the cost of a walk.",
         ),
     ] = False,
     description: Annotated[

@@ -194,7 +194,7 @@ Where the verdict on cache colours is kept, instead of the directories below.
 .SH FILES
 .TP
 .I /run/pagelab/journal.jsonl
-What pagelab changed on this machine and has not put back; see \fBpagelab doctor \-\-restore\fR.
+Settings that pagelab changed on this machine and has not restored; see \fBpagelab doctor \-\-restore\fR.
 .TP
 .IR /var/lib/pagelab/colours.json ", " $XDG_STATE_HOME/pagelab/colours.json
 Whether frame numbers reach this machine's caches, as \fBpagelab doctor \-\-probe\-colours\fR found.

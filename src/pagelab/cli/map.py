@@ -36,7 +36,7 @@ def map_command(
         typer.Option(
             "--at",
             metavar="peak|exit|SECONDS",
-            help="When a command is mapped: when it has most, at its end, or after a time, and then it is ended.",
+            help="When to map a command: with most memory, at its end, or after a time, which ends it.",
         ),
     ] = "peak",
     picture: Annotated[
@@ -94,8 +94,8 @@ def map_command(
 ) -> None:
     """Page sizes, residency and, as root, frame numbers and cache colours of a process, by region.
 
-    A command is mapped when it has most memory, or just before it gives its memory back where that is as much; with
-    --policy and the like it runs under that policy.
+    A command is mapped when it has most memory, or at its end if it then has as much; with --policy and similar options
+    it runs under that policy.
     Sizes between the base page and 2M, frame numbers and colours are shown to root only.
 
     **Examples**

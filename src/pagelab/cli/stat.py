@@ -23,7 +23,7 @@ def stat_command(
         int | None, typer.Argument(metavar="PID", help="A process that runs under a frame policy of the library.")
     ] = None,
     system: Annotated[
-        bool, typer.Option("--system", help="What the kernel placed since boot: /proc/page_color, all programs.")
+        bool, typer.Option("--system", help="Pages placed by the kernel since boot: /proc/page_color, all programs.")
     ] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Also the processes below it.")] = False,
     by_colour: Annotated[bool, typer.Option("--by-colour", help="One row a colour.")] = False,
@@ -37,7 +37,7 @@ def stat_command(
 ) -> None:
     """Show the frame placement of a running process: requests, placed pages, fallbacks, refills, waits.
 
-    Counters are read from memory that the process shares with pagelab: looking costs it nothing.
+    Counters are read from memory that the process shares with pagelab, at no cost to the process.
 
     **Examples**
 

@@ -55,14 +55,15 @@ def run_command(
 ) -> None:
     """Run a study from its beginning.
 
-    With `--minutes` the fewest blocks that can tell run first and show how long they take and how far pairs scatter;
-    what changes are likely to be seen is said then, and whole blocks follow where they narrow intervals most.
+    With `--minutes`, a pilot runs first: the smallest number of blocks that can show a difference. It measures how long
+    blocks take and how much pairs scatter. Then the changes that are likely to be seen are printed, and whole blocks
+    follow where they narrow intervals most.
 
     Every finished run is committed before the next starts: Ctrl-C, a crash or a power cut lose at most the run in
     progress, and `pagelab study resume` goes on from there.
 
-    A study with `between = "reboot"` restarts the machine between its executions: `--dry-run` says how often, and what
-    stops meanwhile; nothing happens without `--reboot`.
+    A study with `between = "reboot"` restarts the machine between its executions: `--dry-run` shows how
+    often, and which services stop meanwhile; nothing happens without `--reboot`.
 
     **Examples**
 
@@ -185,8 +186,8 @@ def resume_command(
 ) -> None:
     """Continue a study that was interrupted, at the run that was in progress, in the same order; or extend it.
 
-    Executions that are added to a finished study are a further look at it: it has half of the error of the look before,
-    and its intervals are so much wider.
+    Executions that are added to a finished study are a further look at its data. Each look has half of the error level
+    of the look before, so its intervals are wider.
 
     **Examples**
 
@@ -247,7 +248,7 @@ def status_command(
 
 @study_app.command("stop-reboots")
 def stop_reboots_command() -> None:
-    """Let no further boot go on with the study that restarts this machine; what is finished is kept.
+    """Stop the study that restarts this machine: no further boot continues it, and finished runs are kept.
 
     A run in progress is ended, and repeated when the study is resumed.
 

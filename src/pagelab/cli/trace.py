@@ -145,8 +145,8 @@ def capture_command(
 ) -> None:
     """Run a program in an emulator and write its references; the word `capture` can be left out.
 
-    Page runs of loads and stores are written unless something else is asked for. The program runs about a hundred times
-    slower than by itself; what its system calls do to memory inside the kernel is not seen.
+    Without options, page runs of loads and stores are written. The program runs about a hundred times slower than by
+    itself. The kernel's accesses in its system calls are not recorded.
 
     **Examples**
 

@@ -67,14 +67,14 @@ def try_command(
         bool, typer.Option("--json", help="Print the answer as JSON (pagelab.try/1).", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Try a command under several settings of one kind: which is faster, by how much, and how surely.
+    """Try a command under several settings of one kind: which is faster, by how much, and with which confidence.
 
     Each block runs every setting once, in random order; each is compared with the execution of the first setting that
     ran beside it. A first block shows how long one takes; then whole blocks follow until the time is used. Every
     execution is kept, as a study. A setting given once is compared with the kernel's own way.
 
-    Exit codes: 0 answered (that it cannot be told is an answer), 2 bad input (a command that fails, or that is too long
-    for the time), 3 this machine cannot.
+    Exit codes: 0 answered ("cannot tell" is an answer), 2 bad input (a command that fails, or that is too long for the
+    time), 3 this machine cannot do it.
 
     **Examples**
 

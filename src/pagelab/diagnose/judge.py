@@ -145,8 +145,8 @@ def findings(
 def _without_a_draws_spread(one: Finding, found: Sequence[Finding]) -> Finding:
     """The environment's size is not called a cause where ASLR is one.
 
-    Every size is pinned with ASLR off: what that removes is ASLR's, and the size only draws the layout. One draw may be
-    steadier than another for no better reason than that it is slower.
+    Every size is pinned with ASLR off: what that removes is ASLR's, and the size only draws the layout. One draw may
+    have less relative spread than another only because it is slower.
     """
     able = {each.key for each in lowering(found)}
     called = one.key == "environment" and {"aslr", "environment"} <= able
@@ -354,7 +354,8 @@ CLEARED = 0.1
 
 
 def without_cleared(pin: Pin, found: Sequence[Finding], sources: Sequence[Source]) -> Pin:
-    """The combination without the parts that were cleared, or add spread; itself where none was, or all were.
+    """The combination without the parts that are not the main cause, or add spread; unchanged if that leaves none, or
+    all.
 
     Several causes of a quarter each are each "not the main cause": the verdict alone would empty the fix. What is left
     is confirmed as it is, in fresh executions.

@@ -27,7 +27,9 @@ _TEXT_ROOM = 0.4
 _STRAYS = 0.02
 """The share of times at each end that may lie outside the axis ..."""
 _MARGIN = 0.5
-"""... where they lie this far from all others, as a share of the others' range: they would squash them."""
+"""... where they lie this far from all others, as a share of the others' range: the axis would leave too little room
+for these.
+"""
 _PINNED = "something pinned"
 Times = Mapping[str, NDArray[np.float64]]
 """Condition to the times of its whole blocks."""

@@ -160,7 +160,7 @@ def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
     assert state.recommended is not None
     key, name = state.recommended
     pins = next(source.pins for source in state.sources if source.key == key)
-    # Of a combination only what was not cleared has been confirmed, under a name of its own.
+    # Of a combination, only the part that may be a cause was confirmed, under a name of its own.
     pin = pins[0] if key == COMBINED else next(pin for pin in pins if pin.name == name)
     return next(one for one in findings if one.key == key), pin
 
@@ -173,7 +173,7 @@ def _caveat_and_notes(
     machine: Range | None,
     outcome: Outcome,
 ) -> tuple[Caveat | None, list[str]]:
-    """The gravest thing to know, for the first screen; and all others, in the order of weight."""
+    """The most serious warning, for the first screen; and all others, in the order of severity."""
     lost = words.lost(campaign.state.settings, findings, campaign.state.blocks, blocks, late)
     share = None if machine is None else Interval.of(machine)
     block_effects = words.machines_share(share)

@@ -29,7 +29,7 @@ WHOLE_BLOCKS_FROM = 20
 """From so many blocks on, the jackknife leaves out whole blocks, which uses that executions of one block share the
 block effect; with fewer, single executions, since a jackknife over few blocks costs more power than sharing gains."""
 FEWEST_OTHERS = 6
-"""Conditions that tell what the machine did in a block; fewer tell little beside their own spread."""
+"""Least number of conditions for an estimate of a block's effect; with fewer, their own spread dominates."""
 _CHUNK = 60_000
 """Elements of one batch of permutations: what fits into a second-level cache takes half the time."""
 _RESOLUTION = 1e-18
@@ -58,7 +58,7 @@ class SpreadRatio:
 
     log_ratio: Range
     log_deviation_ratio: Range
-    """Of the mean absolute deviations from the medians: what typical executions do, hardly moved by a few extremes."""
+    """Of the mean absolute deviations from the medians: of typical executions, hardly affected by a few extremes."""
     p: float
     """Of the permutation tests on both ratios, two-sided; not adjusted for other sources."""
     joint_log_low: float

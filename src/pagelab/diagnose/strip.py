@@ -15,7 +15,9 @@ from pagelab.analysis.model import Metric
 WIDTH = 41
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _FAR = 0.02
-"""The share of times at each end that the outermost column shows: one stray execution would squash all others."""
+"""The share of times at each end that the outermost column shows: a single extreme execution would leave too little
+room for all others.
+"""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def value_sentences(findings: Sequence[Finding]) -> list[str]:
 
 
 def one_layout(findings: Sequence[Finding], outcome: Outcome) -> list[str]:
-    """Addresses that are fixed are fixed somewhere: another environment, another time."""
+    """With fixed addresses, the time depends on the size of the environment."""
     environment = next((one for one in findings if one.key == "environment"), None)
     if environment is None or not environment.values_differ or outcome == "nothing-to-explain":
         return []

@@ -115,8 +115,8 @@ def pieces_of(record: Record) -> list[tuple[str, int, int, int]]:
 def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
     """The tiles between the first and the last address that governed processes of a run had in each pool.
 
-    A record has no holes: what a pool has reserved and never touched (malloc's arenas do) counts, too; a trace tells
-    better. Raises :class:`BadInputError` where nothing was governed in pools, and where kinds of memory share one.
+    A record has no holes: reserved memory that was never touched (as in malloc's arenas) counts, too; a trace is more
+    accurate. Raises :class:`BadInputError` where nothing was governed in pools, and where kinds of memory share one.
     """
     pieces = pieces_of(record)
     if not pieces:

@@ -161,7 +161,7 @@ def follow(
             deadline = None
             continue
         if not os.WIFSTOPPED(status):
-            raise MachineError(f"process {pid} was killed before it could be mapped; nothing holds a killed process")
+            raise MachineError(f"process {pid} was killed before it could be mapped; a killed process cannot be held")
         event, number = status >> 16, os.WSTOPSIG(status)
         if event == _EVENT_EXIT:
             value = look(pid, "exit")

@@ -86,7 +86,7 @@ def monte_carlo(
     level: float = 0.99,
     seed: int = 1,
 ) -> Check:
-    """The model, played ``runs`` times with seeded draws: mean and interval of :func:`expected_allocations`."""
+    """The model, simulated ``runs`` times with seeded draws: mean and interval of :func:`expected_allocations`."""
     from scipy import stats
 
     from pagelab._native import model_fill

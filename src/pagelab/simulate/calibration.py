@@ -1,6 +1,6 @@
 """Descriptions of translation hardware from measured chases: the output of ``pagelab doctor --probe-translation``.
 
-A preset that the measurement bears out keeps its arrays; where it does not, they are what was measured. The one number
+A preset keeps the arrays that the measurement confirms; the others are replaced by measured ones. The one number
 that no vendor states, cycles to read a table entry, is chosen so that the simulated chase costs what the real one did.
 """
 
@@ -25,7 +25,7 @@ from .tlb_runs import tlb
 
 PASSES = 4
 _BOOTED = History(turnover=0)
-"""Frames of a machine that nothing has run on: which ones a chase gets does not matter here."""
+"""Frames of a machine without a history: the choice of frames does not matter here."""
 _BASE = 0x7000_0000_0000
 _INTEL = {
     "sandy-bridge": (42, 45),

@@ -22,7 +22,7 @@ COUNTS = ("memory_reads", "memory_writes")
 
 
 def check_directory(directory: Path) -> None:
-    """Before anything is simulated. Raises :class:`BadInputError` where a study is there already."""
+    """Checks the directory before anything is simulated. Raises :class:`BadInputError` if it contains a study."""
     if (directory / "study.db").exists():
         raise BadInputError(f"--study {directory}: there is a study already; name another directory")
     if not directory.absolute().parent.is_dir():
@@ -73,7 +73,9 @@ def _measurements(row: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:
-    """By the name's ending: ``.parquet``, ``.csv`` or ``.json``. Raises :class:`BadInputError`."""
+    """Writes the frame in the format of the file's suffix: ``.parquet``, ``.csv`` or ``.json``. Raises
+    :class:`BadInputError`.
+    """
     try:
         if path.suffix == ".parquet":
             frame.write_parquet(path)

@@ -35,7 +35,7 @@ class History:
     programs: int = 64
     """Programs that lived side by side, about."""
     peak: float = 0.0
-    """Held before by programs that came and went, at most; never less than what of ``used`` is not ``kept``."""
+    """Most memory that programs held together before; at least the part of ``used`` that is not ``kept``."""
     kept: float = 0.0
     """Share of ``used`` that one program has from the beginning."""
     scattered: float = 0.0
@@ -45,7 +45,7 @@ class History:
     growing: int = 8
     """Programs that a processor lets grow in turns."""
     from_files: float = 0.5
-    """Share of what is handed out that is read from files."""
+    """Share of the allocated pages that hold data read from files."""
     file_bytes: int = 64 << 10
     """Median size of a file."""
     files_differ: float = 2.9
@@ -53,7 +53,7 @@ class History:
     deleted: float = 0.2
     """Files that are deleted for each one that is read."""
     dropped: float = 0.0
-    """Share of the file pages that is given up at the end."""
+    """Share of the file pages that is dropped at the end."""
     readahead_bytes: int = 128 << 10
     """The largest window of readahead."""
 

@@ -21,7 +21,7 @@ POOLS = tuple(
     Pool(memory, base, base + POOL_BYTES)
     for memory, base in (("heap", HEAP_POOL), ("anon", ANONYMOUS_POOL), ("arenas", ANONYMOUS_POOL))
 )
-"""Where rules for kinds of memory look for it in a trace that does not say."""
+"""Where rules for kinds of memory find it in a trace without pools in its header."""
 _BASE = 12
 
 
@@ -69,7 +69,9 @@ class Placement:
         return page_sizes(self.policy, self.regions, self.pools)
 
     def claims(self) -> list[tuple[int, int, str]]:
-        """Start, end and name of what its rules, or its mosaic, give a page size; empty where it has one for all."""
+        """Start, end and name of the memory that its rules, or its mosaic, name; empty if it has one size for all
+        memory.
+        """
         rules = [rule for rule in self.policy.rules if "pages" in rule.names]
         named = [(*rule.range, "range") for rule in rules if rule.range is not None]
         wanted = [rule.memory for rule in rules if rule.range is None]

@@ -61,7 +61,7 @@ def _kinds(header: Mapping[str, Any]) -> set[str]:
 def require_met(trace: Trace, design: Design) -> None:
     """Raises :class:`BadInputError` for a placement that meets no page of ``trace``, a file or an array.
 
-    Iterators cannot be looked at before they are simulated: :func:`require_met_by` does it after.
+    Iterators cannot be read before they are simulated: :func:`require_met_by` checks them afterwards.
     """
     bound = [one for one in design.placements if one.claims()]
     if not bound:

@@ -27,8 +27,9 @@ LEAST_FRAMES = 8
 T95 = 2.365
 """Student's t with 7 degrees of freedom, one less than the parts: 95% lie within."""
 STEEP = 0.7
-"""The curve changes so many times as much as the parts differ, over the distances that a sample cannot tell apart,
-where their spread is no guide: near a jump, all of them may be on the wrong side."""
+"""If the curve changes by more than this multiple of the parts' spread over distances that the sample cannot
+distinguish, the spread is no measure of the error: near a jump, all parts may be on the wrong side.
+"""
 Epoch = tuple[float, "_Curve"]
 """The rate at which a curve was counted, and the curve."""
 

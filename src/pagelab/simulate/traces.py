@@ -24,7 +24,7 @@ Report = Callable[[int, int | None], None]
 """Told the references taken so far, and how many there are in all where that is known."""
 
 _PIECE = 1 << 16
-"""Elements of an array handed over at once: they are copied, and stay in the cache; between two, Ctrl-C is heard."""
+"""Elements of an array passed at once: they are copied, and stay in the cache; Ctrl-C takes effect between two."""
 
 
 Require = Callable[[dict[str, Any]], None]
@@ -115,7 +115,7 @@ def _feed_file(
 
 
 def refuse_samples(path: str, header: dict[str, Any]) -> None:
-    """Raises :class:`BadInputError` where the trace is a sample: distances in it mean nothing."""
+    """Raises :class:`BadInputError` if the trace is a sample, in which distances have no meaning."""
     sampling = header.get("sampling")
     if sampling is not None:
         raise BadInputError(

@@ -39,7 +39,7 @@ class Capture:
     notes: list[str]
     """Parts of the program that were not followed."""
     cut_off: int
-    """Processes that lived on after the program and were cut off."""
+    """Number of processes that outlived the program and were cut off."""
 
 
 def capture(
@@ -64,9 +64,9 @@ def capture(
 ) -> Capture:
     """Runs a program in the emulator and writes its references (docs/trace defines them).
 
-    ``full`` keeps every reference, else page runs of ``page_bytes`` are written. ``ranges`` keeps addresses in
-    [low, high). A window is ``first`` and ``count``, in instructions of each process image, or ``marker``: what the
-    program does between ``pagelab_begin`` and ``pagelab_end`` (docs/api), or between ``prctl(0x50474c42, 1)`` and
+    ``full`` keeps every reference, else page runs of ``page_bytes`` are written. ``ranges`` keeps addresses in [low,
+    high). A window is ``first`` and ``count``, in instructions of each process image, or ``marker``: the program's part
+    between ``pagelab_begin`` and ``pagelab_end`` (docs/api), or between ``prctl(0x50474c42, 1)`` and
     ``prctl(0x50474c42, 0)``. ``end_program`` ends it with the window.
 
     ``pools``: heap, mappings and arenas lie where a run under this policy puts them (``True``: in a pool each), and the

@@ -58,7 +58,7 @@ def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
 
 
 class Trace:
-    """A trace file; nothing of it is kept in memory but the batch in hand."""
+    """A trace file; only the present batch is in memory."""
 
     def __init__(self, path: Path | str) -> None:
         """Raises :class:`~pagelab.trace.TraceError` where the file is no trace."""
@@ -168,7 +168,7 @@ def write(
         header |= {"content": "runs", "page_bits": page_bits(page_bytes)}
     if sampled is not None:
         header["sampling"] = {"what": sampled}
-    # In a directory that others may write to, a name that can be guessed could be a link of theirs.
+    # In a directory that others may write to, a predictable name could be a link of another user's.
     part = target.with_name(f".{target.name}-{os.urandom(8).hex()}")
     with native(target):
         file = TraceFile(part, json.dumps(header), level)

@@ -96,7 +96,7 @@ def concat(sources: Sequence[Path | str], target: Path | str, **options: Any) ->
 def interleave(sources: Sequence[Path | str], target: Path | str, *, quantum: int, **options: Any) -> dict[str, Any]:
     """Traces in turns of ``quantum`` references, each in address spaces of its own (``same_space``: all in the same).
 
-    A trace that is at its end leaves the round. Options: ``same_space``,
+    A trace that has ended is skipped. Options: ``same_space``,
     ``page_bytes``, ``kinds``, ``force``, ``level``.
     """
     if quantum < 1:

@@ -37,7 +37,7 @@ pages = "2M"
 """The policy of a capture that names none: three pools, in which blocks of 2 MiB and more begin at multiples of 2 MiB,
 as in every policy that has a tile of 2 MiB there."""
 MARKS_ONLY = 'name = "marks"\n'
-"""Nothing is governed; the library is there to tell where the program's windows begin and end."""
+"""Nothing is governed; the library only marks where the program's windows begin and end."""
 _PROGRAM_HEADER = 56
 _PT_INTERP = 3
 
@@ -54,7 +54,7 @@ class Pool:
 def of_header(header: Mapping[str, Any]) -> tuple[Pool, ...]:
     """The pools that a trace was captured with; none where it was captured without, or its parts had different ones.
 
-    Derived traces (converted, reduced, put together) have those of what they were made of.
+    Derived traces (converted, reduced, put together) have the pools of their sources.
     """
     provenance = header.get("provenance") or {}
     told = (provenance.get("parameters") or {}).get("pools")
@@ -104,7 +104,7 @@ class Governing:
         return told | {"policy": self.policy.name, "policy_toml": self.policy.toml} if told else {}
 
     def refusals(self) -> list[str]:
-        """Why images of the program were not governed: the names of the reasons."""
+        """The reasons why images of the program were not governed, by name."""
         from pagelab._native import read_guest
 
         found = []
@@ -115,7 +115,7 @@ class Governing:
         return found
 
     def reached(self) -> bool:
-        """Whether the library came into any image of the program."""
+        """Whether the library was loaded into any image of the program."""
         return any((self.directory / "guests").glob("*.guest"))
 
 
@@ -164,7 +164,7 @@ def _check(chosen: policy.Policy) -> None:
 
 
 def check_program(program: Program, argv: Sequence[str]) -> None:
-    """Raises :class:`TraceError` for programs that the library cannot come into."""
+    """Raises :class:`TraceError` for programs that cannot load the library."""
     if program.target != "x86_64":
         raise TraceError("invalid", f"{argv[0]}: --pools is for x86-64 programs, this one is for {program.target}")
     if not is_dynamic(program):

@@ -46,6 +46,8 @@ impl Numbered {
     }
 }
 
+dispatch! { Numbered { PageColoring, BinHopping, Random } }
+
 /// Page colouring: a page gets the colour of its virtual address, so that neighbouring pages never compete.
 ///
 /// `(vpn + shift) mod colours` (ALLOC, section 2: the virtual page index's own cache colour).

@@ -47,7 +47,7 @@ pub struct Family {
 pub struct Watch {
     /// One a CPU.
     pub rings: Vec<Ring>,
-    /// What they said.
+    /// The tree, as read from the buffers so far.
     pub family: Family,
 }
 
@@ -131,7 +131,7 @@ impl Family {
             let process = self.processes.entry(pid as i32).or_default();
             if is_exec {
                 let image = Image { at_ns: u64_at(body, body.len() - 8)?, name: name.clone() };
-                // Each CPU has a buffer of its own: what is read later need not have happened later.
+                // Each CPU has a buffer of its own, so records are not read in the order of their times.
                 let place = process.images.partition_point(|other| other.at_ns <= image.at_ns);
                 process.images.insert(place, image);
             }
@@ -145,8 +145,9 @@ impl Family {
         if self.lost > 0 {
             return Tree::Partial(format!("{} of the kernel's reports of processes were lost", self.lost));
         }
-        // The kernel removes the events of a program that the user may not read, or that changes its user. (And events
-        // of a CPU see nothing of a process that has gone to another, which only one that pins itself can.)
+        // The kernel removes the events of a program that the user may not read, or that changes its user. (And an
+        // event of one CPU sees nothing of a process that runs on another CPU, which only a process that changes its
+        // own affinity can do.)
         let unfollowed = self.processes.values().filter(|process| process.end_ns.is_none()).count();
         if unfollowed > 0 {
             return Tree::Partial(format!(

@@ -26,11 +26,11 @@ pub struct Heard {
     pub lost: u64,
     /// By id: the slot, and a bit of its own.
     ids: HashMap<u64, (Slot, u32)>,
-    /// Tasks that wrote counts, by thread id: the bits of the ids of which theirs have come.
+    /// Tasks whose counts have been read, by thread id: a bit for each id of theirs.
     tasks: HashMap<u32, u128>,
 }
 
-/// Ids there is a bit for.
+/// Number of ids that have a bit.
 pub const MOST_IDS: usize = u128::BITS as usize;
 
 /// The ring buffers with the counts of a run.
@@ -39,7 +39,7 @@ pub struct Breakdown {
     pub rings: Vec<Ring>,
     /// The counters whose records land there; a set of its own, so that the totals do not depend on it.
     pub opened: Vec<Opened>,
-    /// What they said.
+    /// The counts, as read from the buffers so far.
     pub heard: Heard,
 }
 
@@ -107,7 +107,7 @@ impl Heard {
         self.lost + family.lost == 0 && self.tasks.is_empty() && family.tasks.len() > 1
     }
 
-    /// How many reports are missing or senseless.
+    /// Number of reports that are missing or invalid.
     pub fn problems(&self, family: &Family) -> u64 {
         self.lost + family.lost + self.silent(family).1
     }

@@ -128,7 +128,7 @@ fn follow(words: &[u64], mut at: usize, steps: usize) -> usize {
 /// Counts one role over one chase, events for each access; None where it cannot be counted.
 fn count(role: &Role, words: &[u64], start: usize) -> io::Result<Option<f64>> {
     let mut sum = 0.0;
-    // One event at a time: no group, no multiplexing, nothing to doubt.
+    // One event at a time, so that there is neither a group nor multiplexing.
     for part in &role.parts {
         let how = Open { pid: 0, cpu: None, leader: None, pinned: true, tree: false, stat: false };
         let counter: OwnedFd = open_allowed(&part.code, &how)?.0;

@@ -54,7 +54,9 @@ fn kind(place: &Path, pmu: &str, text: &str) -> Result<u32> {
     match known {
         Some(kind) => Ok(kind),
         None if pmu == "cpu" => Ok(abi::PERF_TYPE_RAW),
-        None => Err(bad(text, &format!("names the PMU {pmu:?}, which this machine has not; run: ls {DEVICES}"))),
+        None => {
+            Err(bad(text, &format!("names the PMU {pmu:?}, which this machine does not have; run: ls {DEVICES}")))
+        }
     }
 }
 

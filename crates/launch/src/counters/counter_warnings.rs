@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// A refusal, and what to do about it.
+/// The text of a refusal, with the command that helps.
 pub fn refusal(error: &io::Error) -> String {
     format!("{}: {}", sys::errno_text(error), advice(error))
 }
@@ -27,7 +27,7 @@ fn advice(error: &io::Error) -> String {
              cap_perfmon+ep $(command -v pagelab-launch)",
             paranoid.trim()
         ),
-        Some(libc::ENOSYS) => format!("perf_event_open is not there{hint}"),
+        Some(libc::ENOSYS) => format!("the kernel has no perf_event_open{hint}"),
         Some(libc::EMFILE | libc::ENFILE) => "too many open files; run: ulimit -n 65536".to_owned(),
         _ => "the processor or the kernel has no such event; run: perf list".to_owned(),
     }
@@ -50,7 +50,7 @@ fn names<'j>(judged: impl Iterator<Item = &'j Judged>) -> Vec<String> {
     judged.map(|judged| judged.counter.name.clone()).collect()
 }
 
-/// Everything worth saying.
+/// All warnings about the counters of a run.
 pub fn warn(roles: &[Role], session: &Session, judged: &[Judged], warnings: &mut Warnings) {
     warn_refused(roles, session, warnings);
     warn_lying(session, warnings);
@@ -102,7 +102,8 @@ fn warn_doubtful(judged: &[Judged], warnings: &mut Warnings) {
     let with = |status| judged.iter().filter(move |judged| judged.counter.status == status);
     let implausible = names(with(CounterStatus::Implausible));
     if !implausible.is_empty() {
-        let message = format!("what these counters read cannot be, and is left out: {}", implausible.join(", "));
+        let message =
+            format!("the counts of these counters are impossible, and are left out: {}", implausible.join(", "));
         warnings.warn(Kind::CounterImplausible, message, json!({"counters": implausible}));
     }
     let shared = names(with(CounterStatus::Multiplexed));

@@ -103,7 +103,7 @@ fn rehearse(roles: &[Role], hardware: &[Slot]) -> bool {
             .iter()
             .all(|one| one.is_some_and(|one| one.running_ns > 0 && one.running_ns == one.enabled_ns)))
     };
-    // Whatever goes wrong here goes wrong again, and is told, when the run's own counters are opened.
+    // An error here occurs again when the run's own counters are opened, and is reported then.
     attempt().unwrap_or(false)
 }
 

@@ -1,4 +1,4 @@
-//! The counters of a run in the hands of its program, so that they can be read in windows.
+//! The counters of a run that its program gets as descriptors, so that it can read them in windows.
 //!
 //! They are the counters whose totals the run reports: each counts the whole tree, so that what a window counts is the
 //! difference of two readings, and the processor needs no second set of counters.
@@ -85,7 +85,7 @@ impl Handed {
         windows::handed(&self.ids.iter().enumerate().map(counter).collect::<Vec<_>>())
     }
 
-    /// The roles to be reported in windows: those that are trusted in the whole run.
+    /// The roles to be reported in windows: those whose total in the run is reported.
     pub fn in_windows(&self, roles: &[Role], counted: &[Counter]) -> Vec<InWindows> {
         let trusted = |number: &usize| counted.get(*number).is_some_and(|counter| counter.count.is_some());
         let of_role = |(number, places): &(usize, Vec<usize>)| {

@@ -1,8 +1,8 @@
-//! Which processor this is, as /proc/cpuinfo says.
+//! The processor of this machine, from /proc/cpuinfo.
 
 use super::table::{self, Microarchitecture, Processors};
 
-/// What a processor says it is.
+/// The identification of a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Processor {
     /// x86: vendor, family, model.

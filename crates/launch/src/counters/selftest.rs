@@ -9,12 +9,12 @@ use crate::sys::perf::{self, Code, Open, Reading};
 use perf_event_open_sys::bindings as abi;
 use std::io;
 
-/// Taken branches of the loop: enough to dwarf what surrounds it.
+/// Taken branches of the loop: so many that the instructions around it do not matter.
 pub const BRANCHES: u64 = 1 << 20;
 /// No core has more general counters for one event.
 const MOST: usize = 16;
 
-/// What the test needs of a PMU.
+/// The operations on a PMU that the test needs.
 pub trait Pmu {
     /// How many events the loop makes.
     fn expected(&self) -> u64;
@@ -23,7 +23,7 @@ pub trait Pmu {
     fn count(&self, copies: usize) -> io::Result<Vec<Option<Reading>>>;
 }
 
-/// What came of the test.
+/// The result of the test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Counters the kernel let us open at once.
@@ -54,7 +54,7 @@ pub fn run(pmu: &impl Pmu) -> io::Result<Verdict> {
     Ok(verdict)
 }
 
-/// The known answer, with 5% for what is around the loop.
+/// The expected count, plus 5% for the instructions around the loop.
 fn is_right(reading: &Reading, expected: u64) -> bool {
     let most = expected + expected / 20;
     (expected..=most).contains(&reading.count) && reading.running_ns == reading.enabled_ns && reading.running_ns > 0

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// With more counters than this (events × CPUs) every fork of the program would get noticeably slower, since each
-/// child's context is made of as many.
+/// With more counters than this (events × CPUs), forks of the program become noticeably slower, since the kernel makes
+/// as many for each child.
 const MOST_BY_CPU: usize = 96;
 const _: () = assert!(MOST_BY_CPU <= MOST_IDS);
 
@@ -30,20 +30,20 @@ pub struct Opened {
 /// The sum over a counter's descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Events, unscaled.
+    /// Events counted, unscaled.
     pub count: u64,
-    /// Time it should have counted.
+    /// Time during which it was enabled.
     pub enabled_ns: u64,
-    /// Time it did.
+    /// Time during which it counted.
     pub running_ns: u64,
 }
 
 /// All counters of a run.
 #[derive(Default)]
 pub struct Session {
-    /// What could be opened.
+    /// Counters that were opened.
     pub opened: Vec<Opened>,
-    /// What could not, and why.
+    /// Counters that could not be opened, and why.
     pub refused: Vec<(usize, io::Error)>,
     /// Hardware counters that were found to count nothing: (advertised, usable).
     pub lying: Option<(usize, usize)>,
@@ -181,7 +181,7 @@ impl Session {
         hardware
     }
 
-    /// What is counted a second time, by CPU and with a ring buffer, so that processes can be told apart.
+    /// Counters of the second set: by CPU and with ring buffers, for counts by process.
     fn choose(&mut self, roles: &[Role], hardware: &[Group], software: &[Group], cpus: &[usize]) -> Option<Chosen> {
         let mut chosen = Chosen::default();
         let mut left_out: Vec<&str> = Vec::new();

@@ -76,7 +76,7 @@ pub const fn minus(config: u64, name: &'static str) -> Event {
     Event { config, sign: -1, name }
 }
 
-/// A documented row that nobody here has checked.
+/// A documented row that was not checked on hardware.
 pub const fn row(role: &'static str, events: &'static [Event], source: &'static str) -> Row {
     Row { role, events, source, verified: None, experimental: false }
 }

@@ -1,4 +1,4 @@
-//! From readings to the record: which counts can be trusted, and what to say about the others.
+//! From readings to the record: decides which counts are plausible, and explains the others.
 
 use super::Counted;
 use super::announced::Tree;
@@ -21,7 +21,7 @@ const MOST_A_NS: u64 = 64;
 /// instantaneous.
 const WHOLE: u64 = 998;
 
-/// One role's result before it is put into words.
+/// One role's result, before its message is made.
 pub(super) struct Judged {
     pub counter: Counter,
     /// Factor by which raw counts of this role's parts are scaled.
@@ -173,7 +173,7 @@ fn agree(second: u64, total: Option<u64>) -> bool {
     total.is_some_and(|total| second.abs_diff(total) <= total / 100 + 64)
 }
 
-/// One process's counts by name; a role that is not trusted as a whole is not trusted here.
+/// One process's counts by name, without the roles whose total is not reported.
 fn named(roles: &[Role], judged: &[Judged], counts: &HashMap<Slot, u64>) -> BTreeMap<String, u64> {
     let mut named = BTreeMap::new();
     for (number, (role, judged)) in roles.iter().zip(judged).enumerate() {

@@ -1,11 +1,12 @@
-//! Hands the launcher's rights on to processes of the run that have fewer: the frame numbers of their own pages, and a
-//! device that makes them a userfaultfd. Nothing else, and to nobody else.
+//! The broker passes two of the launcher's rights to processes of the run that lack them: it opens a process's own
+//! frame numbers and the device that makes userfaultfds, and nothing else, for no other process.
 //!
-//! A process connects to [`SOCKET`] in the run directory, or, where it cannot reach that (it changed its root or its user),
-//! to the abstract address made of the run directory's name, `/` and [`SOCKET`]. It gets one message: an errno (4 bytes, little-endian; 0:
-//! granted) and, when granted, two descriptors: its own `/proc/PID/pagemap` and `/dev/userfaultfd`. (A userfaultfd made
-//! here would be the launcher's: it belongs to the address space that makes it.) Who asks is taken from the socket, and
-//! only processes that descend from the launcher, and are still who they were when they connected, are given anything.
+//! A process connects to [`SOCKET`] in the run directory, or, where it cannot reach that (it changed its root or its
+//! user), to the abstract address made of the run directory's name, `/` and [`SOCKET`]. It gets one message: an errno
+//! (4 bytes, little-endian; 0: granted) and, when granted, two descriptors: its own `/proc/PID/pagemap` and
+//! `/dev/userfaultfd`. (A userfaultfd made here would be the launcher's: it belongs to the address space that makes it.)
+//! The socket identifies the process. Only processes that descend from the launcher, and still have the user and the
+//! program with which they connected, get anything.
 
 use crate::error::{Error, Result};
 use crate::rundir::{RunDir, Token};
@@ -24,23 +25,23 @@ pub const SOCKET: &str = "frames.sock";
 /// Most requests answered at one visit: the rest of the launcher's work goes on in between.
 const MOST_AT_ONCE: usize = 64;
 
-/// The sockets and what came of them.
+/// The sockets, and the number and outcome of requests.
 #[derive(Debug)]
 pub struct Broker {
     listeners: Vec<UnixListener>,
-    /// Processes that got what they asked for.
+    /// Number of processes that got their descriptors.
     pub granted: u64,
     /// The last refusal: process id and reason.
     pub refused: Option<(i32, String)>,
 }
 
-/// The abstract address of a run, taken before its directory is made: whoever sees that could have the address first, and
-/// hand descriptors of their own to the run's processes.
+/// The abstract address of a run. It is bound before the run's directory exists: another process that saw the
+/// directory's name could bind the address first, and pass descriptors of its own to the run's processes.
 #[derive(Debug)]
 pub struct Address(Option<UnixListener>);
 
 impl Address {
-    /// Takes it. A sandbox that forbids it costs only those that give their rights up.
+    /// Binds it. A sandbox that forbids this affects only processes that give up their rights.
     pub fn take(token: Token) -> Address {
         let name = format!("{}/{SOCKET}", token.name());
         let hidden = SocketAddr::from_abstract_name(name).and_then(|at| UnixListener::bind_addr(&at));
@@ -69,7 +70,7 @@ impl Broker {
         self.listeners.iter().map(AsRawFd::as_raw_fd)
     }
 
-    /// Answers who has asked.
+    /// Answers waiting requests.
     pub fn visit(&mut self) {
         for _ in 0..MOST_AT_ONCE {
             let Some(stream) = self.listeners.iter().find_map(|listener| listener.accept().ok()) else { return };
@@ -106,14 +107,15 @@ fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
     let pidfd: OwnedFd = socket::peer_pidfd(stream).map_err(failed)?;
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).map_err(failed)?;
     let device = File::options().read(true).write(true).open(userfault::DEVICE);
-    // Who may have a userfaultfd without the device does not look at it.
+    // A process that may have a userfaultfd without the device ignores this.
     let device = device.or_else(|_| File::open("/dev/null")).map_err(failed)?;
-    // After the pagemap is open: only now is it sure whose it is.
+    // After the pagemap is open: only now is it certain which process it belongs to.
     if !socket::is_alive(&pidfd) {
         return Err(failed(io::Error::from_raw_os_error(libc::ESRCH)));
     }
-    // It may have executed a program with more rights meanwhile, whose pages are nobody's business, also where it has laid them
-    // aside again; what was opened before that is of the memory that it has left.
+    // The process may have executed a program with more rights meanwhile, and given these rights up again; that
+    // program's pages must not be revealed. A pagemap opened before the exec shows only the memory of the earlier
+    // program.
     if procfs::effective_ids(pid) != Some((peer.uid, peer.gid)) || gains_rights(pid, peer.uid, peer.gid) {
         return Err(refused());
     }

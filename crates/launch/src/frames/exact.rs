@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 /// One word of flags for each frame; root only.
 const FLAGS: &str = "/proc/kpageflags";
-/// Frames whose flags are read at once.
+/// Number of frames whose flags are read by one call.
 const BATCH: usize = 4096;
 
 /// Bits of [`FLAGS`] that no program's page ever has (Documentation/admin-guide/mm/pagemap.rst), with what they mean.
@@ -74,7 +74,7 @@ fn read_words(file: &File, at: u64, into: &mut [u64]) -> io::Result<usize> {
 }
 
 /// The first of the sorted `frames` that no program can have, and why. `read` fills words from a frame number on and
-/// says how many there were.
+/// returns their number.
 fn first_bad(
     frames: &[u64],
     read: impl Fn(u64, &mut [u64]) -> io::Result<usize>,

@@ -75,7 +75,7 @@ impl Facts {
 /// Tries whether the kernel places frames: for studies, before their first run.
 ///
 /// # Errors
-/// What is missing, as a run would say it.
+/// The first missing requirement, with the message of a run.
 pub fn try_here() -> Result<()> {
     Facts::gather().judge()
 }
@@ -125,7 +125,7 @@ impl ByKernel {
         Ok(ByKernel { hints: hints.to_vec(), pid, before, seen: None, unseen: None })
     }
 
-    /// Traces the program for its end. Without it (somebody else traces it) its pages are not looked at.
+    /// Traces the program until its end. If another process traces it, its pages are not examined.
     pub fn watch(&mut self) {
         if let Err(error) = trace::seize(self.pid) {
             self.unseen = Some(format!("it could not be traced: {}", sys::errno_text(&error)));
@@ -147,7 +147,8 @@ impl ByKernel {
     fn look(&self, deadline_ns: u64) -> io::Result<Vec<(Counters, Resident)>> {
         let counters = self.hints.iter().map(|hint| page_hints::counters(self.pid, said_of(&hint.of)));
         let counters: Vec<Counters> = counters.collect::<io::Result<_>>()?;
-        // When the program ends, it is not known whose pages those of the page cache are: no kinds are looked at.
+        // At the program's end it is not known which pages of the page cache are its own, so hints for files are not
+        // examined.
         let kinds = |hint: &Hint| match &hint.of {
             Governed::Files => Vec::new(),
             Governed::Own(kinds) => kinds.clone(),
@@ -184,10 +185,10 @@ impl ByKernel {
         }
     }
 
-    /// Says what did not go as the policy asked.
+    /// Warns of pages that were not placed as the policy requests.
     pub fn warn(&self, frames: &Frames, warnings: &mut Warnings) {
         if self.seen.is_none() {
-            let why = self.unseen.as_deref().unwrap_or("it was killed, and nothing holds a killed process");
+            let why = self.unseen.as_deref().unwrap_or("it was killed, and a killed process cannot be held");
             let message = format!(
                 "whether the kernel placed the program's pages was not looked at: {why}; its counts for the whole machine \
                  are in the record (frames.page_color)"
@@ -204,7 +205,7 @@ impl ByKernel {
     }
 }
 
-/// Whose pages a warning is about.
+/// The pages that a warning is about, as part of its sentence.
 struct Who<'h> {
     hint: &'h Hint,
     is_one_of_several: bool,
@@ -236,14 +237,14 @@ fn warn_placed(who: &Who<'_>, strategy: &FramesStrategy, counters: Counters, war
             "the program asked for no page under the hint"
         };
         let message = format!("{who}the kernel placed nothing: {why}");
-        // One of several may well be for memory that this program does not use.
+        // With several hints, this one may be for memory that the program does not use.
         let severity = if who.is_one_of_several { Severity::Info } else { Severity::Warning };
         let data = json!({"strategy": named(who.hint), "reason": "unused"});
         warnings.add(Kind::FramesNotPlaced, severity, message, data);
     }
 }
 
-/// Warns of pages that lie elsewhere at the program's end.
+/// Warns of pages that have other colours at the program's end.
 fn warn_resident(who: &Who<'_>, strategy: &FramesStrategy, warnings: &mut Warnings) {
     if strategy.moved_pages > 0 {
         let (moved, resident) = (strategy.moved_pages, strategy.resident_pages);
@@ -275,7 +276,7 @@ fn strategy_block(number: u32, hint: &Hint, (counters, resident): &(Counters, Re
         placed_pages: counters.placed,
         fallback_pages,
         zero_pages: 0,
-        // The kernel places the page that it was asked for, and no other.
+        // The kernel places only the page of the fault, and none ahead.
         demand_pages: requested_pages,
         eager_pages: 0,
         faults: requested_pages,
@@ -303,7 +304,7 @@ fn named(hint: &Hint) -> String {
     format!("{} ({memory})", hint.strategy.kind.name())
 }
 
-/// A strategy as the kernel is told.
+/// A strategy, in the form that the kernel takes.
 fn said(strategy: &StrategySpec) -> page_hints::Hint<'_> {
     let takes_first = strategy.kind.takes(pagelab_policy::plan::Parameter::First);
     let first = (takes_first && strategy.first != FIRST_FROM_SEED).then_some(strategy.first);
@@ -319,7 +320,7 @@ fn said(strategy: &StrategySpec) -> page_hints::Hint<'_> {
     }
 }
 
-/// The memory of a hint as the kernel is told.
+/// The memory of a hint, in the form that the kernel takes.
 fn said_of(of: &Governed) -> Of {
     match of {
         Governed::Files => Of::Files,

@@ -1,5 +1,5 @@
-//! Frame placement, as far as the launcher has to do with it: what it needs is checked before the program starts, rights
-//! are handed on, and what the library did is put into the record.
+//! The launcher's part of frame placement: it checks the requirements before the program starts, passes rights on, and
+//! puts the library's results into the record.
 
 pub mod broker;
 mod exact;
@@ -24,7 +24,7 @@ pub use rights::Route;
 /// Whether compaction may move locked pages.
 const COMPACT: &str = "/proc/sys/vm/compact_unevictable_allowed";
 
-/// What a run that places frames holds while it goes on.
+/// What a run that places frames keeps open until its end.
 #[derive(Debug)]
 pub struct Placing {
     /// How processes come to their rights.
@@ -38,7 +38,7 @@ impl Placing {
     /// Checks all that placing frames needs; `None` where the plan leaves them to the kernel.
     ///
     /// # Errors
-    /// What this machine lacks, or these rights, or what the plan asks for and cannot be.
+    /// A requirement that this machine or these rights lack, or a request that cannot be carried out.
     pub fn prepare(
         plan: &PlanSpec,
         runner: &Runner,
@@ -54,7 +54,7 @@ impl Placing {
         plan.strategies.iter().try_for_each(|strategy| check_budget(strategy, &memory))?;
         let budgets = plan.strategies.iter().map(|strategy| budget_bound(strategy.kind, &memory)).collect();
         exact::check(plan, warnings)?;
-        // In any case: a program that has rights may give them up.
+        // In any case, because a program that has the rights may give them up.
         let in_directory = route == Route::Broker;
         Ok(Some(Placing { route, budgets, broker: Some(Broker::open(run_dir, address, in_directory)?) }))
     }
@@ -85,14 +85,14 @@ fn keeps_rights(runner: &Runner) -> bool {
 /// Tries whether frames can be placed here, by the user who asked: for studies, before their first run.
 ///
 /// # Errors
-/// What is missing, as a run would say it.
+/// The first missing requirement, with the message of a run.
 pub fn try_here() -> Result<()> {
     let sudo = |name: &str| std::env::var(name).ok();
     let runner = user::decide(None, sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
     rights::Facts::gather(keeps_rights(&runner)).judge().map(drop)
 }
 
-/// What a run with frames needs of the machine, besides rights.
+/// Requirements on the machine, besides rights.
 pub fn set_up(plan: &PlanSpec, placing: &Placing, held: &mut Held, warnings: &mut Warnings) {
     if plan.strategies.iter().any(|strategy| strategy.pin) {
         allow_pinning(placing.route == Route::Own, held, warnings);

@@ -14,7 +14,7 @@ const TABLE: &str = "pagelab_strategy";
 /// The modules of a plan, as they are to be loaded.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// All paths as they are to stand in LD_PRELOAD, each once.
+    /// All paths in the order in which LD_PRELOAD gets them, each once.
     pub paths: Vec<PathBuf>,
     /// By the number of the strategy the path of its module, by which the library finds the loaded object; else empty.
     pub by_strategy: Vec<Vec<u8>>,

@@ -215,7 +215,7 @@ pub fn total(reports: &[Report], placing: Option<&Placing>) -> Option<Frames> {
     (placing.is_some() || !sum.strategies.is_empty()).then(|| sum.block(true, placing.map(|placing| placing.route)))
 }
 
-/// Says what did not go as the policy asked, or the program's hints.
+/// Warns of pages that were not placed as the policy, or the program's hints, request.
 pub fn warn(reports: &[Report], placing: Option<&Placing>, program: i32, warnings: &mut Warnings) {
     let mut sum = Sum::default();
     reports.iter().for_each(|report| sum.add(report));
@@ -241,12 +241,12 @@ pub fn warn(reports: &[Report], placing: Option<&Placing>, program: i32, warning
     }
 }
 
-/// Up to a hundredth is information only; more may be the effect that a study looks for.
+/// Up to one percent is information only; more may be as large as the effect that a study looks for.
 pub(super) fn share_severity(part: u64, whole: u64) -> Severity {
     if part.saturating_mul(100) <= whole { Severity::Info } else { Severity::Warning }
 }
 
-/// Strategies whose memory no process used: a range of addresses may have been meant to be elsewhere.
+/// Strategies whose memory no process used: perhaps the rule names a wrong range of addresses.
 fn warn_unused(sum: &Sum, warnings: &mut Warnings) {
     let is_unused = |strategy: &Strategy| {
         strategy.counts.requests + strategy.counts.resident_pages == 0 && strategy.out_of_reach.is_empty()

@@ -26,7 +26,7 @@ pub enum Cut {
     Interrupted(i32),
 }
 
-/// The whole story of a tree.
+/// Everything observed of a tree.
 #[derive(Debug, Default)]
 pub struct Story {
     /// Everything reaped, in order.
@@ -52,7 +52,7 @@ impl Story {
 
 /// Something that must be looked after while the tree runs (ring buffers, captured output).
 pub trait Companion {
-    /// Descriptors whose becoming readable calls for a visit.
+    /// Descriptors that are readable when a visit is needed.
     fn fds(&self) -> Vec<RawFd>;
     /// A visit; also made at every other event.
     fn visit(&mut self);
@@ -62,8 +62,8 @@ pub trait Companion {
     fn stopped(&mut self, stopped: Stopped);
 }
 
-/// After this long a second signal means impatience; one that comes sooner is the first one's echo (Ctrl-C reaches
-/// the whole process group, and the caller passes it on once more).
+/// A second signal that comes later than this skips the waiting. One that comes sooner is a copy of the first: Ctrl-C
+/// reaches the whole process group, and the caller passes it on once more.
 const ECHO_NS: u64 = 500_000_000;
 /// How long SIGKILL is repeated before a process that will not die is left alone (no right to signal it, or stuck).
 const KILL_PATIENCE_NS: u64 = 10_000_000_000;
@@ -104,7 +104,7 @@ pub struct Watch<'a> {
     pub program: i32,
     /// When to end the tree.
     pub deadline_ns: Option<u64>,
-    /// To be looked after.
+    /// Visited while the tree runs.
     pub companion: &'a mut dyn Companion,
 }
 
@@ -134,7 +134,7 @@ impl Watch<'_> {
             }
             if let Some(ending) = &mut ending {
                 if story.program.is_some() {
-                    // What an interrupted program leaves behind need not wait for its turn.
+                    // After an interruption, processes that are left behind are ended without a grace.
                     ending.term_at_ns = ending.term_at_ns.map(|at| at.min(now));
                 }
                 if !ending.act(now) {
@@ -170,8 +170,8 @@ impl Watch<'_> {
         }
     }
 
-    /// A counter hangs up when the task that holds it ends, which may be long before the tree does; from then on its
-    /// buffer is looked at now and then.
+    /// A counter hangs up when the task that holds it ends, which may be long before the tree ends; from then on its
+    /// buffer is read at intervals.
     fn wait(
         &self,
         now: u64,

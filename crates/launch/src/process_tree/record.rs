@@ -60,12 +60,12 @@ pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, seen:
 pub struct Seen<'s> {
     /// What the library reported.
     pub guests: &'s Guests,
-    /// What the counters and the kernel's announcements said.
+    /// The counts by process, and the kernel's announcements.
     pub counted: &'s Counted,
 }
 
-/// Says which programs of a governed run were not governed: those that the kernel saw executed and the library never
-/// reported on. The program's own start is not among them; the caller judges that.
+/// Warns of programs of a governed run that were not governed: the kernel announced their exec and the library did not
+/// report on them. The first program is not among them; the caller judges it.
 pub fn warn_ungoverned(seen: &Seen<'_>, program: i32, warnings: &mut Warnings) {
     match &seen.counted.tree {
         Tree::Known => {}
@@ -99,11 +99,11 @@ pub fn warn_ungoverned(seen: &Seen<'_>, program: i32, warnings: &mut Warnings) {
     warnings.warn(Kind::ChildUngoverned, message, json!({"pids": pids, "executables": names}));
 }
 
-/// Says how many tiles are not as the policy asks. The target is 99%: less than 1% short is information only.
+/// Warns of tiles that are not as the policy requests. The target is 99%: less than 1% short is information only.
 ///
-/// The kernel splits a huge page that two processes share after a fork when either writes to it, and nothing is amiss with
-/// the machine then. Whether a process forked, or started others without, the library does not see; so it is told as
-/// possible.
+/// The kernel splits a huge page that two processes share after a fork when either writes to it; this is no fault of
+/// the machine. The library does not see whether a process forked, or started others without a fork, so the message
+/// names it as a possibility.
 pub fn warn_short_placed(placement: &Placement, processes: &[Process], warnings: &mut Warnings) {
     let (got, asked) = (placement.tiles_as_asked, placement.whole_touched_tiles);
     if got >= asked {

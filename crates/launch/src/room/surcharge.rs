@@ -9,7 +9,7 @@ pub const GROUP_MEMORY: &str = "memory of a control group";
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// What the library does in the process.
+/// The library's work in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Page sizes and frames are left to the kernel.
@@ -25,7 +25,7 @@ impl Column {
     pub const ALL: [Column; 3] = [Column::Kernel, Column::Sizes, Column::Frames];
 }
 
-/// In what a resource is counted.
+/// The unit of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Shown as KiB or MiB where whole.
@@ -74,11 +74,11 @@ enum Raise {
 pub struct Surcharge {
     /// The limit's name.
     pub name: &'static str,
-    /// What docs say of it after the name.
+    /// The text after the name in the docs.
     note: &'static str,
     /// Number for getrlimit(2).
     pub number: Option<Resource>,
-    /// In what it is counted.
+    /// Its unit.
     pub unit: Unit,
     adds: [u64; 3],
     what: &'static str,
@@ -86,12 +86,12 @@ pub struct Surcharge {
 }
 
 impl Surcharge {
-    /// What the library takes when it does this.
+    /// The library's need in this mode.
     pub fn adds(&self, column: Column) -> u64 {
         self.adds[column as usize]
     }
 
-    /// With its verb.
+    /// The name with its verb.
     pub fn subject(&self) -> &'static str {
         self.what
     }

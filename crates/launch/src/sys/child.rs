@@ -104,7 +104,7 @@ pub struct Ends {
     pub report: OwnedFd,
 }
 
-/// What a child reports before exec: nothing yet wrong, or a failed step with its errno.
+/// A child's report before exec: ready, or a failed step with its errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Set up and waiting.
@@ -171,11 +171,11 @@ fn run(setup: &Setup, ends: &Ends, vectors: &Vectors) -> ! {
 }
 
 fn send(fd: &OwnedFd, report: Report) {
-    // A launcher that is gone needs no report.
+    // A launcher that has ended needs no report.
     let _ = rustix::io::write(fd, &report.encode());
 }
 
-/// What lets exec go: the number that the first of the descriptors that come with it gets, the others following.
+/// The message that lets exec go: the number of the first of the descriptors that come with it; the others follow.
 pub type Go = [u8; 4];
 
 /// Descriptors that the program gets beside its own, and the first one's number.
@@ -265,7 +265,7 @@ fn connect(stream: &Stream, number: RawFd) -> io::Result<()> {
         Stream::Path(path) => {
             let opened = open(path, number == 0)?;
             if opened.as_raw_fd() == number {
-                // The program's from now on.
+                // It belongs to the program from now on.
                 let _ = opened.into_raw_fd();
                 return Ok(());
             }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// What is known of a file.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Type and permissions.
@@ -151,7 +151,7 @@ impl Directory {
         Ok(fs::chownat(self, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// What a symbolic link says, up to 64 bytes.
+    /// The target of a symbolic link, up to 64 bytes.
     pub fn read_link(&self, name: &CStr) -> io::Result<Vec<u8>> {
         let mut text = vec![0; 64];
         let used = fs::readlinkat_raw(self, name, text.as_mut_slice())?;
@@ -224,7 +224,7 @@ impl Directory {
             // No right to look into, or something is mounted there: it may be empty underneath.
             return self.remove(name).or_else(|error| self.unmount(name, error));
         };
-        // From here on only this process can add anything. (Who owns it already needs no permission to.)
+        // From here on only this process can add to it. (The owner needs no permission to do so.)
         let _ = inner.take();
         let mut refused = None;
         inner.each(|child, kind| {
@@ -245,7 +245,7 @@ impl Directory {
         match refused {
             Some(error) => Err(error),
             None => match self.remove(name) {
-                // More than one reading of the directory had: the next pass takes the rest.
+                // It had more entries than one reading returned: the next pass takes the rest.
                 Err(error) if error.raw_os_error() == Some(libc::ENOTEMPTY) => Ok(()),
                 done => done,
             },
@@ -261,7 +261,7 @@ impl Directory {
         self.set_mode(0o700)
     }
 
-    /// What the user mounted on an entry (by FUSE, which takes no rights) keeps it from being removed.
+    /// A mount of the user's on an entry (FUSE needs no rights for it) prevents its removal.
     fn unmount(&self, name: &CStr, error: io::Error) -> io::Result<()> {
         if error.raw_os_error() != Some(libc::EBUSY) {
             return Err(error);

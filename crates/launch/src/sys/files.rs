@@ -16,7 +16,7 @@ pub fn pipe() -> io::Result<(File, File)> {
     Ok((reader.into(), writer.into()))
 }
 
-/// From now on reading finds what is there, and waits for nothing.
+/// Makes reading return what is there, without waiting.
 pub fn never_wait(file: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::NONBLOCK)?)
 }

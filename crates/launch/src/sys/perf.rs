@@ -31,7 +31,7 @@ pub struct Code {
     pub exclude_user: bool,
 }
 
-/// Whom to count, and how.
+/// The tasks to count, and options.
 #[derive(Clone, Copy, Debug)]
 pub struct Open<'g> {
     /// Process; 0: the caller.

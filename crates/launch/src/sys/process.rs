@@ -19,7 +19,8 @@ pub struct Reaped {
     pub usage: Usage,
     /// When the launcher saw that it had ended (CLOCK_MONOTONIC).
     pub at_ns: u64,
-    /// How long its first thread waited for a processor while it was ready to run; None where the kernel does not say.
+    /// How long its first thread waited for a processor while it was ready to run; None if the kernel does not report
+    /// it.
     pub waiting_ns: Option<u64>,
 }
 
@@ -63,7 +64,7 @@ fn ns(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
-/// A child that wait(2) has news of.
+/// A child that wait(2) reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// It has ended, and was reaped.
@@ -72,8 +73,8 @@ pub enum Change {
     Stopped(Stopped),
 }
 
-/// Reaps one child that has ended, if there is one now, or tells of one that is traced and stopped. `Ok(None)`: there are
-/// children, and none of them has news. Fails with ECHILD when there are no children.
+/// Reaps one child that has ended, if there is one now, or returns one that is traced and stopped. `Ok(None)`: there
+/// are children, and none of them has ended or stopped. Fails with ECHILD when there are no children.
 pub fn reap() -> io::Result<Option<Change>> {
     let Some(pid) = changed()? else { return Ok(None) };
     let (at_ns, waiting_ns) = (super::monotonic_ns(), waiting_ns(pid));
@@ -102,7 +103,8 @@ pub fn reap() -> io::Result<Option<Change>> {
     Ok(Some(Change::Ended(Reaped { pid, end, usage, at_ns, waiting_ns })))
 }
 
-/// A child that has ended and was not reaped yet, or is traced and stopped: those are told whatever the flags say.
+/// A child that has ended and was not reaped yet, or is traced and stopped: the kernel returns those whatever the flags
+/// are.
 fn changed() -> io::Result<Option<i32>> {
     let mut found: libc::siginfo_t = Fillable::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
@@ -118,7 +120,8 @@ pub fn waiting_ns(pid: i32) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Time that the hypervisor gave to others while these processors had work to do, since boot; None where it is not told.
+/// Time that the hypervisor gave to other guests while these processors had work to do, since boot; None if it is not
+/// reported.
 pub fn steal_ns(cpus: &[usize]) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks = Some(rustix::param::clock_ticks_per_second()).filter(|&ticks| ticks > 0)?;
@@ -146,8 +149,8 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
-/// Sends signals to a process if `is_meant` says so, which is asked while the number can mean no other process. Fails with
-/// ESRCH where there is none, or another.
+/// Sends signals to a process if `is_meant` returns true; it is called while the number cannot mean another process.
+/// Fails with ESRCH if there is no such process, or another one.
 pub fn signal_if(pid: i32, signals: &[Signal], is_meant: impl FnOnce() -> bool) -> io::Result<()> {
     let held = Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
     let held = match held {

@@ -1,6 +1,6 @@
 //! The processes below the launcher, as /proc shows them.
 //!
-//! A process chooses its own name, which may be no UTF-8: whoever cannot be read must not be overlooked.
+//! A process chooses its own name, which may not be UTF-8; such a process must not be overlooked.
 
 use crate::sys::process;
 use crate::words;
@@ -48,7 +48,7 @@ impl Stat {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 
-    /// Of a process that is there.
+    /// Stat line of a process that exists.
     fn of(pid: i32) -> Option<Stat> {
         Stat::parse(&text(pid, "stat").ok()?)
     }
@@ -81,8 +81,8 @@ pub fn descendants(root: i32) -> Vec<i32> {
 
 /// Sends signals to all living descendants of `root`; how many got them.
 ///
-/// A process may end after it was seen, and its number go to somebody else's. So it is held by a pidfd first, and gets the
-/// signals if it still is the one that was seen, or a descendant of `root` all the same.
+/// A process may end after it was seen, and its number may go to another process. So it is held by a pidfd first, and
+/// gets the signals only if it is still the process that was seen, or another descendant of `root`.
 pub fn signal_descendants(root: i32, signals: &[Signal]) -> usize {
     let (living, family) = below(root, &all());
     let is_the_same =
@@ -112,7 +112,7 @@ fn below(root: i32, processes: &[Stat]) -> (Vec<Stat>, HashSet<i32>) {
     (found, seen)
 }
 
-/// Whether `pid` is a living descendant of `root`. Looks at its ancestors only, so that who asks in vain costs little.
+/// Whether `pid` is a living descendant of `root`. Examines only its ancestors, so that a refusal costs little.
 pub fn descends(pid: i32, root: i32) -> bool {
     // A parent that ends on the way leaves its children to another: begin anew.
     (0..3).any(|_| {
@@ -128,7 +128,7 @@ pub fn descends(pid: i32, root: i32) -> bool {
     })
 }
 
-/// A chain of processes longer than this is not one's own.
+/// Longer chains of ancestors are not followed.
 const MOST_ANCESTORS: usize = 100_000;
 
 /// Effective user and group of a process.

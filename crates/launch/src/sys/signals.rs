@@ -34,7 +34,7 @@ pub fn is_asked_to_end() -> bool {
     WATCHED.iter().any(|&signal| signal != Signal::SIGCHLD && waiting >> (signal as i32 - 1) & 1 == 1)
 }
 
-/// Undoes for a program about to be started what the launcher did to signals. Async-signal-safe.
+/// Restores default signal handling for a program about to be started. Async-signal-safe.
 pub fn reset_for_program() {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
     // std ignores SIGPIPE at start-up, and the launcher ignores SIGTTOU; a program expects neither.

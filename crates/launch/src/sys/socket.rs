@@ -1,4 +1,4 @@
-//! Unix sockets: who is at the other end, and handing descriptors to it.
+//! Unix sockets: the process at the other end, and passing descriptors to it.
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +19,7 @@ pub fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
     Ok(getsockopt(stream, sockopt::PeerCredentials)?.into())
 }
 
-/// A pidfd of the process that connected (Linux 6.5): it tells whether the id still means the same process.
+/// A pidfd of the process that connected (Linux 6.5), to check whether the id still means the same process.
 pub fn peer_pidfd(stream: &UnixStream) -> io::Result<OwnedFd> {
     Ok(getsockopt(stream, sockopt::PeerPidfd)?)
 }

@@ -15,7 +15,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// From what wait4(2) said of a process that stopped.
+    /// From the status that wait4(2) returned for a stopped process.
     pub fn new(pid: i32, status: i32) -> Stopped {
         Stopped { pid, status }
     }

@@ -7,7 +7,7 @@ use rustix::thread::{self, CapabilitySet, CapabilitySets};
 use std::ffi::CString;
 use std::io;
 
-/// Who a program runs as.
+/// The user and groups of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// User id.
@@ -69,8 +69,8 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
     check_long(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
 }
 
-/// Does `work` with another user's rights to files, and takes the own ones back. What that user may not open is not opened
-/// for him, whatever its path has come to mean.
+/// Does `work` with another user's rights to files, and takes the own rights back. A file that the user may not open
+/// stays closed, whatever its path means by then.
 pub fn with_files_of<T>(identity: &Identity, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let own = own_identity()?;
     let set = |groups: &[u32], uid: u32, gid: u32| {

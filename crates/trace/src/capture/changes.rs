@@ -9,7 +9,7 @@ pub(super) struct Changes {
     places: Vec<u32>,
 }
 
-/// More than a vector's elements are written past the last change.
+/// Elements that a vector may write past the last change.
 const SLACK: usize = 8;
 
 impl Changes {
@@ -19,7 +19,7 @@ impl Changes {
 
     /// For each address on another page than the one before: the difference of the pages, zigzag coded, and its place.
     ///
-    /// No branch depends on the addresses: whether the next has the same page cannot be foretold.
+    /// No branch depends on the addresses: the processor could not predict whether the next has the same page.
     pub fn find(&mut self, addresses: &[u64], page_bits: u32, level: Level) -> (&[u64], &[u32]) {
         let room = addresses.len() + SLACK;
         self.differences.resize(self.differences.len().max(room), 0);
@@ -35,7 +35,7 @@ impl Changes {
     }
 }
 
-/// Changes at `first` and behind it, after those that were found; how many there are then.
+/// Finds changes from `first` on, and puts them behind those found so far; returns their number.
 #[inline(always)]
 fn find_from(
     first: usize,

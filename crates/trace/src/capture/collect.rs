@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub struct Request {
     /// The emulator with all its arguments, the plugin's and the program's.
     pub command: Vec<String>,
-    /// The socket that the plugin was told of; must not exist yet.
+    /// The socket that the plugin connects to; must not exist yet.
     pub socket: PathBuf,
     /// How long processes may outlive the program before they are cut off.
     pub grace: Duration,
@@ -36,19 +36,19 @@ pub struct Outcome {
     pub status: i32,
     /// Seconds from start to end.
     pub wall_s: f64,
-    /// Processes that lived on after the program, and were cut off.
+    /// Number of processes that outlived the program and were cut off.
     pub cut_off: usize,
     /// Contents of the trace.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// Bytes that are read from a socket at once: more than it holds.
+/// Bytes read from a socket at once: more than a socket holds.
 const AT_ONCE: usize = 1 << 18;
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs the program and writes its trace to `out`. `go_on` is asked all the time; where it says no, the program is killed,
-/// and the trace ends there.
+/// Runs the program and writes its trace to `out`. `go_on` is called repeatedly; if it returns false, the program is
+/// killed, and the trace ends there.
 pub fn capture<W: Write + Send>(
     request: &Request,
     header: &Header,
@@ -73,7 +73,8 @@ pub fn capture<W: Write + Send>(
     Ok(outcome)
 }
 
-/// What the readers of all connections share. Who has read a block writes it: handed to another thread, it would cost more.
+/// Shared by the readers of all connections. The thread that has read a block also writes it; passing it to another
+/// thread would cost more.
 struct Shared<W: Write> {
     /// The trace, or why it ended early.
     sink: Mutex<Result<Sink<W>>>,
@@ -82,7 +83,7 @@ struct Shared<W: Write> {
 }
 
 impl<W: Write> Shared<W> {
-    /// Writes a block; false where nothing can be written any more.
+    /// Writes a block; returns false if nothing more can be written.
     fn take(&self, block: &Block) -> bool {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = match &mut *sink {
@@ -175,7 +176,7 @@ fn connection<'scope, W: Write + Send>(
 fn cut(connections: Vec<Connection>) -> usize {
     let count = connections.len();
     for connection in connections {
-        // Where it has just closed by itself, there is nothing to shut down.
+        // A connection that has just closed by itself needs no shutdown.
         let _ = connection.stream.shutdown(std::net::Shutdown::Both);
         let _ = connection.reader.join();
     }

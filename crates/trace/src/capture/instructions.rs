@@ -5,14 +5,14 @@
 pub enum Meeting {
     /// Nothing that could be seen from the instruction.
     None,
-    /// The thread waits: what it reads next, another may have written meanwhile.
+    /// The thread waits: another thread may have written the value that it reads next.
     Waits,
-    /// An atomic access or a fence: it may let others go on, and may have waited for them.
+    /// An atomic access or a fence: it may release other threads, and may have waited for them.
     Meets,
 }
 
-/// What an instruction of a guest architecture (as in the emulator's name) means. Of architectures that are not known here,
-/// only system calls and loads that are repeated order threads.
+/// The meaning of an instruction of a guest architecture (as in the emulator's name). On other architectures, only
+/// system calls and repeated loads order threads.
 pub fn meeting(target: &str, code: &[u8]) -> Meeting {
     match target {
         "x86_64" | "i386" => x86(code, target == "x86_64"),
@@ -35,7 +35,7 @@ fn x86(code: &[u8], long: bool) -> Meeting {
     }
     let in_memory = |at: usize| code.get(at).is_some_and(|modrm| modrm >> 6 != 3);
     match &code[at..] {
-        // XCHG with memory locks without being told.
+        // XCHG with memory is locked without a prefix.
         [0x86 | 0x87, ..] if locked || in_memory(at + 1) => Meeting::Meets,
         // Without REX.B: with it, it is XCHG R8, RAX.
         [0x90, ..] if repeated => Meeting::Waits,

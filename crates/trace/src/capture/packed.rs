@@ -7,7 +7,7 @@ use super::protocol::RunSegment;
 use crate::format::{Level, RunCode};
 use crate::run::Run;
 
-/// Makes runs of addresses, and what is sent of them. It is empty between segments.
+/// Makes runs of addresses, and the block to be sent. It is empty between segments.
 pub struct Packer {
     code: RunCode,
     /// The first run, once it has ended.

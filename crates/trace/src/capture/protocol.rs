@@ -38,10 +38,10 @@ pub struct BlockHeader {
     pub length: u64,
 }
 
-/// Of this protocol; a plugin of another is not understood.
+/// Version of this protocol; a plugin with another version is refused.
 pub const VERSION: u32 = 0x5047_0004;
 
-/// Before the references of what one thread did without another's references between.
+/// Header of the references that one thread made without references of other threads between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Segment {
@@ -72,8 +72,8 @@ impl Segment {
     }
 }
 
-/// Before the runs of what one thread did without another's references between. All runs but the first and the last follow in
-/// the file's code: differences of pages, from the first run's on, then counts.
+/// Header of the runs that one thread made without references of other threads between. All runs but the first and the
+/// last follow in the file's code: differences of pages, from the first run's on, then counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSegment {
     /// The thread, numbered from 0 in its process image.
@@ -232,6 +232,6 @@ impl End {
     }
 }
 
-/// A program marks where its trace begins and ends by `prctl(MARKER, 1)` and `prctl(MARKER, 0)`: an option that no kernel
-/// knows, so that it costs a refused system call (EINVAL) where nobody traces.
+/// A program marks where its trace begins and ends by `prctl(MARKER, 1)` and `prctl(MARKER, 0)`: an option unknown to
+/// every kernel, so that without a capture it costs only a refused system call (EINVAL).
 pub const MARKER: u64 = 0x5047_4c42;

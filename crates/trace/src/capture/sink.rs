@@ -182,7 +182,8 @@ impl<W: Write> Sink<W> {
         Ok(())
     }
 
-    /// The runs of a segment: the first may go on with the one before, the last with the one behind.
+    /// Writes the runs of a segment: the first may continue the run before, the last may be continued by the run
+    /// behind.
     fn segment(&mut self, space: u16, segment: &RunSegment, pages: &[u8], counts: &[u8]) -> Result<()> {
         let RunSegment { thread, records, references, first, last, before_last, .. } = *segment;
         let in_space = |page: u64| page | u64::from(space) << NUMBER_BITS;

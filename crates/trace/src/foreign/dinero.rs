@@ -17,7 +17,7 @@ pub(super) fn parse(line: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
         _ => return Err("the label is none of 0 to 4, r, w, i, m, c, v, f".into()),
     };
     let address = words.next().and_then(hexadecimal).ok_or("the address is not hexadecimal")?;
-    // What follows the address in the traditional form is not read by Dinero either.
+    // Like Dinero, does not read the rest of a line in the traditional form.
     let extended = label[0].is_ascii_alphabetic();
     let size = match words.next().filter(|_| extended) {
         Some(size) => {

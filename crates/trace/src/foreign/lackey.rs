@@ -1,6 +1,6 @@
 //! `valgrind --tool=lackey --trace-mem=yes`: `I  04016b80,3`, ` L addr,size`, ` S addr,size`, ` M addr,size`.
 //!
-//! Everything is thread 0: lackey does not say whose a reference is. A modification is a load and a store.
+//! Everything is thread 0: lackey does not report threads. A modification is a load and a store.
 
 use super::lines::{Batch, Flaw, decimal, hexadecimal};
 use crate::reference::Kind;
@@ -11,7 +11,7 @@ pub(super) fn parse(line: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
         [b' ', b'L', b' ', rest @ ..] => (&[Kind::Load], rest),
         [b' ', b'S', b' ', rest @ ..] => (&[Kind::Store], rest),
         [b' ', b'M', b' ', rest @ ..] => (&[Kind::Load, Kind::Store], rest),
-        // Valgrind's own messages, and what the program may print among them.
+        // Valgrind's own messages, and output of the program between them.
         [b'=' | b'-' | b'*', ..] | [] => return Ok(()),
         _ => return Err("not a line of lackey's".into()),
     };

@@ -49,7 +49,7 @@ impl Batch {
     }
 }
 
-/// What is wrong with an address that a reference cannot hold.
+/// The fault of an address that a reference cannot hold.
 pub(super) fn too_high(address: u64) -> Flaw {
     format!("address {address:#x} has more than {ADDRESS_BITS} bits")
 }
@@ -59,9 +59,9 @@ pub(super) type Flaw = String;
 
 /// References of a batch.
 pub(super) const BATCH: usize = 1 << 16;
-/// Of a wrong line, so much is shown.
+/// Bytes of a wrong line that the error shows.
 const SHOWN: usize = 80;
-/// No trace has longer lines; a binary file may.
+/// Bytes of the longest line; a binary file may have longer ones.
 const LONGEST: usize = 1 << 16;
 
 /// Reads lines and gives them to a parser.
@@ -79,7 +79,7 @@ impl<R: BufRead, P: FnMut(&[u8], &mut Batch) -> std::result::Result<(), Flaw>> L
         Lines::after(input, parse, 0)
     }
 
-    /// After so many lines that were read already.
+    /// Continues after this number of lines.
     pub fn after(input: R, parse: P, number: u64) -> Self {
         Lines { input, parse, line: Vec::new(), number, batch: Batch::default(), done: false }
     }

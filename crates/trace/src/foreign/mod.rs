@@ -16,7 +16,7 @@ use std::io::BufRead;
 /// A foreign format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// What `valgrind --tool=lackey --trace-mem=yes` prints.
+    /// The output of `valgrind --tool=lackey --trace-mem=yes`.
     Lackey,
     /// Dinero's input: a label and an address a line, as `din` (0 to 3) or as Dinero IV's extended form (r, w, i, m, and a size).
     Dinero,
@@ -28,7 +28,7 @@ pub enum Format {
     RawAddresses,
     /// Page numbers as 64-bit little-endian integers.
     RawPages,
-    /// What `perf script -F pid,tid,time,event,addr` prints of page faults or memory samples.
+    /// The output of `perf script -F pid,tid,time,event,addr` for page faults or memory samples.
     PerfScript,
 }
 
@@ -62,7 +62,7 @@ impl Format {
         Format::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Set for formats that do not have every reference.
+    /// Set for formats that hold samples instead of every reference.
     pub fn sampling(self) -> Option<Sampling> {
         (self == Format::PerfScript).then(|| Sampling { what: "page faults or memory samples by perf".to_owned() })
     }

@@ -6,7 +6,7 @@ use crate::run::{NUMBER_BITS, Run, RunBuilder};
 use crate::source::{ReferenceSource, References, Result, RunSource, Span};
 use std::io::{BufRead, ErrorKind};
 
-/// Fills a record: how many bytes there were, fewer only at the end.
+/// Fills a record; returns the number of bytes, which is smaller only at the end.
 pub(super) fn read_record(input: &mut impl BufRead, record: &mut [u8]) -> Result<usize> {
     let mut have = 0;
     while have < record.len() {

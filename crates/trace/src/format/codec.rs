@@ -60,7 +60,7 @@ struct Take<'a>(&'a [u8]);
 /// The highest bit of each byte, which says that more follow.
 pub(super) const MORE: u64 = 0x8080_8080_8080_8080;
 
-/// The value whose bytes, as [`put`] appends them, are the lowest `length` of a word: [`spread`] undone.
+/// The value whose bytes, as [`put`] appends them, are the lowest `length` of a word: the inverse of [`spread`].
 #[inline(always)]
 const fn gathered(word: u64, length: u32) -> u64 {
     let sevens = word & !MORE & (u64::MAX >> (64 - 8 * length));
@@ -85,7 +85,8 @@ impl Take<'_> {
         }
     }
 
-    /// Programs repeat themselves, and so do lengths: a branch for each lets the processor read on before it knows them.
+    /// Lengths follow patterns, as programs do. With a branch for each length, the processor predicts it and reads on
+    /// before it is known.
     #[inline(always)]
     fn several(&mut self) -> Result<u64, Flaw> {
         let Some(bytes) = self.0.first_chunk::<8>() else { return self.long() };

@@ -18,7 +18,7 @@ pub enum Content {
     },
 }
 
-/// How a trace was reduced: what it is still exact for.
+/// The memories and colours for which a reduced trace is exact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reduction {
     /// Exact for memories of at least this many pages in all.
@@ -34,7 +34,7 @@ pub struct Sampling {
     pub what: String,
 }
 
-/// The header of a trace: what its records are, what they are exact for, and where they come from.
+/// The header of a trace: the kind of its records, the simulations that they are exact for, and their origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// Kind of the records.
@@ -46,7 +46,7 @@ pub struct Header {
     /// Set where the trace is a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
-    /// Set where references were dropped that do not matter above a stated memory size.
+    /// Set if references were dropped that have no effect above a stated memory size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<Reduction>,
     /// Provenance: argv, machine, tool versions, time, parameters, and the headers of the traces this one was made of.

@@ -58,9 +58,9 @@ impl Entry {
 pub struct Index {
     /// The chunks, in the file's order.
     pub entries: Vec<Entry>,
-    /// What was known at the end; null where the file has no end.
+    /// Facts known at the end; null if the file has no end.
     pub ending: Value,
-    /// Whether the file has its end: if not, the chunks were found by scanning, and more may be lost.
+    /// Whether the file has its end. If not, the chunks were found by scanning, and further ones may be lost.
     pub complete: bool,
 }
 

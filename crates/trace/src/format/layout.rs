@@ -8,14 +8,14 @@ pub(super) const COPY_MAGIC: [u8; 8] = *b"\xf5PLcopy\n";
 pub(super) const CHUNK_MAGIC: [u8; 8] = *b"\xf5PLchnk\n";
 pub(super) const INDEX_MAGIC: [u8; 8] = *b"\xf5PLindx\n";
 pub(super) const TAIL_MAGIC: [u8; 8] = *b"\xf5PLtail\n";
-/// What is written. 1 is read, too: it has no copy of the header.
+/// The version that is written. Version 1 is read, too: it has no copy of the header.
 pub(super) const VERSION: u16 = 2;
 pub(super) const FILE_HEADER: usize = 24;
 pub(super) const CHUNK_HEADER: usize = 56;
 pub(super) const INDEX_HEADER: usize = 32;
 pub(super) const INDEX_ENTRY: usize = 40;
 pub(super) const TAIL: usize = 24;
-/// Larger chunks are taken for damage: nobody should be made to reserve memory by a broken length.
+/// Larger chunks count as damage: a wrong length must not make a reader reserve memory.
 pub(super) const MOST_RECORDS: u32 = 1 << 22;
 /// A raw record has at most a meta byte or a count (10 bytes) and a delta (10 bytes); spans are at most as many (18 bytes).
 pub(super) const MOST_RAW: u32 = MOST_RECORDS * 38 + 8;
@@ -78,7 +78,7 @@ pub(super) fn decode_file_header(bytes: &[u8; FILE_HEADER], magic: [u8; 8]) -> R
     if bytes[..8] != magic {
         return Err(TraceError::NotATrace);
     }
-    // Another version's checksum may lie elsewhere.
+    // The checksum of another version may lie elsewhere.
     let version = u16::from_le_bytes([bytes[8], bytes[9]]);
     if !(1..=VERSION).contains(&version) {
         return Err(TraceError::Version(version));
@@ -137,7 +137,7 @@ impl ChunkHeader {
         bytes
     }
 
-    /// The header, if these bytes are one that the checksum vouches for, with lengths that can be.
+    /// The header, if the checksum of these bytes is right, and their lengths are possible.
     pub fn decode(bytes: &[u8; CHUNK_HEADER]) -> Option<ChunkHeader> {
         if bytes[..8] != CHUNK_MAGIC || !sealed(bytes) {
             return None;

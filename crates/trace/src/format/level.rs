@@ -1,11 +1,11 @@
-//! Levels of processors: what the packing of runs may use.
+//! Levels of instruction sets, for the code that packs runs.
 
 use std::sync::OnceLock;
 
 /// Instructions that the processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// Those that all have.
+    /// Instructions of every processor.
     Plain,
     /// Vectors of eight words, their compression, and fast deposits of bits.
     ///

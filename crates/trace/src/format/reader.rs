@@ -22,7 +22,7 @@ pub enum Chunk<'a> {
 
 /// Reads a trace from any stream; holds one chunk in memory.
 ///
-/// All complete chunks are given; then the end, or the error that says what is missing ([`TraceError::Torn`],
+/// Returns all complete chunks; then the end, or the error that names the missing part ([`TraceError::Torn`],
 /// [`TraceError::Damaged`]).
 pub struct TraceReader<R> {
     input: R,
@@ -31,7 +31,7 @@ pub struct TraceReader<R> {
     offset: u64,
     chunks: u64,
     records: u64,
-    /// How many chunks to read, where the file's end is not to be looked for.
+    /// Number of chunks to read, if the file's end is not searched for.
     wanted: Option<u64>,
     index: Option<Index>,
     done: bool,
@@ -43,7 +43,7 @@ pub struct TraceReader<R> {
     context: zstd::bulk::Decompressor<'static>,
 }
 
-/// Reads as much as there is: fewer bytes than asked for only at the end.
+/// Fills the buffer; returns fewer bytes only at the end.
 fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize> {
     let mut have = 0;
     while have < buffer.len() {
@@ -152,8 +152,8 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    /// Its page runs, whatever it has: references of `kinds` are put together; runs are made coarser (their kinds were
-    /// chosen when they were captured).
+    /// Its page runs, for both kinds of records: references of `kinds` are put together; runs are made coarser (their
+    /// kinds were chosen at capture).
     pub fn into_runs<'a>(self, page_bits: u32, kinds: Kinds) -> Result<Box<dyn RunSource + Send + 'a>>
     where
         R: Send + 'a,
@@ -275,8 +275,8 @@ impl<R: Read + Seek> TraceReader<Selection<R>> {
         Ok(reader)
     }
 
-    /// Reads every whole chunk of a damaged file, with what is whole of its header: that itself, or its copy. Also how many
-    /// bytes belong to nothing whole.
+    /// Reads every whole chunk of a damaged file, with the header or its copy, whichever is whole. Also returns the
+    /// number of bytes that belong to no whole part.
     pub fn recover(mut file: R) -> Result<(Self, u64)> {
         let operation = TraceError::io("seek in the trace");
         let index = Index::read(&mut file)?;

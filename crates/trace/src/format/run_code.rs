@@ -108,7 +108,7 @@ fn put_differences(bytes: &mut Vec<u8>, differences: &[u64], level: Level) {
     }
 }
 
-/// [`put`] of values below 2^56, whose lengths cannot be foretold: no branch depends on them.
+/// [`put`] of values below 2^56 with unpredictable lengths: no branch depends on them.
 #[inline(always)]
 fn put_all(bytes: &mut Vec<u8>, values: &[u64], spread: impl Fn(u64) -> (u64, usize)) {
     let mut end = bytes.len();

@@ -17,7 +17,7 @@ use std::io::Write;
 pub struct Settings {
     /// Level of zstd's compression, 1 (fast) to 19.
     pub level: i32,
-    /// Records in a chunk: what a reader holds in memory, and what is lost with a torn file. At most 4,194,304.
+    /// Records in a chunk: a reader holds as many in memory, and a torn file loses as many. At most 4,194,304.
     pub chunk_records: usize,
 }
 
@@ -128,7 +128,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes what is waiting as a chunk, so that a reader of the growing file, or of what a crash leaves, sees it.
+    /// Writes the waiting records as a chunk, so that a reader of the growing file, or of the file after a crash, sees
+    /// them.
     pub fn flush(&mut self) -> Result<()> {
         let (records, references) = match self.content {
             Content::References => {

@@ -83,7 +83,7 @@ pub(super) fn convert(from: &From<'_>, records: &Records, output: &Output, go_on
     Ok(Written { lost_bytes: lost, ..written })
 }
 
-/// What was dropped for pages of one size may matter for pages of another.
+/// References dropped for pages of one size may matter for pages of another.
 fn refuse_reduced(header: &Header, source: &Source<'_>) -> Result<()> {
     if header.reduction.is_some() && header.content != source.content() {
         return Err(TraceError::Reduced("it is exact for its own page size only".into()));
@@ -112,7 +112,7 @@ impl Part {
     }
 }
 
-/// The names of a trace's address spaces; where it does not say, it is read for their number.
+/// The names of a trace's address spaces; if the header has none, the trace is read to count them.
 fn names(header: &Header, index: &Index, path: &Path) -> Result<Vec<String>> {
     if !header.address_spaces.is_empty() {
         return Ok(header.address_spaces.clone());
@@ -182,7 +182,7 @@ pub(super) fn mix(
     write(source, &header, output, go_on)
 }
 
-/// Counts what passes.
+/// Counts the records that pass through.
 struct Counted<S> {
     source: S,
     runs: Rc<Cell<u64>>,
@@ -240,7 +240,7 @@ pub(super) fn reduce(
     Ok(Written { records, references, read: None, read_runs: Some(count.get()), bytes, lost_bytes: None })
 }
 
-/// What a trace is exact for that was reduced before and is reduced again.
+/// The memories and colours for which a trace is exact that was reduced before and is reduced again.
 fn both(before: Option<&Reduction>, now: &Reduction) -> Result<Reduction> {
     let Some(before) = before else { return Ok(now.clone()) };
     let colours: Vec<u32> =

@@ -31,7 +31,7 @@ fn named<T>(path: &Path, result: std::io::Result<T>) -> Result<T> {
     })
 }
 
-/// As [`named`], of a file that is to be made: a missing directory is told with the command that makes it.
+/// As [`named`], for a file that is to be made: if its directory is missing, the error has the command that makes it.
 fn made<T>(path: &Path, result: std::io::Result<T>) -> Result<T> {
     let missing = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists());
     let advised = result.map_err(|source| match missing {
@@ -66,7 +66,7 @@ pub fn open_runs(path: &Path, page_bits: u32, kinds: Kinds) -> Result<Box<dyn Ru
     open_reader(path)?.into_runs(page_bits, kinds)
 }
 
-/// Chunks of a damaged trace that are whole, and how many bytes belong to nothing whole.
+/// Whole chunks of a damaged trace, and the number of bytes that belong to no whole part.
 pub(super) fn recovered(path: &Path) -> Result<(TraceReader<Selection<BufReader<File>>>, u64)> {
     TraceReader::recover(BufReader::with_capacity(BUFFER, named(path, File::open(path))?))
 }
@@ -90,7 +90,7 @@ impl NewFile {
     pub fn create(output: &Output) -> Result<(NewFile, BufWriter<File>)> {
         refuse_existing(output)?;
         let mut part: OsString = output.path.clone().into();
-        // In a directory that others may write to, a name that can be guessed could be a link of theirs.
+        // In a directory that others may write to, a predictable name could be a link made by another user.
         part.push(format!(".part-{:016x}", RandomState::new().build_hasher().finish()));
         let part = PathBuf::from(part);
         let file = made(&part, File::create_new(&part))?;
@@ -123,7 +123,7 @@ fn refuse_existing(output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// A file that has its name from the beginning: what is captured cannot be had again, half of it is better than none.
+/// A file that has its name from the beginning: a capture cannot be repeated, so half of it is kept.
 pub(super) fn create_in_place(output: &Output) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).create_new(!output.force);
@@ -149,7 +149,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// As wanted: only some kinds, or runs.
+    /// The requested form: only some kinds, or runs.
     pub fn wanted(self, records: &Records) -> Result<Source<'a>> {
         let kinds = records.kinds()?;
         match (self, records.page_bits) {
@@ -247,7 +247,7 @@ pub(super) fn sum(runs: &[Run]) -> u64 {
     runs.iter().fold(0, |sum: u64, run| sum.wrapping_add(run.count))
 }
 
-/// What a new trace keeps of the headers and endings of those that it was made of.
+/// The parts of headers and endings that a new trace keeps of its sources.
 pub(super) fn origin(header: &Header, ending: &Value) -> Value {
     serde_json::json!({"header": header, "ending": ending})
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use files::{open_reader, open_runs};
 pub use info::Info;
 
-/// Where a new trace goes, and what it says of its origin.
+/// The destination of a new trace, and its provenance.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
@@ -80,11 +80,11 @@ pub enum Work {
     Capture {
         /// The emulator with all its arguments.
         command: Vec<String>,
-        /// The socket that the plugin was told of.
+        /// The socket that the plugin connects to.
         socket: PathBuf,
         /// Seconds that processes may outlive the program.
         grace_s: f64,
-        /// As the plugin was told.
+        /// The same settings as the plugin's.
         records: Records,
         /// The trace.
         output: Output,
@@ -121,7 +121,7 @@ pub enum Work {
         /// The trace.
         output: Output,
     },
-    /// Drop what does not matter above a memory size.
+    /// Drop references that do not matter above a memory size.
     Reduce {
         /// The trace.
         input: PathBuf,
@@ -134,7 +134,7 @@ pub enum Work {
         /// The trace.
         output: Output,
     },
-    /// Tell what is in a trace.
+    /// Describe a trace.
     Info {
         /// The trace.
         input: PathBuf,
@@ -155,7 +155,7 @@ pub struct Written {
     pub records: u64,
     /// References in it: of page runs, the sum of their counts.
     pub references: u64,
-    /// References that were read, where that is not the same.
+    /// References that were read, if their number differs.
     pub read: Option<u64>,
     /// Runs that were read, where the trace was reduced.
     pub read_runs: Option<u64>,
@@ -166,7 +166,7 @@ pub struct Written {
 }
 
 impl Work {
-    /// Does it; the answer is JSON. `go_on` is asked now and then.
+    /// Performs it; the answer is JSON. `go_on` is called at intervals.
     pub fn run(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Value> {
         let answer = match self {
             Work::Capture { command, socket, grace_s, records, output } => {

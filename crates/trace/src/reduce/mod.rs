@@ -106,7 +106,7 @@ impl<S: RunSource> Reduced<S> {
         })
     }
 
-    /// What the result is exact for: goes into its header.
+    /// The memories and colours for which the result is exact, for its header.
     pub fn reduction(&self) -> &Reduction {
         &self.reduction
     }
@@ -144,7 +144,7 @@ impl<S: RunSource> Reduced<S> {
         self.emit();
     }
 
-    /// Gives out what nothing can drop any more.
+    /// Returns the runs that can no longer be dropped.
     fn emit(&mut self) {
         while let Some(front) = self.pending.front() {
             let number = Run { page: front.page, count: 1 }.number();

@@ -103,7 +103,8 @@ impl Pages {
         }
     }
 
-    /// The entry of a page waits no more. The page may have been forgotten, and may have come back with another entry.
+    /// The entry of a page no longer waits. The page may have been forgotten, and may have come back with another
+    /// entry.
     pub fn given(&mut self, page: u64, entry: u32) {
         if let Some(node) = self.numbers.get(&page) {
             let page = &mut self.nodes[*node as usize];

@@ -83,8 +83,8 @@ pub fn time(pool: &mut Pool, pages: &[usize], loads: usize, rng: &mut Rng) -> f6
     pieces[PIECES / 2]
 }
 
-/// Nanoseconds a load of a random cycle over all lines of `pages` in its quickest of a few rounds: what else the machine
-/// does can only slow a round down.
+/// Nanoseconds a load of a random cycle over all lines of `pages`, in the quickest of a few rounds: other work of the
+/// machine can only slow a round down.
 pub fn quickest(pool: &mut Pool, pages: &[usize], rng: &mut Rng) -> f64 {
     let (start, nodes) = build(pool, pages, rng);
     let memory = pool.memory();

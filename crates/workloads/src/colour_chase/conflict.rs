@@ -5,9 +5,9 @@
 //!
 //! Group testing after Vila, Köpf and Morales ("Theory and Practice of Finding Eviction Sets", 2019, section 4): of a set
 //! that evicts a victim, one of `ways + 1` groups can always be left out. What remains has about as many pages as there
-//! are ways, all of one set; a chain through them and any other page of that set is slow, which finds all of those among
-//! the candidates. On a machine that does other work many victims are tried in vain: a set counts only if its chain with
-//! the victim is slow, and fast without it.
+//! are ways, all of one set; a chain through them and any other page of that set is slow, which finds all such pages
+//! among the candidates. On a machine that does other work, the search fails for many victims: a set counts only if its
+//! chain with the victim is slow, and fast without it.
 
 use std::hint::black_box;
 
@@ -20,12 +20,12 @@ const VICTIMS: usize = 96;
 const TRIALS: usize = 5;
 /// Between the times of a hit and of a miss there must be this ratio, or timing cannot tell them apart.
 const CONTRAST: f64 = 1.4;
-/// From how many times a hit's time on a victim counts as evicted; one after the other, since what else the machine does
-/// moves the time of a miss.
+/// From this multiple of a hit's time on, a victim counts as evicted. The two are timed one after the other, because
+/// other work of the machine changes the time of a miss.
 const THRESHOLDS: [f64; 3] = [1.15, 1.25, 1.4];
 /// A chain in which pages conflict takes at least this many times as long as one of as many random pages.
 const SLOW: f64 = 1.35;
-/// Chains of random members that must all be slow before a class is believed.
+/// Number of chains of random members that must all be slow before a class is accepted.
 const PROOFS: usize = 9;
 
 /// The searched pages.
@@ -38,7 +38,7 @@ pub struct Search {
     pub inner_pages: usize,
     /// Most lines of one set that both caches hold together.
     pub reach: usize,
-    /// Classes that are enough.
+    /// Number of classes that are enough.
     pub classes: usize,
 }
 
@@ -193,7 +193,7 @@ struct Probe<'m> {
     memory: &'m [u8],
     clock: &'m Clock,
     threshold_ns: f64,
-    /// Offsets of the lines of a page but the first, in random order: a prefetcher must not know the next.
+    /// Offsets of the lines of a page but the first, in random order, so that a prefetcher cannot predict the next.
     order: &'m [usize],
 }
 

@@ -120,7 +120,7 @@ fn copying(ground: &Ground, copy: impl Fn(&[u64], &mut [u64]) + 'static) -> Resu
         Ok(everywhere(&to))
     })
     .before(move || {
-        // What the proof looks at is cleared; the rest may stay in the caches as it is.
+        // Places that the proof reads are cleared; the rest may stay in the caches.
         let mut to = cleared.borrow_mut();
         for at in places(to.len()) {
             to[at] = 0;

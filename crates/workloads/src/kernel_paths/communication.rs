@@ -19,7 +19,7 @@ const CONNECTIONS: u64 = 100;
 const SELECTS: u64 = 500;
 /// Descriptors that select looks at.
 const SELECTED: usize = 100;
-/// A process that hears nothing for so long gives up.
+/// A process that receives nothing for this time gives up.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
@@ -154,7 +154,7 @@ fn round_trips((mut here, mut there): Connected) -> Result<Path, Failure> {
     }))
 }
 
-/// What the other process makes of a byte.
+/// The other process's answer to a byte.
 fn answer(call: u64) -> u64 {
     u64::from((call as u8).wrapping_add(1))
 }

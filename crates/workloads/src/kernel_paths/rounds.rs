@@ -8,7 +8,7 @@ const ROUNDS: u64 = 7;
 /// all of its overhead's rounds.
 const ATTEMPTS: u64 = 10;
 
-/// Why a row has no value.
+/// The reason why a row has no value.
 #[derive(Debug)]
 pub enum Failure {
     /// Nothing of the kind is on this machine: the row is left out.
@@ -25,7 +25,7 @@ impl From<String> for Failure {
     }
 }
 
-/// What a round is measured by.
+/// The clock of a round.
 #[derive(Clone, Copy)]
 pub enum Clock {
     /// Nanoseconds since the instant.
@@ -57,7 +57,7 @@ fn time_stamp() -> u64 {
 /// Work, which returns a count that proves it.
 type Work = Box<dyn FnMut() -> Result<u64, String>>;
 
-/// What is needed for a round and does not belong to it.
+/// Work that a round needs and that does not belong to it.
 type Preparation = Box<dyn FnMut() -> Result<(), String>>;
 
 /// A path that is ready: dropping it ends its processes and gives its memory and files back.
@@ -65,7 +65,7 @@ pub struct Path {
     /// Operations of a round; bytes where a row is per KiB.
     pub operations: u64,
     round: Work,
-    /// What each round returns.
+    /// The result that each round must return.
     each: u64,
     before: Preparation,
     overhead: Option<Work>,

@@ -85,7 +85,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.id > 0 {
-            // Nobody has waited for the child: the number is still its own.
+            // No thread has waited for the child, so the number is still its own.
             let _ = kill(Pid::from_raw(self.id), Signal::SIGKILL);
             let _ = wait_for(self.id);
         }
@@ -103,7 +103,7 @@ fn wait_for(id: libc::pid_t) -> Result<i32, String> {
     }
 }
 
-/// What this process has done since its start.
+/// Counts of this process since its start.
 pub struct Usage {
     /// Switches to another process, wanted or not.
     pub switches: u64,

@@ -22,7 +22,9 @@ def layouts_command(
         Path,
         typer.Argument(metavar="TRACE|RECORD", help="A trace (pagelab trace --pools), or a governed run's record."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the policies go.")] = Path("layouts"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Directory of the policies.")] = Path(
+        "layouts"
+    ),
     number: Annotated[int, typer.Option("--n", metavar="N", help="Layouts of a campaign.")] = 54,
     selector: Annotated[
         str,
@@ -36,14 +38,16 @@ def layouts_command(
     ] = None,
     processor: Annotated[
         str | None,
-        typer.Option("--processor", metavar="NAME", help="Or simulate the trace's misses with 4K pages on this one."),
+        typer.Option(
+            "--processor", metavar="NAME", help="Simulate the trace's misses with 4K pages on this processor."
+        ),
     ] = None,
     tests: Annotated[int, typer.Option("--tests", metavar="N", help="Random layouts that judge (0: none).")] = 12,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of what is drawn.")] = 0,
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Misses along the space: .svg, .png, .html.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace layouts that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing layouts.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make layouts of 2M pages over the memory that a program really uses, for models of its run time.

@@ -61,11 +61,10 @@ def cache_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every execution as JSON.")] = False,
 ) -> None:
-    """Simulate physically indexed caches: what a program's cache misses would be, and how much they differ between
-    executions.
+    """Simulate physically indexed caches: a program's cache misses, and how much they differ between executions.
 
-    Each execution is a machine of its own, with another past: what ran before is drawn from the seed, and decides which
-    frames are free.
+    Each execution has a machine with a history of its own: the seed draws the programs that ran before, and so the
+    frames that are free.
 
     **Examples**
 

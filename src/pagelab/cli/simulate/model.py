@@ -45,8 +45,8 @@ def model_command(
 ) -> None:
     """Effective memory utilisation by Lynch and Flynn's model: the share of memory in use when one colour is full.
 
-    It takes the colours of requests to be independent and uniform, which is pessimistic for real programs: compare with
-    `pagelab simulate paging TRACE --out DIR`, which simulates the same from a trace.
+    It assumes that the colours of requests are independent and uniform, which is pessimistic for real programs: compare
+    with `pagelab simulate paging TRACE --out DIR`, which simulates the same from a trace.
 
     **Examples**
 

@@ -45,8 +45,8 @@ def sweep_command(
 ) -> None:
     """Simulate many traces in many configurations with many seeds, on all processors or on a Dask cluster.
 
-    The results are one Parquet dataset. What is finished is never done again: after Ctrl-C, a crash, or with a longer
-    file, the same command does what is missing.
+    The results are one Parquet dataset. Finished tasks are never repeated: after Ctrl-C, a crash, or an addition
+    to the file, the same command does the missing ones.
 
     **Examples**
 

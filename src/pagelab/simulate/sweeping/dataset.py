@@ -46,7 +46,7 @@ class Dataset:
             yield
 
     def check(self) -> None:
-        """Raises :class:`BadInputError` where the directory is something else's."""
+        """Raises :class:`BadInputError` if the directory belongs to something else."""
         if self.directory.exists() and not self.directory.is_dir():
             raise BadInputError(f"--out {self.directory}: a file; name a directory")
         if self.directory.is_dir() and not self._own.is_dir() and any(self.directory.iterdir()):
@@ -118,7 +118,7 @@ class Dataset:
         return self._aside / f"{task.digest}.parquet"
 
     def _write(self, path: Path, content: bytes) -> None:
-        """Beside its place, onto the disk, then into its place: a crash leaves the old file or the new one."""
+        """Writes a file under a temporary name, flushes and renames it: a crash leaves the old file or the new one."""
         beside = self._own / f"{path.name}.part"
         try:
             with beside.open("wb") as file:

@@ -1,4 +1,6 @@
-"""The task of a worker, its operation and its outcome. Errors are values: as exceptions they would lose their place."""
+"""The task of a worker, its operation and its outcome. Errors are values: an exception would lose its traceback between
+processes.
+"""
 
 from __future__ import annotations
 

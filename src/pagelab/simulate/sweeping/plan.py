@@ -138,7 +138,7 @@ def _task(
 
 def _name(table: RawTable, words: Sequence[str], options: Mapping[str, tuple[Any, Any]]) -> str:
     """The words, then options (value, default) that differ from their defaults: independent of what else the sweep
-    has, so that a longer list leaves the names, and with them the parts, of what was there before."""
+    has, so that a longer list does not change the names, and so the parts, of earlier configurations."""
     parts = [*words, *(f"{key}={_shown(value)}" for key, (value, default) in options.items() if value != default)]
     return f"{table.name}: {' '.join(parts)}" if table.name else " ".join(parts)
 

@@ -1,4 +1,4 @@
-//! The pages of a process that is held at its end, as pagemap shows them, against what the strategy wanted of each.
+//! The pages of a process that is held at its end: their frames by pagemap, compared with the strategy's wishes.
 
 use crate::sys::{self, procfs};
 use pagelab_contract::record::ColourTable;
@@ -28,12 +28,12 @@ const BATCH: usize = 8192;
 pub struct Resident {
     /// All of them.
     pub pages: u64,
-    /// Of the colour that the strategy wants of their address; of a sequence, which wants none of an address, nobody can
-    /// tell.
+    /// Pages of the colour that the strategy wants for their address; `None` under bin hopping, which wants no colour
+    /// for an address.
     pub as_asked: u64,
     /// Of another colour.
     pub otherwise: u64,
-    /// Pages that the exec filled before the hint came to hold: the program's arguments and environment.
+    /// Pages that the exec filled before the hint was set: the program's arguments and environment.
     early: u64,
     wanted: Vec<u64>,
     right: Vec<u64>,
@@ -47,7 +47,7 @@ impl Resident {
         (self.early > 0).then(|| ("early".to_owned(), self.early * PAGE)).into_iter().collect()
     }
 
-    /// By colour. Of a sequence all pages count as placed.
+    /// Pages by colour. Under bin hopping all pages count as placed.
     pub fn by_colour(&self) -> ColourTable {
         ColourTable {
             folded: self.folded,
@@ -61,17 +61,17 @@ impl Resident {
 /// A strategy, and the kinds of memory that it is for.
 pub type Placed<'s> = (&'s StrategySpec, &'s [Memory]);
 
-/// Looks at a process's private memory, of each strategy's kinds, until `deadline_ns` (CLOCK_MONOTONIC) at the latest: a
-/// program can map terabytes that it never touches, and is held meanwhile.
+/// Examines a process's private memory, by the kinds of each strategy, until `deadline_ns` (CLOCK_MONOTONIC) at the
+/// latest: a program can map terabytes that it never touches, and it is held during the examination.
 ///
 /// # Errors
-/// Its maps or its pages cannot be read, frame numbers are kept back, or it takes too long.
+/// Its maps or its pages cannot be read, the kernel hides frame numbers, or the deadline has passed.
 pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result<Vec<Resident>> {
     let maps = procfs::text(pid, "maps")?;
     let image = Image::parse(&procfs::text(pid, "stat")?);
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
     let flags = File::open(FLAGS).ok();
-    // What the program has hinted itself is not the policy's.
+    // Ranges with hints of the program's own do not belong to the policy.
     let own = ranges(&procfs::text(pid, "page_hints").unwrap_or_default());
     let judges = strategies.iter().map(|&(strategy, _)| Judge::new(strategy, pid));
     let mut judges: Vec<Judge<'_>> = judges.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
@@ -96,7 +96,7 @@ pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result
                 }
                 let kind = region.kind(vpn * PAGE, &image);
                 let judge = judges.iter_mut().zip(strategies).find(|(_, (_, kinds))| kinds.contains(&kind));
-                // Asked of few pages: each answer is a system call.
+                // Only for few pages, because each answer is a system call.
                 let is_own = || entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
                 if let Some((judge, _)) = judge.filter(|_| is_own()) {
                     judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from)?;
@@ -126,8 +126,8 @@ fn lies_in(ranges: &[(u64, u64)], address: u64) -> bool {
     after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|&(_, end)| address < end)
 }
 
-/// The page of zeros is nobody's, and has the frame that it had at boot. Without flags a page that several processes see is
-/// taken for it.
+/// The zero page belongs to no program, and keeps its frame from boot on. If the flags of frames cannot be read, a page
+/// that several processes map counts as the zero page.
 fn is_zero_page(flags: Option<&File>, frame: u64) -> bool {
     let Some(flags) = flags else { return true };
     let mut word = [0; 8];
@@ -154,7 +154,7 @@ impl Image {
         Image { data_end: field(46), heap_start: field(47), arguments_start: field(48) }
     }
 
-    /// The page in which the program's arguments begin; `otherwise` where that is not shown.
+    /// The page in which the program's arguments begin; `otherwise` if the kernel does not show it.
     fn arguments(&self, otherwise: u64) -> u64 {
         if self.arguments_start == 0 { otherwise } else { self.arguments_start & !(PAGE - 1) }
     }

@@ -10,7 +10,7 @@ const PATH: &str = "/proc/page_color";
 pub struct Statistics(PageColor);
 
 impl Statistics {
-    /// As they are now; none on a kernel without the series.
+    /// The present counts; empty on a kernel without the series.
     pub fn read() -> Statistics {
         Statistics::parse(&std::fs::read_to_string(PATH).unwrap_or_default())
     }
