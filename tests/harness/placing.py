@@ -7,7 +7,7 @@ from pathlib import Path
 from .frames import FramesPolicy, possible
 from .launching import Run, Runner
 
-TRIES = 3
+TRIES = 8
 
 
 def run_placed(policy: FramesPolicy, argv: list[str], run_under: Runner, *, may_lack_colours: bool = False) -> Run:
@@ -20,7 +20,7 @@ def run_placed(policy: FramesPolicy, argv: list[str], run_under: Runner, *, may_
     ``may_lack_colours``: pools are cut from single pages, whose colours are what the machine has free. Then it is also
     repeated where the record counts pages for which there was no frame of their colour within the budget.
     """
-    for _ in range(TRIES * (4 if may_lack_colours else 1)):
+    for _ in range(TRIES * (2 if may_lack_colours else 1)):
         before = pages_migrated()
         run = run_under(possible(policy).toml, argv, env=policy.environment(), timeout_s=60.0)
         excused = moved_pages(run) or (may_lack_colours and fallen_back(run))
