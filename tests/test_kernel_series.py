@@ -76,11 +76,12 @@ def test_a_machine_that_does_not_end_is_told_with_its_last_line(tmp_path: Path) 
     assert "last line: (there is none)" in check("", tmp_path)[1]
 
 
-def emulated_boot(place: Path, emulator: str) -> str:
+def emulated_boot(place: Path, emulator: str, clock: int = 60) -> str:
     """The console of a boot with another program in QEMU's place, which may take a second of processor time."""
     (place / "qemu-system-x86_64").write_text(f"#!/bin/sh\n{emulator}\n")
     (place / "qemu-system-x86_64").chmod(0o755)
-    boot = f". tests/harness/emulated.sh; PATH={place}:$PATH; emulated_boot 1 {place}/log kernel initrd extra=1"
+    boot = f"emulated_boot 1 {place}/log kernel initrd extra=1"
+    boot = f". tests/harness/emulated.sh; PATH={place}:$PATH; emulated_clock={clock}; {boot}"
     subprocess.run(["bash", "-euc", boot], cwd=ROOT, check=True, capture_output=True)
     return (place / "log").read_text()
 
@@ -95,7 +96,7 @@ def test_an_emulator_that_waits_longer_than_its_processor_time_is_not_ended(tmp_
 
 
 def test_an_emulator_that_sleeps_is_ended_by_the_clock(tmp_path: Path) -> None:
-    assert emulated_boot(tmp_path, "exec sleep 600") == "\nemulated_boot: QEMU was ended after 10 s\n"
+    assert emulated_boot(tmp_path, "exec sleep 600", clock=2) == "\nemulated_boot: QEMU was ended after 2 s\n"
 
 
 def test_an_emulated_kernel_does_not_test_its_timer(tmp_path: Path) -> None:

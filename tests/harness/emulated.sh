@@ -62,20 +62,22 @@ emulated_initrd() { # root directory, init, archive
 }
 
 # An x86-64 machine from its start to power-off; the console goes into a file, whose last line says it if a limit ended QEMU.
-# The limit is processor time, so that a machine that is busy with others ends none; one that sleeps for ever has ten times
-# that by the clock. For the same reason the kernel does not test its timer (no_timer_check): it waits as many cycles as
+# The limit is processor time, so that a machine that is busy with others ends none; only for one that sleeps for ever there
+# is a clock. For the same reason the kernel does not test its timer (no_timer_check): it waits as many cycles as
 # are ten ticks or more, and panics if five ticks did not come meanwhile, which QEMU's other thread has to run for.
 # Debian 12's QEMU loses the flags of interrupted cmpxchg16b instructions: without them the kernel does without.
+emulated_clock=60 # seconds by the clock for each second of processor time that a machine may take
 emulated_boot() { # seconds, log, kernel, archive, kernel's arguments, QEMU's arguments ...
   local seconds=$1 log=$2 kernel=$3 initrd=$4 arguments=$5
+  local most=$((emulated_clock * seconds))
   shift 5
   (
     ulimit -S -t "$seconds"
-    exec timeout "$((10 * seconds))" qemu-system-x86_64 -accel tcg -cpu Nehalem,-cx16 -nographic -no-reboot "$@" \
+    exec timeout "$most" qemu-system-x86_64 -accel tcg -cpu Nehalem,-cx16 -nographic -no-reboot "$@" \
       -kernel "$kernel" -initrd "$initrd" -append "console=ttyS0 quiet panic=-1 no_timer_check $arguments"
   ) </dev/null >"$log" 2>&1 ||
     case $? in
-    124) printf '\nemulated_boot: QEMU was ended after %d s\n' "$((10 * seconds))" >>"$log" ;;
+    124) printf '\nemulated_boot: QEMU was ended after %d s\n' "$most" >>"$log" ;;
     *) printf '\nemulated_boot: QEMU ended with code %d (152: after %d s of processor time)\n' $? "$seconds" >>"$log" ;;
     esac
 }
