@@ -220,8 +220,8 @@ fn each<T>(result: Result<T, Trouble>, refusal: fn(io::Error) -> Refusal) -> Eac
 }
 
 impl Journal {
-    /// Changes settings: all changes are written down, then made. Returns one result each: the change, or None if the
-    /// setting had the value already.
+    /// Changes settings: all changes are written down, then made. Returns one result each: the change, or None if
+    /// nothing had to be done.
     ///
     /// # Errors
     ///
