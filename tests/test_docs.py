@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools import docs_lines
 
+from pagelab.cli.manpage import commands
+
 ROOT = Path(__file__).resolve().parent.parent
 LONG = " ".join(["page"] * 60)
 
@@ -65,6 +67,32 @@ def test_files_that_the_documentation_names_exist() -> None:
             if (inside or source) and name not in known | ELSEWHERE and not (inside and f"{name}/" in known):
                 missing.append(f"{page.relative_to(ROOT)}: {name}")
     assert missing == []
+
+
+def invocations(text: str) -> list[list[str]]:
+    """The words after ``pagelab`` of every command in code, up to the program that it starts."""
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    blocks = re.findall(r"```.*?\n(.*?)```", text, re.DOTALL)
+    lines = spans + [line for block in blocks for line in re.sub(r"\\\n *", "", block).splitlines()]
+    found = [re.match(r"(?:.*(?:[$#(|] |sudo |&& |next: ))?pagelab ([a-z].*)", line) for line in lines]
+    return [re.split(r" -- |  +#| \| |; ", match[1])[0].split() for match in found if match]
+
+
+def test_commands_and_options_that_the_documentation_names_exist() -> None:
+    options = {
+        one.path.removeprefix("pagelab "): {n for o in one.options for n in o.names} for one in commands().walk()
+    }
+    wrong, seen = [], 0
+    for page in docs_lines.pages(ROOT):
+        for words in invocations(page.read_text()):
+            name = next((name for name in (" ".join(words[:2]), words[0]) if name in options), None)
+            if words[0] == "trace" and name in ("trace", None):
+                name = "trace capture"  # the word can be left out
+            unknown = [word for word in words if re.match(r"--[a-z]", word) and word not in options.get(name or "", ())]
+            wrong += [f"{page.relative_to(ROOT)}: pagelab {' '.join(words)}"] if name is None or unknown else []
+            seen += 1
+    assert wrong == []
+    assert seen > 200
 
 
 def test_the_drawing_of_the_guest_names_its_files() -> None:

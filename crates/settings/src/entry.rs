@@ -47,7 +47,7 @@ impl Entry {
 pub struct Snapshot {
     /// One an id: its last line.
     pub entries: Vec<Entry>,
-    /// Whole lines that say nothing.
+    /// Number of whole lines that are not valid.
     pub damaged_lines: usize,
 }
 
@@ -86,20 +86,21 @@ impl Snapshot {
 /// Beginnings of lines: the present ones, and those of earlier launchers.
 const BEGINNINGS: [&[u8]; 2] = [b"{\"id\"", b"{\"boot_id\""];
 
-/// A line that was cut short swallows the one behind it: that one is whole.
+/// The line behind one that was cut short has been appended to it; that line is whole.
 fn behind_a_torn_one(line: &[u8]) -> Option<Entry> {
     let at = |beginning: &&[u8]| line.windows(beginning.len()).rposition(|part| part == *beginning);
     let last = BEGINNINGS.iter().filter_map(at).max()?;
     serde_json::from_slice(line.get(last..)?).ok()
 }
 
-/// Whether nothing but the beginning of a first line is there. Anything else without a line is somebody else's file.
+/// Whether there is nothing but the beginning of a first line. Any other content without a line belongs to another
+/// program.
 pub(crate) fn is_torn_beginning(content: &[u8]) -> bool {
     let begins = |beginning: &&[u8]| beginning.starts_with(content) || content.starts_with(beginning);
     !content.contains(&b'\n') && BEGINNINGS.iter().any(begins)
 }
 
-/// This boot's identity; empty where the kernel does not tell (then no entry is ever another boot's).
+/// This boot's identity; empty if the kernel does not report it (then no entry belongs to another boot).
 #[must_use]
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
@@ -107,7 +108,7 @@ pub fn boot_id() -> String {
 
 /// Start of a process in clock ticks since boot (field 22 of its stat line); None for a zombie, or no such process.
 pub(crate) fn pid_start(pid: i32) -> Option<u64> {
-    // Whoever has the number by now may have a name that is no UTF-8.
+    // The process that has the number by now may have a name that is not UTF-8.
     let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let line = String::from_utf8_lossy(&line);
     let mut fields = line.get(line.rfind(')')? + 1..)?.split_whitespace();

@@ -1,4 +1,4 @@
-//! The journal's file: who may own it, one lock, whole lines.
+//! The journal's file: its allowed owner, one lock, whole lines.
 
 use crate::entry::{self, Entry, Snapshot, State};
 use std::fmt;
@@ -35,7 +35,7 @@ pub enum Unusable {
         /// Its mode's permission bits.
         mode: u32,
     },
-    /// It holds something else, and is left as it is.
+    /// It contains something else, and is left as it is.
     NotJournal(PathBuf),
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// The kernel's words, without its number.
+/// The kernel's message, without its number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
@@ -136,7 +136,7 @@ fn wait_for_lock(file: &File) -> io::Result<()> {
 }
 
 impl Journal {
-    /// Opens, locks and reads the journal, waiting for other writers.
+    /// Opens, locks and reads the journal, after other writers have finished.
     ///
     /// # Errors
     ///
@@ -173,11 +173,11 @@ impl Journal {
     pub(crate) fn append(&mut self, entry: Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
-        // The half line of an interrupted write would swallow this one.
+        // This line would be appended to the half line of an interrupted write.
         if self.file.metadata()?.len() != self.length {
             self.file.set_len(self.length)?;
         }
-        // One write: a line is there or not, and a torn one is cut off at once, or by the next writer.
+        // One write call: the line is there or not. A torn line is cut off at once, or by the next writer.
         if self.file.write(&line)? != line.len() {
             self.file.set_len(self.length)?;
             return Err(io::ErrorKind::StorageFull.into());
@@ -215,7 +215,7 @@ impl Journal {
         self.snapshot.active(&self.boot).rev().filter(|entry| entry.pid == pid).cloned().collect()
     }
 
-    /// Whether somebody holds this setting.
+    /// Whether another run or command holds this setting.
     #[must_use]
     pub fn holds(&self, path: &str) -> bool {
         self.snapshot.active(&self.boot).any(|entry| entry.path == path)

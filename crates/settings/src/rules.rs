@@ -5,7 +5,7 @@ use crate::journal::{Journal, utc_now};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 
-/// Whoever watches the steps wants no further one.
+/// The observer of the steps has forbidden further ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -14,7 +14,7 @@ pub struct Stopped;
 pub enum Trouble {
     /// The kernel, or the file system, refused.
     Refused(io::Error),
-    /// Nothing more may be done, not even backing out.
+    /// No further step is allowed, not even restoring.
     Stopped,
 }
 
@@ -65,7 +65,7 @@ pub trait Settings {
     }
 }
 
-/// The kernel's own files.
+/// The settings of the kernel, as files.
 #[derive(Debug)]
 pub struct Kernel;
 
@@ -75,7 +75,7 @@ impl Settings for Kernel {
     }
 
     fn write(&mut self, path: &str, value: &str) -> Result<(), Trouble> {
-        // Without O_CREAT and O_TRUNC: the files of sysfs exist, and others must not come into being.
+        // Without O_CREAT and O_TRUNC: the files of sysfs exist, and no other file must be created.
         Ok(OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())?)
     }
 }
@@ -87,16 +87,16 @@ pub fn normalise(text: &str) -> String {
     chosen.map_or_else(|| text.split_whitespace().collect::<Vec<_>>().join(" "), ToOwned::to_owned)
 }
 
-/// Why a change was not made. The setting has its old value, as far as that could be had.
+/// Why a change was not made. The setting has its old value, if that could be restored.
 #[derive(Debug)]
 pub enum Refusal {
     /// The setting could not be read or written.
     Setting(io::Error),
     /// The journal could not be written: nothing was changed.
     Journal(io::Error),
-    /// The kernel took the value and made another of it.
+    /// The kernel took the value and changed it.
     Short {
-        /// The value before.
+        /// The earlier value.
         old: String,
         /// The value that the kernel made of the wanted one.
         got: String,
@@ -113,16 +113,16 @@ pub enum Outcome {
     },
     /// It had its old value.
     Already,
-    /// A later owner of the setting will put it back.
+    /// A later owner of the setting will restore it.
     HandedOn {
         /// That owner.
         by: String,
     },
-    /// Its owner still runs: left.
+    /// Its owner still runs: left unchanged.
     Owned,
     /// Made before the machine was restarted, which undid it.
     Stale,
-    /// Somebody else changed it meanwhile: left, and the entry stays active.
+    /// Another program changed it meanwhile: left unchanged, and the entry stays active.
     Changed {
         /// Its present value.
         present: String,
@@ -140,7 +140,7 @@ pub enum Outcome {
     Forbidden,
 }
 
-/// One change and what undoing it came to.
+/// One change and the outcome of undoing it.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "two names that say it")]
 pub struct Undone {
@@ -148,7 +148,7 @@ pub struct Undone {
     pub outcome: Outcome,
 }
 
-/// A journal that names any other file is not obeyed.
+/// A journal that names any other file is ignored.
 const WRITABLE_BELOW: [&str; 6] = [
     "/sys/kernel/mm/",
     "/sys/class/bdi/",
@@ -210,7 +210,7 @@ enum Planned {
 /// The outcome of one change among several; the outer error ends all.
 type Each<T> = Result<Result<T, Refusal>, Stopped>;
 
-/// Sorts what ends this change from what ends everything.
+/// Separates errors that end this change from errors that end all.
 fn each<T>(result: Result<T, Trouble>, refusal: fn(io::Error) -> Refusal) -> Each<T> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -220,8 +220,8 @@ fn each<T>(result: Result<T, Trouble>, refusal: fn(io::Error) -> Refusal) -> Eac
 }
 
 impl Journal {
-    /// Changes settings: all are written down, then made. One result each: the change, or None when nothing needed
-    /// to be done.
+    /// Changes settings: all changes are written down, then made. Returns one result each: the change, or None if
+    /// nothing had to be done.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl Journal {
         pid: i32,
         by: &str,
     ) -> Result<Planned, Trouble> {
-        // Another run holds the setting at this value: hold it too, so that it stays when the other one leaves.
+        // Another run holds the setting at this value. This run holds it too, so that it stays when the other run ends.
         if old == new && !self.holds(path) {
             return Ok(Planned::Nothing);
         }
@@ -308,7 +308,7 @@ impl Journal {
         };
         match self.back_out(files, entry) {
             Err(Trouble::Stopped) => Err(Stopped),
-            // A change that could not be put back, or written down, stays active for `doctor --restore`.
+            // A change that could not be restored, or not written down, stays active for `doctor --restore`.
             Ok(()) | Err(Trouble::Refused(_)) => Ok(Err(refusal)),
         }
     }
@@ -321,7 +321,7 @@ impl Journal {
         Ok(Ok(applied))
     }
 
-    /// After a failed change: the old value again.
+    /// Writes the old value again, after a failed change.
     fn back_out(&mut self, files: &mut dyn Settings, entry: &Entry) -> Result<(), Trouble> {
         if value(files, &entry.path)? != entry.old {
             files.write(&entry.path, &entry.old)?;
@@ -336,7 +336,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Ids left `intended` belong to a writer that died in the middle: finds out how far it came.
+    /// Ids left `intended` belong to a writer that died in the middle: determines how far the change got.
     fn settle(&mut self, files: &mut dyn Settings, path: &str) -> Result<(), Trouble> {
         let active = self.snapshot.active(&self.boot);
         let open = active.filter(|entry| entry.path == path && entry.state == State::Intended);
@@ -364,7 +364,7 @@ impl Journal {
         for id in ids {
             done.extend(self.undo_one(files, id, force)?);
         }
-        // The settings are back whether or not people can read about it after a crash.
+        // The settings are restored whether or not the journal can be read after a crash.
         let _ = self.sync().and_then(|()| self.empty_if_done());
         Ok(done)
     }
@@ -414,7 +414,7 @@ impl Journal {
 
     fn put_back(&mut self, files: &mut dyn Settings, entry: &Entry, force: bool) -> Result<Outcome, Trouble> {
         self.settle(files, &entry.path)?;
-        // Settling may have found that it was never made, or how far it came.
+        // Settling may have shown that it was never made, or how far it got.
         let Some(entry) = self.active(&entry.id) else { return Ok(Outcome::Already) };
         if let Some(later) = self.later_owner(&entry) {
             return self.hand_on(files, &entry, later);
@@ -447,7 +447,7 @@ impl Journal {
         after.find(|other| other.path == entry.path).cloned()
     }
 
-    /// The later owner needs its value, and will put back the right one.
+    /// The later owner needs its value, and will restore the right one.
     fn hand_on(&mut self, files: &mut dyn Settings, entry: &Entry, later: Entry) -> Result<Outcome, Trouble> {
         let (by, state) = (later.by.clone(), later.state);
         self.advance(&Entry { old: entry.old.clone(), ..later }, state)?;
