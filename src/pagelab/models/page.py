@@ -173,16 +173,20 @@ def write(file: ModelFile, fits: Fits, out: Path) -> Path:
     """
     text = answer.report_of(file, fits).model_dump_json(by_alias=True, indent=1)
     tables = {"layouts.csv": layouts_csv(file, fits), "report.json": f"{text}\n"}
-    return _written(out, fits.fitted_by, figures_of(file, fits), tables, render(file, fits))
+    return written(out, fits.fitted_by, figures_of(file, fits), tables, render(file, fits))
 
 
 def write_over(found: Sequence[Fitted], out: Path) -> Path:
     """As `write`, over several workloads."""
     text = over_workloads.report_over(found).model_dump_json(by_alias=True, indent=1)
-    return _written(out, found[0].fits.fitted_by, figures_over(found), {"report.json": f"{text}\n"}, render_over(found))
+    return written(out, found[0].fits.fitted_by, figures_over(found), {"report.json": f"{text}\n"}, render_over(found))
 
 
-def _written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, str], page: str) -> Path:
+def written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, str], page: str) -> Path:
+    """Writes a page, its figures (SVG) and the ``others``, file name → text; returns the page's path.
+
+    Raises `BadInputError` where ``out`` holds something else than a report.
+    """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).exists())):
         raise BadInputError(f"cannot write a report to {out}: it holds something else; name a new directory with --out")
     try:
