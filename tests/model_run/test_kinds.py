@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,11 +19,16 @@ from test_model_run import CLOCK
 from pagelab import paths
 from pagelab.errors import BadInputError
 from pagelab.model_run.document import Asked
-from pagelab.model_run.kinds import KindsDocument, by_block, kinds, of_model, read
-from pagelab.model_run.kinds_answer import text
+from pagelab.model_run.kinds import Effect, KindsDocument, by_block, kinds, of_model, read
+from pagelab.model_run.kinds_answer import text, verdict
 from pagelab.record import Record
 from pagelab.study.plan import Condition
 
+FEW = (
+    "import sys\nfrom pagelab.model_run import kinds\nkinds.MOST_BLOCKS = 10\n"
+    "from pagelab.cli import main\nsys.argv = ['pagelab', *sys.argv[1:]]\nmain()\n"
+)
+"""The command, with few executions however many fit the minutes: a busy machine needs these for a few."""
 TILES = {"heap": 10, "anon": 20, "arenas": 5}
 _PLACES = {"heap": 0x6600_0000_0000, "anon": 0x6700_0000_0000, "arenas": 0x6800_0000_0000}
 
@@ -111,7 +117,7 @@ def test_blocks_that_are_slow_as_a_whole_hide_no_effect(tmp_path: Path) -> None:
     factor = machine._factor
 
     def slowed(large: frozenset[str]) -> float:
-        block = (machine.runs - 2) // 8
+        block = (machine.runs - 3) // 8
         return factor(large) * (1 + 0.5 * (block % 3))
 
     machine._factor = slowed  # type: ignore[method-assign]
@@ -149,6 +155,7 @@ def test_a_kind_without_2m_pages_is_told(tmp_path: Path) -> None:
     assert {one.kind: one.left_out for one in found.kinds}["arenas"] == "the kernel gave it no 2M page"
     assert len(found.combinations) == 4
     assert found.verdict.startswith("heap decides it: +1")
+    assert found.verdict.endswith("arenas: the kernel gave it no 2M page")
     assert found.next.startswith("pagelab report ")
 
 
@@ -200,12 +207,42 @@ def test_executions_that_fail_take_their_block_with_them(tmp_path: Path) -> None
 
 def test_minutes_that_are_too_few_are_refused(tmp_path: Path) -> None:
     machine = Kinds(Path("none"))
-    with pytest.raises(BadInputError, match=r"9 of each of 8 combinations.*--minutes [0-9.]+ --into DIR"):
+    with pytest.raises(BadInputError, match=r"9 of each of 8 combinations.*--minutes ([0-9.]+)") as told:
         kinds(asked(minutes=1e-4), tmp_path / "g.kinds", machine.tools())
+    enough = re.search(r"--minutes ([0-9.]+)", str(told.value))
+    assert enough is not None
+    found = kinds(asked(minutes=float(enough[1])), tmp_path / "g.kinds", machine.tools())
+    assert found.blocks >= 9
+    # Once the design has run, its minutes are what they were.
+    with pytest.raises(BadInputError, match=r"asked for something else \(minutes\)"):
+        kinds(asked(minutes=6.0), tmp_path / "g.kinds", machine.tools())
 
 
 def test_blocks_are_those_with_every_combination() -> None:
     assert by_block([], ["4K", "anon"], counted=False).shape == (0, 2)
+
+
+def effect(percent: float, *kinds: str, p: float = 0.001) -> Effect:
+    ends = {"low_percent": percent - 1, "high_percent": percent + 1}
+    return Effect(kinds=list(kinds), percent=percent, p=p, p_holm=p, **ends)
+
+
+@pytest.mark.parametrize(
+    ("effects", "told"),
+    [
+        ([effect(-14, "heap"), effect(-0.2, "anon", p=0.9)], "heap decides it: −14.0% (−15.0% to −13.0%); anon: no"),
+        ([effect(-14, "heap"), effect(-2, "anon")], "heap decides it: −14.0% (−15.0% to −13.0%); anon: −2.0% (−3.0%"),
+        ([effect(-4, "heap"), effect(-14, "anon")], "anon and heap decide it: anon −14.0% (−15.0% to −13.0%), heap"),
+        ([effect(0.5, "heap", p=0.06)], "no effect of 2M pages was seen: heap −0.50% to +1.5%"),
+        ([effect(9, "anon")], "anon in 2M pages: +9.0%"),
+        (
+            [effect(-9, "heap"), effect(-9, "anon"), effect(4, "heap", "anon")],
+            "heap and anon together take 4.0% more than their own effects make",
+        ),
+    ],
+)
+def test_the_sentence_names_what_decides(effects: list[Effect], told: str) -> None:
+    assert told in verdict([], effects)
 
 
 def test_what_is_no_campaign_is_refused(tmp_path: Path) -> None:
@@ -223,11 +260,11 @@ def test_a_program_from_the_command_to_the_page(tmp_path: Path) -> None:
         pytest.skip("this kernel has no transparent huge pages; boot one built with THP")
 
     def pagelab(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pagelab", *map(str, words)]
+        command = [sys.executable, "-c", FEW, *map(str, words)]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
 
     program = [paths.workload(), "gups", "--bytes", "32M", "--updates", "200000"]
-    done = pagelab("model", "kinds", "--minutes", "0.15", "--into", "g.kinds", "--", *program)
+    done = pagelab("model", "kinds", "--minutes", "2", "--into", "g.kinds", "--", *program)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "anon" in lines[0]

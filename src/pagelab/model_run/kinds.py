@@ -199,8 +199,8 @@ def _blocks(session: Session, combinations: int) -> int:
         minutes = session.asked.minutes + max(0.0, fewest * block_s / _MARGIN - session.left_s) / 60
         raise BadInputError(
             f"one execution takes {shown_duration(max(1, trial.run_s))}, and {fewest} of each of {combinations} "
-            f"combinations are the fewest that can tell: give it --minutes {rounded_up(1.1 * minutes)} --into DIR, or "
-            "a smaller input"
+            f"combinations are the fewest that can tell: give it --minutes {rounded_up(1.1 * minutes)}, or a "
+            "smaller input"
         )
     session.progress.note(
         f"{combinations} combinations, {blocks} executions of each: {shown_duration(blocks * block_s)}"
@@ -225,7 +225,7 @@ def _found(
         why = ", ".join(f"{count} times {reason}" for reason, count in lost.items()) or "it was stopped"
         raise BadInputError(
             f"{len(table)} blocks are whole, too few to tell anything ({why}); every execution: pagelab study status "
-            f"{session.directory / RUNS}"
+            f"{session.directory / RUNS}; what is in the way of 2M pages: pagelab doctor"
         )
     effects = [_effect(one, factors) for one in factorial_effects(table, level=LEVEL)]
     rows = [

@@ -15,31 +15,39 @@ if TYPE_CHECKING:
     from pagelab.model_run.kinds import Combination, Effect, Kind, KindsDocument
 
 
+_MINOR = 0.2
+"""A kind whose effect is a smaller share of the largest one's is named after those that decide."""
+
+
 def verdict(kinds: Sequence[Kind], effects: Sequence[Effect]) -> str:
-    """One sentence: the kinds with an effect, those without, those that are no part of the design."""
+    """One sentence: the kinds that decide, those with smaller effects, those without, those left out of the design."""
     main = [one for one in effects if len(one.kinds) == 1]
     seen = sorted((one for one in main if one.seen), key=lambda one: -abs(one.percent))
     unseen = [one for one in main if not one.seen]
-    parts = [_decided(seen, unseen)]
+    large = [one for one in seen if abs(one.percent) >= _MINOR * abs(seen[0].percent)]
+    parts = [_decided(large, alone=len(main) == 1) if seen else _nothing(main)]
+    parts += [f"{one.kinds[0]}: {change(one)}" for one in seen if one not in large]
     if seen and unseen:
-        parts.append(f"{wording.listing([one.kinds[0] for one in unseen])}: no effect seen")
+        parts.append(f"{_names(unseen)}: no effect seen")
     parts += [_together(one) for one in effects if len(one.kinds) > 1 and one.seen]
-    reasons = dict.fromkeys(one.left_out for one in kinds if one.left_out is not None)
-    for why in reasons:
+    for why in dict.fromkeys(one.left_out for one in kinds if one.left_out is not None):
         parts.append(f"{wording.listing([one.kind for one in kinds if one.left_out == why])}: {why}")
     return "; ".join(parts)
 
 
-def _decided(seen: Sequence[Effect], unseen: Sequence[Effect]) -> str:
-    if not seen:
-        each = wording.listing([f"{one.kinds[0]} {_interval(one)}" for one in unseen])
-        return f"no effect of 2M pages was seen: {each}"
-    if len(seen) == 1:
-        only = "decides it" if unseen else "in 2M pages"
-        return f"{seen[0].kinds[0]} {only}: {change(seen[0])}"
-    return f"{wording.listing([one.kinds[0] for one in seen])} decide it: " + ", ".join(
-        f"{one.kinds[0]} {change(one)}" for one in seen
-    )
+def _names(effects: Sequence[Effect]) -> str:
+    return wording.listing([one.kinds[0] for one in effects])
+
+
+def _decided(large: Sequence[Effect], *, alone: bool) -> str:
+    if len(large) == 1:
+        return f"{large[0].kinds[0]} {'in 2M pages' if alone else 'decides it'}: {change(large[0])}"
+    return f"{_names(large)} decide it: " + ", ".join(f"{one.kinds[0]} {change(one)}" for one in large)
+
+
+def _nothing(main: Sequence[Effect]) -> str:
+    each = wording.listing([f"{one.kinds[0]} {_interval(one)}" for one in main])
+    return f"no effect of 2M pages was seen: {each}"
 
 
 def _together(one: Effect) -> str:

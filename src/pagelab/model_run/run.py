@@ -39,6 +39,7 @@ from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.session import machine_changes
 from pagelab.study.setting import Setting, program_name
+from pagelab.study.store import NAME as STORE
 from pagelab.study.store import Store
 from pagelab.study.tools import Tools
 
@@ -167,6 +168,8 @@ def session_of(
         if any(one.name != ".lock" for one in directory.iterdir()):
             raise BadInputError(f"{directory}: it exists and holds no campaign; choose another directory: --into DIR")
         found = Campaign(asked=asked, workload=program_name(asked.argv[0]), machine=tools.machine())
+    elif _took_more_time(found, asked, directory):
+        found = found.model_copy(update={"asked": asked})
     elif found.asked != asked:
         before, now = found.asked.model_dump(), asked.model_dump()
         other = ", ".join(key for key in now if now[key] != before[key])
@@ -178,6 +181,13 @@ def session_of(
     refuse_other_machine(session)
     session.keep()
     return session
+
+
+def _took_more_time(found: Campaign, asked: Asked, directory: Path) -> bool:
+    """Whether only the minutes differ, and nothing depends on them yet: the trial was told that they are too few."""
+    ran = {store.parent.name for store in directory.glob(f"*/{STORE}")}
+    same = found.asked.model_copy(update={"minutes": asked.minutes}) == asked
+    return found.asked != asked and same and found.plan is None and ran <= {TRIAL, PILOT}
 
 
 def refuse_other_machine(session: Session) -> None:
