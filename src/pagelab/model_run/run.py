@@ -522,7 +522,8 @@ def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
         lost = ", ".join(f"{one.layout} ({one.why})" for one in found.excluded[:4])
         raise BadInputError(
             f"{training} training layouts are left, too few for a model; left out: {lost}; every execution: pagelab "
-            f"study status {session.directory / session.campaign.rounds[0].directory}"
+            f"study status {session.directory / session.campaign.rounds[0].directory}; what is in the way of 2M pages: "
+            "pagelab doctor"
         )
     if not varies(points.role("train").r):
         raise BadInputError(
