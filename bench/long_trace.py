@@ -2,7 +2,8 @@
 
 ``python -m bench.long_trace DIR [--references N] [--address-space BYTES] [--json FILE]``. The trace is written once, in
 pieces, to DIR/long.trace: visits to pages by Zipf's law (0.9) over 2¹⁸ pages (1 GiB) in random order, eight loads of
-eight bytes each. ``--address-space`` lets no simulation have more (RLIMIT_AS), whether or not it touches it.
+eight bytes each. They lie in the pool of anonymous memory, so that layouts of page sizes apply. ``--address-space`` lets
+no simulation have more (RLIMIT_AS), whether or not it touches it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelab import trace
+from pagelab import layouts, trace
+from pagelab.layouts.layout import PLACES
 
 PAGES = 1 << 18
 VISIT = 8
+ANON = PLACES[1]
 _PIECE = 1 << 22
 WORKS = {
     "paging, all sizes × 7 colour counts": ["paging", "--colors", "1,2,4,8,16,32,64"],
@@ -33,7 +36,11 @@ WORKS = {
     "clock, 7 sizes": ["paging", "--colors", "1", "--policy", "clock"],
     "caches of Zen 3, one execution": ["cache", "--hierarchy", "zen-3", "-n", "1", "--threads", "1", "--memory", "2G"],
     "TLB of Zen 3, 4K pages": ["tlb", "--processor", "zen-3", "--pages", "4K", "--threads", "1"],
+    "TLB of Zen 3, 1 layout": ["tlb", "--processor", "zen-3", "--threads", "1", "--layouts", "1"],
+    "TLB of Zen 3, 8 layouts": ["tlb", "--processor", "zen-3", "--threads", "1", "--layouts", "8"],
+    "TLB of Zen 3, 8 layouts, page runs": ["tlb", "--processor", "zen-3", "--threads", "1", "--layouts", "8"],
 }
+"""Options of ``pagelab simulate``; ``--layouts N`` stands for N policies of a campaign's layouts, evenly chosen."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +74,36 @@ def visits(references: int) -> Iterator[NDArray[np.uint64]]:
         count = min(_PIECE, references - start) // VISIT
         page = pages[np.searchsorted(weights, rng.random(count))]
         offset = rng.integers(0, 4096 // (8 * VISIT), count, dtype=np.uint64) * np.uint64(8 * VISIT)
-        yield (np.uint64(0x7F00_0000_0000) + (page + offset)[:, None] + within).ravel()
+        yield (np.uint64(ANON.start) + (page + offset)[:, None] + within).ravel()
+
+
+def policies(directory: Path, count: int) -> list[str]:
+    """``--policy FILE`` of so many of the 54 layouts of a campaign over the trace's memory, written to ``directory``."""
+    space = layouts.Footprint(tuple(("anon", tile << 21) for tile in range(PAGES >> 9)))
+    every = layouts.campaign(space).layouts
+    options = []
+    for layout in every[len(every) // (2 * count) :: len(every) // count][:count]:
+        path = directory / f"{layout.name}.toml"
+        path.write_text(layout.toml())
+        options += ["--policy", str(path)]
+    return options
+
+
+def page_runs(path: Path) -> Path:
+    """The same trace as runs of references to a page, as `pagelab model run` captures it."""
+    runs = path.with_name("runs.trace")
+    if not runs.exists():
+        trace.convert(path, runs, page_bytes=4096)
+    return runs
 
 
 def simulate(work: str, path: Path, references: int, limit: int | None) -> Row:
     """Runs ``pagelab simulate``; the peak is of its resident pages, as the kernel counts them."""
     kind, *options = WORKS[work]
-    command = [sys.executable, "-m", "pagelab", "simulate", kind, str(path), *options]
+    if "--layouts" in options:
+        options = [*options[:-2], *policies(path.parent, int(options[-1]))]
+    used = page_runs(path) if work.endswith("page runs") else path
+    command = [sys.executable, "-m", "pagelab", "simulate", kind, str(used), *options]
 
     def limited() -> None:
         if limit is not None:
@@ -98,7 +128,7 @@ def main() -> int:
     path = arguments.directory / "long.trace"
     if not path.exists():
         start = time.perf_counter()
-        trace.write(path, visits(arguments.references), level=1)
+        trace.write(path, visits(arguments.references), level=1, pools=PLACES)
         print(f"{path}: {path.stat().st_size / (1 << 20):.0f} MiB in {time.perf_counter() - start:.0f} s", flush=True)
     references = int(trace.info(path)["references"])
     rows = []

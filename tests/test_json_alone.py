@@ -61,18 +61,20 @@ CASES: dict[str, list[str]] = {
     ],
     "model check": ["--json", "c.model", "--pages", "64K", "--minutes", "0.1"],
     "model range": ["--json", "g.model", "--minutes", "0.5"],
+    "model kinds": ["--json", "--minutes", "2", "--into", "w.kinds", "--", *TOUCHES],
 }  # fmt: skip
 
 
 FEW = (
-    "import sys\nfrom pagelab.diagnose import allocate\nallocate.MOST_BLOCKS, allocate.MOST_CONFIRMED = 8, 15\n"
+    "import sys\nfrom pagelab.diagnose import allocate\nfrom pagelab.model_run import kinds\n"
+    "allocate.MOST_BLOCKS, allocate.MOST_CONFIRMED, kinds.MOST_BLOCKS = 8, 15, 8\n"
     "from pagelab.cli import main\nsys.argv = ['pagelab', *sys.argv[1:]]\nmain()\n"
 )
-"""The command, with as few executions as a diagnosis can have: it would take minutes."""
+"""The command, with as few executions as a diagnosis, or a design of kinds, can have: it would take minutes."""
 
 
 def pagelab(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    how = ["-c", FEW] if words[0] == "diagnose" else ["-m", "pagelab"]
+    how = ["-c", FEW] if words[0] == "diagnose" or words[:2] == ("model", "kinds") else ["-m", "pagelab"]
     command = [sys.executable, *how, *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=280)
 

@@ -17,6 +17,7 @@ from .advise.live import LiveAdvice
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
 from .model_run.document import Campaign
+from .model_run.kinds import KindsDocument
 from .model_run.ranging import RangeDocument
 from .model_run.wrong_simulator import SimulatorSensitivity
 from .models.answer import ModelReport
@@ -43,6 +44,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "model-report-1.json": ModelReport,
     "model-set-1.json": SetReport,
     "campaign-1.json": Campaign,
+    "model-kinds-1.json": KindsDocument,
     "model-range-1.json": RangeDocument,
     "model-sensitivity-1.json": Sensitivity,
     "simulator-sensitivity-1.json": SimulatorSensitivity,
@@ -50,7 +52,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
 a try, an advice, a sweep's file as written, a model's file, what it reports, alone and beside others, and how it minds
-wrong counts, a campaign's file, layouts of equal walk cycles, a prediction."""
+wrong counts, a campaign's file, effects of page sizes by kind of memory, layouts of equal walk cycles, a prediction."""
 
 _STORE_HEAD = """\
 # The store

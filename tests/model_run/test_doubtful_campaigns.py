@@ -11,6 +11,9 @@ from playing import Machine, linear
 from test_model_run import asked, campaign
 
 from pagelab.errors import BadInputError, MachineError
+from pagelab.model_run.answer import probed
+from pagelab.model_run.executions import Execution
+from pagelab.model_run.points import machine_moved
 from pagelab.model_run.run import run
 from pagelab.models.answer import report_of
 from pagelab.models.document import ModelFile, read
@@ -44,9 +47,47 @@ def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, mon
     assert reported(file)["clock-changed"] == told["clock-changed"]
 
 
+def test_a_memory_that_is_not_equally_fast_is_told(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other execution finds loads that take half as long again; what both take is in the model's file."""
+    script = tmp_path / "clock.sh"
+    script.write_text(
+        'n=$(cat "$0.n" 2>/dev/null || echo 0)\necho $((n + 1)) > "$0.n"\n'
+        """[ $((n % 2)) = 0 ] && echo '{"cycle_ns": 1.0, "memory_ns": 100}' || """
+        """echo '{"cycle_ns": 1.0, "memory_ns": 150}'\n"""
+    )
+    monkeypatch.setattr("pagelab.model_run.executions._CLOCK", f"sh {script}")
+    found, file = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
+    told = {one.kind: one.message for one in found.told}
+    assert "a load took 100 to 150 ns" in told["memory-changed"]
+    assert "clock-changed" not in told
+    assert reported(file)["memory-changed"] == told["memory-changed"]
+    assert file.campaign is not None
+    assert file.campaign.memory_ns is not None
+    assert 100 <= file.campaign.memory_ns <= 150
+    assert probed(file)[0].startswith("timed beside every execution: a cycle 1.000 ns, a load from memory 1")
+
+
+def test_the_machine_is_told_by_both_chains_on_their_own_limits() -> None:
+    """A clock may move by 2% and a load by 25% without a word; counted cycles do not depend on the clock."""
+    usual = Execution("4K", 0, 0, "ok", "", 1.0, 0.0, {}, 1.0, 100.0, False, 0, 1.0)
+
+    def kinds(cycle_ns: float, memory_ns: float | None, *, counted: bool = False) -> set[str]:
+        other = replace(usual, cycle_ns=cycle_ns, memory_ns=memory_ns)
+        return {one.kind for one in machine_moved([[usual, other] * 5], counted=counted)}
+
+    assert kinds(1.019, 124.0) == set()
+    assert kinds(1.03, 124.0) == {"clock-changed"}
+    assert kinds(1.0, 126.0) == {"memory-changed"}
+    assert kinds(1.03, 126.0, counted=True) == {"memory-changed"}
+    assert kinds(1.0, None) == set()
+    assert machine_moved([[]], counted=False) == []
+
+
 def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:
     found, _ = campaign(tmp_path, Machine(trace, noise=0.001), asked(trace, select="random"))
-    assert {one.kind for one in found.told} & {"clock-changed", "rounds-apart", "machine-changed"} == set()
+    assert {one.kind for one in found.told} & {"clock-changed", "memory-changed", "rounds-apart", "machine-changed"} == set()
 
 
 def test_rounds_that_ran_on_a_slower_machine_are_told(trace: Path, tmp_path: Path) -> None:

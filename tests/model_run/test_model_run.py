@@ -15,9 +15,10 @@ import pytest
 from playing import COMMAND, Machine, linear
 
 from pagelab.errors import BadInputError, MachineError
-from pagelab.model_run import document, executions
+from pagelab.model_run import document, executions, planning
 from pagelab.model_run.answer import verdict
 from pagelab.model_run.document import Asked, Campaign
+from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.run import run
 from pagelab.models.agreement import agreements
@@ -343,3 +344,13 @@ def test_whole_executions_are_user_time_with_the_faults_share_told(tmp_path: Pat
     found = json.loads((tmp_path / "gups.model" / document.NAME).read_text())
     assert found["trial"]["faults_share"] == pytest.approx(0.4)
     assert "40% of the processor time was the kernel's" in found["told"][0]["message"]
+
+
+@pytest.mark.parametrize("wanted", [None, 8])
+def test_a_program_of_few_tiles_is_refused_before_its_campaign(trace: Path, wanted: int | None) -> None:
+    """Of 5 tiles there are 2 layouts beside the tests: they would run for all the minutes, and fit nothing."""
+    noise = Noise.of({"4K": [1.0, 1.01], "2M": [0.9, 0.91]}, "median")
+    request = asked(trace, layouts=wanted)
+    with pytest.raises(BadInputError, match=r"only 5 different layouts .* a model needs 6; .* pagelab model kinds"):
+        planning.plan(request, noise, 0.1, 600.0, 5, knows_c=True)
+    assert planning.plan(request, noise, 0.1, 600.0, 6, knows_c=True).layouts == 6

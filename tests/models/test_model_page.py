@@ -26,7 +26,7 @@ def test_the_page_draws_everything_and_asks_nothing(tmp_path: Path) -> None:
         for width in (1280, 375):
             browser.screen(width)
             browser.open(page)
-            assert browser.value("document.querySelectorAll('.plot svg').length") == 4
+            assert browser.value("document.querySelectorAll('.plot svg').length") == 6
             assert browser.value("document.querySelectorAll('.plot svg path[aria-roledescription=point]').length") >= 16
         assert browser.value("document.documentElement.scrollWidth") == 375
         assert "owned" not in browser.value("document.title").replace(HOSTILE, "")
@@ -47,7 +47,7 @@ def test_curves_along_the_walk_cycles_are_the_fitted_models() -> None:
         assert row["r"] == float(fitted.predict(None, None, row["walks"]))
 
 
-def test_the_page_over_workloads_draws_both_figures_and_asks_nothing(tmp_path: Path) -> None:
+def test_the_page_over_workloads_draws_its_figures_and_asks_nothing(tmp_path: Path) -> None:
     found = []
     for rule in ("line", "kink"):
         data = replace(points(16, noise=0.01, rule=rule), workload=f"{rule} {HOSTILE}")
@@ -56,12 +56,13 @@ def test_the_page_over_workloads_draws_both_figures_and_asks_nothing(tmp_path: P
     page = write_over(found, tmp_path / "page")
     assert (tmp_path / "page/maximal-errors.svg").exists()
     assert (tmp_path / "page/typical-errors.svg").exists()
+    assert (tmp_path / "page/errors-over-all.svg").exists()
     with Browser(tmp_path / "profile") as browser:
         for width in (1280, 375):
             browser.screen(width)
             browser.open(page)
-            assert browser.value("document.querySelectorAll('.plot svg').length") == 2
-            assert browser.value("document.querySelectorAll('.plot svg path[aria-roledescription=point]').length") == 12
+            assert browser.value("document.querySelectorAll('.plot svg').length") == 3
+            assert browser.value("document.querySelectorAll('.plot svg path[aria-roledescription=point]').length") == 18
         assert browser.value("document.documentElement.scrollWidth") == 375
         assert browser.complaints() == []
         assert set(browser.requests()) == {page.resolve().as_uri()}

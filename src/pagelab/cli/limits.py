@@ -25,7 +25,9 @@ from pagelab import environment
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS")
 STARTS_NO_PROGRAM = {"simulate", "report", "import", "model", "predict"}
 """Commands in which these variables may stay set; elsewhere the measured program would inherit them."""
-WATCHED = STARTS_NO_PROGRAM | {"advise", "compare", "diagnose", "demo", "model range", "model run", "trace", "try"}
+_STARTS_PROGRAMS = {"advise", "compare", "diagnose", "demo", "trace", "try"}
+_MODELS_THAT_RUN = {"model check", "model kinds", "model range", "model run"}
+WATCHED = STARTS_NO_PROGRAM | _STARTS_PROGRAMS | _MODELS_THAT_RUN
 """Commands whose libraries or threads may hang or crash."""
 PATIENCE_S = 20.0
 """Processor time for loading one native module, and real time in which a process, with its own, does nothing."""

@@ -37,8 +37,8 @@ def _error(file: ModelFile, small: int, large: int) -> float:
     return float(2 * ratio * relative**0.5)
 
 
-def facts(campaign: Campaign) -> list[str]:
-    """Where counts are from, and what was run."""
+def facts(campaign: Campaign, file: ModelFile) -> list[str]:
+    """Where counts are from, what was run, and how fast the machine was beside it."""
     trial = campaign.trial
     assert trial is not None
     where = "counted by this machine"
@@ -52,7 +52,18 @@ def facts(campaign: Campaign) -> list[str]:
         f"R: {what}, the {campaign.asked.estimator} of the repeats; {executions} executions in "
         f"{len(campaign.rounds)} round{'s' if len(campaign.rounds) > 1 else ''}, {campaign.spent_s / 60:.1f} min; "
         f"ended: {campaign.stopped}",
+        *probed(file),
     ]
+
+
+def probed(file: ModelFile) -> list[str]:
+    """What the chains of dependent additions and loads beside the executions took."""
+    summary = file.campaign
+    if summary is None:
+        return []
+    took = [] if summary.cycle_ns is None else [f"a cycle {summary.cycle_ns:.3f} ns"]
+    took += [] if summary.memory_ns is None else [f"a load from memory {summary.memory_ns:.3g} ns"]
+    return [f"timed beside every execution: {', '.join(took)} (medians)"] if took else []
 
 
 def following(directory: Path) -> str:

@@ -34,6 +34,7 @@ class Execution:
 
     layout: str
     run: int
+    block: int
     status: str
     message: str
     r_s: float | None
@@ -43,6 +44,8 @@ class Execution:
     """``r``, ``h``, ``m``, ``c`` as counted; what was not is missing."""
     cycle_ns: float | None
     """Of the clock beside the execution."""
+    memory_ns: float | None
+    """Of a load from memory beside the execution."""
     short: bool
     """Whether memory did not get the pages that the layout asked for."""
     resident_bytes: int
@@ -62,7 +65,7 @@ def study(
     """study.toml in ``directory``: blocks of one execution of each layout, in random order. Returns its path."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = [one if isinstance(one, Setting) else Setting(one.name, one.toml()) for one in layouts]
-    # The chain of additions runs beside every execution: clocks change with what else a machine does.
+    # Chains of additions and of loads run beside every execution: clock and memory change with what else a machine does.
     table = workload(asked.argv, asked.cwd, timeout_s if timeout_s is not None else asked.timeout_s)
     table["setup"] = [_CLOCK]
     document = {
@@ -125,7 +128,7 @@ def read(directory: Path, window: str | None) -> list[Execution]:
             measured.group_by("run_id", "name").agg(pl.col("value").sum()).select("run_id", "name", "value").rows()
         ):
             sums[run_id, name] = value
-    clocks = {row["run_id"]: _cycle_ns(row["output"]) for row in steps.iter_rows(named=True) if row["run_id"]}
+    probes = {row["run_id"]: row["output"] for row in steps.iter_rows(named=True) if row["run_id"]}
     found = []
     for row in runs.iter_rows(named=True):
         run_id = row["run_id"]
@@ -140,12 +143,14 @@ def read(directory: Path, window: str | None) -> list[Execution]:
             Execution(
                 layout=row["policy"],
                 run=run_id,
+                block=row["execution"],
                 status=row["status"],
                 message=row["message"] or "",
                 r_s=r_s,
                 faults_share=(system or 0.0) / cpu if cpu else 0.0,
                 counts={key: float(value) for key, value in counts.items() if value is not None},
-                cycle_ns=clocks.get(run_id),
+                cycle_ns=_probed(probes.get(run_id), "cycle_ns"),
+                memory_ns=_probed(probes.get(run_id), "memory_ns"),
                 short=bool(row["short_placed"]),
                 resident_bytes=int(row["peak_rss_bytes"] or 0),
                 duration_s=float(row["duration_s"] or 0.0),
@@ -154,9 +159,10 @@ def read(directory: Path, window: str | None) -> list[Execution]:
     return found
 
 
-def _cycle_ns(output: str) -> float | None:
+def _probed(output: str | None, name: str) -> float | None:
+    """What the chains beside an execution printed; None where they did not run."""
     try:
-        value = json.loads(output)["cycle_ns"]
+        value = json.loads(output or "")[name]
     except (ValueError, KeyError, TypeError):
         return None
     return float(value) if isinstance(value, int | float) and value > 0 else None

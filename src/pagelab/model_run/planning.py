@@ -61,9 +61,15 @@ def shape(select: Select, layouts: int, tests: int, *, knows_c: bool) -> Shape:
 def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int, *, knows_c: bool) -> Plan:
     """The most layouts with which the repeats' noise stays below half of the aim, else :data:`USUAL`, else fewer.
 
-    ``available``: distinct layouts that there are. Raises `BadInputError` where the minutes are too few.
+    ``available``: distinct layouts that there are. Raises `BadInputError` where these, or the minutes, are too few.
     """
     fitting = int(left_s / run_s)
+    if available < FEWEST - ANCHORS:
+        raise BadInputError(
+            f"the program uses so little memory that only {available} different layouts of 2M pages are left beside "
+            f"{asked.tests} test layouts, and a model needs {FEWEST - ANCHORS}; give it a larger input; which kind of "
+            "memory matters is told with less: pagelab model kinds -- CMD"
+        )
 
     def made(layouts: int) -> Plan | None:
         wanted = shape(asked.select, layouts, asked.tests, knows_c=knows_c)

@@ -25,6 +25,8 @@ from pagelab.simulate.calibration import this_machine
 _FEWEST = 2
 """Executions of a layout, without which its noise is nobody's."""
 _CLOCK_MOVES = 0.02
+_MEMORY_MOVES = 0.25
+"""Of the time of a load; it scatters more than that of an addition."""
 _ROUNDS_MOVE = 3.0
 """Standard errors by which an anchor's time may differ between rounds."""
 
@@ -105,8 +107,8 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
         extra=extra,
         **inputs,
     )
-    told = [*_clock_moved(by_round, counted=counted), *_rounds_apart(by_round)]
-    return Gathered(points, excluded, told, _summary(campaign, noise, cycle_ns))
+    told = [*machine_moved(by_round, counted=counted), *_rounds_apart(by_round)]
+    return Gathered(points, excluded, told, _summary(campaign, noise, cycle_ns, by_round))
 
 
 def left_out(one: Excluded) -> Told:
@@ -154,16 +156,25 @@ def _why_not(run: Execution, *, counted: bool) -> str | None:
 
 def r_cycles(run: Execution, *, counted: bool, cycle_ns: float) -> float:
     """R in cycles: counted, or processor time over what a cycle takes."""
+    return r_of(run, counted=counted) * (1.0 if counted else 1e9 / cycle_ns)
+
+
+def r_of(run: Execution, *, counted: bool) -> float:
+    """R as it was measured: counted cycles, or seconds of processor time."""
     if counted:
         return run.counts["r"]
     assert run.r_s is not None
-    return run.r_s * 1e9 / cycle_ns
+    return run.r_s
 
 
 def _cycle_ns(runs: Sequence[Execution]) -> float:
     """The median over the campaign; a nanosecond where no clock was timed."""
-    found = [run.cycle_ns for run in runs if run.cycle_ns is not None]
-    return float(np.median(found)) if found else 1.0
+    return _median([run.cycle_ns for run in runs]) or 1.0
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def _walkers(campaign: Campaign) -> int:
@@ -177,20 +188,43 @@ def _walkers(campaign: Campaign) -> int:
     return int(hardware.load(processor).needed("tlb").get("walkers", 1))
 
 
-def _clock_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> list[Told]:
-    clocks = [run.cycle_ns for one in by_round for run in one if run.cycle_ns is not None]
-    if counted or len(clocks) < _FEWEST:
-        return []
-    low, middle, high = np.quantile(clocks, [0.1, 0.5, 0.9])
-    if high / low - 1 <= _CLOCK_MOVES:
-        return []
-    return [
-        Told(
-            kind="clock-changed",
-            message=f"the clock changed during the campaign: a cycle took {low:.3f} to {high:.3f} ns (the middle 80% "
-            f"of executions); R is in cycles of {middle:.3f} ns; what decides it: pagelab doctor --why",
+def machine_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> list[Told]:
+    """What the chains beside the executions say: a clock, or a memory, that was not the same all the time.
+
+    Counted cycles do not depend on the clock.
+    """
+    runs = [run for one in by_round for run in one]
+    found = []
+    clock = None if counted else _moved([run.cycle_ns for run in runs], _CLOCK_MOVES)
+    if clock is not None:
+        low, middle, high = clock
+        found.append(
+            Told(
+                kind="clock-changed",
+                message=f"the clock changed during the campaign: a cycle took {low:.3f} to {high:.3f} ns (the middle "
+                f"80% of executions); R is in cycles of {middle:.3f} ns; what decides it: pagelab doctor --why",
+            )
         )
-    ]
+    memory = _moved([run.memory_ns for run in runs], _MEMORY_MOVES)
+    if memory is not None:
+        low, _, high = memory
+        found.append(
+            Told(
+                kind="memory-changed",
+                message=f"memory was not equally fast during the campaign: a load took {low:.3g} to {high:.3g} ns (the "
+                "middle 80% of executions); other programs, or the host's, used it; see: pagelab doctor --why",
+            )
+        )
+    return found
+
+
+def _moved(values: Sequence[float | None], limit: float) -> tuple[float, float, float] | None:
+    """The 10%, 50% and 90% quantiles, where the outer ones are further apart than the limit."""
+    known = [value for value in values if value is not None]
+    if len(known) < _FEWEST:
+        return None
+    low, middle, high = map(float, np.quantile(known, [0.1, 0.5, 0.9]))
+    return (low, middle, high) if high / low - 1 > limit else None
 
 
 def _rounds_apart(by_round: Sequence[Sequence[Execution]]) -> list[Told]:
@@ -218,7 +252,9 @@ def _rounds_apart(by_round: Sequence[Sequence[Execution]]) -> list[Told]:
     return found
 
 
-def _summary(campaign: Campaign, noise: Noise, cycle_ns: float) -> CampaignSummary:
+def _summary(
+    campaign: Campaign, noise: Noise, cycle_ns: float, by_round: Sequence[Sequence[Execution]]
+) -> CampaignSummary:
     trial, simulated = campaign.trial, campaign.simulated
     assert trial is not None
     return CampaignSummary(
@@ -229,6 +265,7 @@ def _summary(campaign: Campaign, noise: Noise, cycle_ns: float) -> CampaignSumma
         select=campaign.asked.select,
         run_sd=noise.run_sd,
         cycle_ns=cycle_ns or None,
+        memory_ns=_median([run.memory_ns for one in by_round for run in one]),
         simulated=None
         if simulated is None
         else SimulatedBy(

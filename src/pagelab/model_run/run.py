@@ -39,6 +39,7 @@ from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.session import machine_changes
 from pagelab.study.setting import Setting, program_name
+from pagelab.study.store import NAME as STORE
 from pagelab.study.store import Store
 from pagelab.study.tools import Tools
 
@@ -67,6 +68,8 @@ class Session:
     before_s: float
     ending: str = ""
     """Why nothing more is chosen, while the test layouts that are left have their round."""
+    fewest_runs: int = planning.FEWEST_RUNS
+    """Executions without which it can tell nothing: one that takes more than its share of the minutes is ended."""
 
     @property
     def asked(self) -> Asked:
@@ -99,7 +102,7 @@ class Session:
         directory = self.directory / name
         trial = self.campaign.trial
         counting = self.asked.counts != "simulated" if trial is None else trial.counts == "counted"
-        limit = max(1.0, 60 * self.asked.minutes / planning.FEWEST_RUNS)
+        limit = max(1.0, 60 * self.asked.minutes / self.fewest_runs)
         if self.asked.timeout_s is not None:
             limit = self.asked.timeout_s if trial is not None else min(limit, self.asked.timeout_s)
         spec = directory / "study.toml"
@@ -132,13 +135,9 @@ def run(
     `MachineError` where counts are asked for that this machine does not have, where 2M pages cannot be had, and where
     the campaign began on another machine.
     """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MachineError(f"cannot make {directory}: {error.strerror}; choose another with: --into DIR") from None
-    with DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it, or: --into DIR"):
-        session = _session(asked, directory, tools, progress or Silent())
-        _trial(session)
+    with locked(directory):
+        session = session_of(asked, directory, tools, progress or Silent())
+        try_it(session)
         space, simulator = _counts(session)
         noise = _pilot(session, space)
         chosen_from = _plan(session, noise, space, simulator)
@@ -148,12 +147,29 @@ def run(
         return session.campaign
 
 
-def _session(asked: Asked, directory: Path, tools: Tools, progress: Progress) -> Session:
+def locked(directory: Path) -> DirectoryLock:
+    """The campaign's directory, made where there is none, for one campaign at a time."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"cannot make {directory}: {error.strerror}; choose another with: --into DIR") from None
+    return DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it, or: --into DIR")
+
+
+def session_of(
+    asked: Asked, directory: Path, tools: Tools, progress: Progress, fewest_runs: int = planning.FEWEST_RUNS
+) -> Session:
+    """The campaign of a directory, begun or gone on with.
+
+    Raises `BadInputError` where the directory has another one, `MachineError` where it began on another machine.
+    """
     found = document.read(directory)
     if found is None:
         if any(one.name != ".lock" for one in directory.iterdir()):
             raise BadInputError(f"{directory}: it exists and holds no campaign; choose another directory: --into DIR")
         found = Campaign(asked=asked, workload=program_name(asked.argv[0]), machine=tools.machine())
+    elif _took_more_time(found, asked, directory):
+        found = found.model_copy(update={"asked": asked})
     elif found.asked != asked:
         before, now = found.asked.model_dump(), asked.model_dump()
         other = ", ".join(key for key in now if now[key] != before[key])
@@ -161,13 +177,20 @@ def _session(asked: Asked, directory: Path, tools: Tools, progress: Progress) ->
             f"{directory} holds a campaign that was asked for something else ({other}); go on with what it was asked, "
             "or begin another: --into DIR"
         )
-    session = Session(directory, tools, progress, found, monotonic(), found.spent_s)
-    _same_machine(session)
+    session = Session(directory, tools, progress, found, monotonic(), found.spent_s, fewest_runs=fewest_runs)
+    refuse_other_machine(session)
     session.keep()
     return session
 
 
-def _same_machine(session: Session) -> None:
+def _took_more_time(found: Campaign, asked: Asked, directory: Path) -> bool:
+    """Whether only the minutes differ, and nothing depends on them yet: the trial was told that they are too few."""
+    ran = {store.parent.name for store in directory.glob(f"*/{STORE}")}
+    same = found.asked.model_copy(update={"minutes": asked.minutes}) == asked
+    return found.asked != asked and same and found.plan is None and ran <= {TRIAL, PILOT}
+
+
+def refuse_other_machine(session: Session) -> None:
     """Tells what changed since the beginning. Raises `MachineError` on another machine, such as after a migration."""
     changes = machine_changes(session.campaign.machine, session.tools.machine())
     if any(change.startswith(name) for change in changes for name in _SAME_MACHINE):
@@ -179,7 +202,7 @@ def _same_machine(session: Session) -> None:
         session.tell("machine-changed", f"the machine changed since the campaign began: {'; '.join(changes)}")
 
 
-def _trial(session: Session) -> None:
+def try_it(session: Session) -> None:
     """One execution in 4K and one in 2M pages: whether it works, what is measured, and where counts are from."""
     settings: list[Layout | Setting] = [Layout("4K", ()), Setting("2M", f'name = "2M"\n{_ALL_HUGE}')]
     if session.campaign.trial is not None:
@@ -189,11 +212,11 @@ def _trial(session: Session) -> None:
     late = next((one for one in runs if one.status == "timed-out"), None)
     if late is not None and session.asked.timeout_s is None:
         raise BadInputError(
-            f"one execution takes more than {shown_duration(late.duration_s)}, and {planning.FEWEST_RUNS} are the "
-            f"fewest that a model needs; give it more than --minutes {session.asked.minutes:g}"
+            f"one execution takes more than {shown_duration(late.duration_s)}, and {session.fewest_runs} are the "
+            f"fewest that can tell; give it more than --minutes {session.asked.minutes:g}"
         )
     executions.refuse_failed(runs)
-    records = _records(directory)
+    records = trial_records(directory)
     if lacks_huge_pages(records["2M"]):
         raise MachineError(
             f"the kernel gave the program's memory no 2M page, so {CANNOT}; what is in the way: pagelab doctor"
@@ -259,7 +282,7 @@ def _refuse_little_memory(resident: int) -> None:
         )
 
 
-def _records(directory: Path) -> dict[str, Record]:
+def trial_records(directory: Path) -> dict[str, Record]:
     """Of a trial's two executions, by layout."""
     with Store.open(directory, write=False) as store:
         names = store.runs()["policy"].to_list()
@@ -270,7 +293,7 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
     """The used tiles, and the simulator where counts, or choices, are of one."""
     trial, asked = session.campaign.trial, session.asked
     assert trial is not None
-    records = _records(session.directory / TRIAL)
+    records = trial_records(session.directory / TRIAL)
     if trial.counts == "counted" and asked.select == "random":
         space = footprint.of_record(records["2M"])
         session.keep(footprint=list(space.tiles))
@@ -389,7 +412,7 @@ def _rounds(session: Session, allowed: list[Layout], simulator: Simulator | None
     """Runs the rounds that were chosen, and chooses further ones until there is a reason to stop."""
     for known in session.campaign.rounds:
         session.study(known.directory, [row.layout() for row in known.layouts], known.repeats)
-        _same_machine(session)
+        refuse_other_machine(session)
     while session.campaign.stopped is None:
         following, why = _next(session, allowed, simulator)
         if following is None:
@@ -397,7 +420,7 @@ def _rounds(session: Session, allowed: list[Layout], simulator: Simulator | None
             return
         session.keep(rounds=[*session.campaign.rounds, following])
         session.study(following.directory, [row.layout() for row in following.layouts], following.repeats)
-        _same_machine(session)
+        refuse_other_machine(session)
 
 
 def _next(session: Session, allowed: list[Layout], simulator: Simulator | None) -> tuple[Round | None, str]:
@@ -499,7 +522,8 @@ def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
         lost = ", ".join(f"{one.layout} ({one.why})" for one in found.excluded[:4])
         raise BadInputError(
             f"{training} training layouts are left, too few for a model; left out: {lost}; every execution: pagelab "
-            f"study status {session.directory / session.campaign.rounds[0].directory}"
+            f"study status {session.directory / session.campaign.rounds[0].directory}; what is in the way of 2M pages: "
+            "pagelab doctor"
         )
     if not varies(points.role("train").r):
         raise BadInputError(

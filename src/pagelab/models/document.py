@@ -145,6 +145,8 @@ class CampaignSummary(_Model):
     """Relative standard deviation of single runs."""
     cycle_ns: float | None
     """Of a cycle in R; null where cycles were counted."""
+    memory_ns: float | None = None
+    """Of a load from memory, the median beside all executions; null in campaigns before it was timed."""
     simulated: SimulatedBy | None
     """Null where no trace was needed; where counts are the hardware's, of what layouts were chosen by."""
     told: list[Told] = Field(default_factory=list)

@@ -14,7 +14,7 @@ from pagelab.report import shell
 from pagelab.report.figure import Figure
 from pagelab.report.tables import without_empty_columns
 
-from . import answer, over_workloads, picture
+from . import answer, over_workloads, paper_figures, picture
 from .agreement import SIMULATED
 from .document import Fits, ModelFile
 from .over_workloads import Fitted
@@ -33,8 +33,8 @@ def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
             section="first",
             title="Maximal errors of the models",
             caption="On the layouts that each was fitted to, on layouts left out one at a time, on test layouts where "
-            "there are any; and the largest error that the paper found in any workload on any machine. The axis is "
-            "logarithmic.",
+            "there are any; and the largest error that the paper found in any workload on any machine (MOSAIC, Figure "
+            "2). The axis is logarithmic.",
             alternative=f"Maximal errors. {told}.",
             draw=lambda width: picture.errors(fits, width),
         ),
@@ -69,6 +69,7 @@ def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
             draw=lambda width: picture.residuals(file, fits, width),
         ),
     ]
+    found += paper_figures.figures(file, fits)
     return tuple(replace(figure, number=number) for number, figure in enumerate(found, start=1))
 
 
@@ -88,6 +89,7 @@ def render(file: ModelFile, fits: Fits) -> str:
         ],
         remarks=[*answer.not_validated_told(fits), *answer.coverage_told(fits), *answer.agreements_told(file.points())],
         contradictions=answer.contradictions_told(file.points()),
+        anchors=paper_figures.anchors_table(file),
         errors=without_empty_columns(answer.table(fits)),
         file=file,
         formulas=answer.formulas(fits),
@@ -124,7 +126,7 @@ def layouts_csv(file: ModelFile, fits: Fits) -> str:
 
 
 def figures_over(found: Sequence[Fitted]) -> tuple[Figure, ...]:
-    """Both figures of a report over several workloads."""
+    """The figures of a report over several workloads."""
     judged = over_workloads.judged_on(found)
     names = ", ".join(one.name for one in found)
     return (
@@ -134,7 +136,7 @@ def figures_over(found: Sequence[Fitted]) -> tuple[Figure, ...]:
             section="first",
             title="Maximal errors of the models by workload",
             caption=f"A mark is a model’s largest error {judged}. The axis is logarithmic. Click a name to see a model "
-            "alone.",
+            "alone (MOSAIC, Figure 5).",
             alternative=f"Maximal errors of models for {names}; the table below has the numbers.",
             draw=lambda width: picture.by_workload(found, "maximum", width),
         ),
@@ -143,9 +145,19 @@ def figures_over(found: Sequence[Fitted]) -> tuple[Figure, ...]:
             number=2,
             section="first",
             title="Geometric means of the models’ errors by workload",
-            caption="The same layouts, and the geometric mean of their errors.",
+            caption="The same layouts, and the geometric mean of their errors (MOSAIC, Figure 6).",
             alternative=f"Geometric mean errors of models for {names}; the table below has the numbers.",
             draw=lambda width: picture.by_workload(found, "geometric_mean", width),
+        ),
+        Figure(
+            id="errors-over-all",
+            number=3,
+            section="first",
+            title="Maximal errors of the models over all workloads",
+            caption=f"The largest error of each model in any layout of any workload, {judged}, and the largest of the "
+            "paper’s workloads and machines, in-sample (MOSAIC, Figure 2). The axis is logarithmic.",
+            alternative=f"Maximal errors of models over {names}; the table below has the numbers.",
+            draw=lambda width: picture.over_all(found, width),
         ),
     )
 
@@ -173,16 +185,20 @@ def write(file: ModelFile, fits: Fits, out: Path) -> Path:
     """
     text = answer.report_of(file, fits).model_dump_json(by_alias=True, indent=1)
     tables = {"layouts.csv": layouts_csv(file, fits), "report.json": f"{text}\n"}
-    return _written(out, fits.fitted_by, figures_of(file, fits), tables, render(file, fits))
+    return written(out, fits.fitted_by, figures_of(file, fits), tables, render(file, fits))
 
 
 def write_over(found: Sequence[Fitted], out: Path) -> Path:
     """As `write`, over several workloads."""
     text = over_workloads.report_over(found).model_dump_json(by_alias=True, indent=1)
-    return _written(out, found[0].fits.fitted_by, figures_over(found), {"report.json": f"{text}\n"}, render_over(found))
+    return written(out, found[0].fits.fitted_by, figures_over(found), {"report.json": f"{text}\n"}, render_over(found))
 
 
-def _written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, str], page: str) -> Path:
+def written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, str], page: str) -> Path:
+    """Writes a page, its figures (SVG) and the ``others``, file name → text; returns the page's path.
+
+    Raises `BadInputError` where ``out`` holds something else than a report.
+    """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).exists())):
         raise BadInputError(f"cannot write a report to {out}: it holds something else; name a new directory with --out")
     try:

@@ -14,7 +14,7 @@ from pagelab.errors import BadInputError
 from .answer import relative_errors, shown
 from .catalogue import PUBLISHED, models
 from .document import Fits, ModelFile
-from .over_workloads import Fitted, errors_of, models_of
+from .over_workloads import Fitted, errors_of, models_of, over_workloads
 
 _WAYS = ("in-sample", "one left out", "test layouts", "the paper’s largest")
 _COLOURS = ("var(--zero)", "var(--c1)", "var(--c3)", "var(--c2)")
@@ -92,6 +92,35 @@ def by_workload(
         .add_params(picked)
     )  # fmt: skip
     return theme.finish(chart, width, 40 * max(len(found), 2))
+
+
+def over_all(found: Sequence[Fitted], width: theme.Width) -> dict[str, Any]:
+    """The largest error of every model over all workloads, beside the paper's (MOSAIC, Figure 2)."""
+    every = [over_workloads(found, name) for name in models_of(found)]
+    ways = ("here", "the paper’s largest")
+    rows = [
+        {"model": one.model, "way": way, "error": max(100 * value, _LEAST), "worst": one.worst if way == "here" else ""}
+        for one in every
+        for way, value in zip(ways, (one.maximum, one.paper), strict=True)
+        if value is not None
+    ]
+    legend = alt.Legend(title=None)
+    chart = (
+        alt.Chart(theme.rows(rows))
+        .mark_point(filled=True, size=60, opacity=1)
+        .encode(
+            x=alt.X("error:Q", scale=alt.Scale(type="log"),
+                    axis=alt.Axis(title="maximal relative error (%)", values=[0.1, 1, 10, 100])),
+            y=alt.Y("model:N", sort=[one.model for one in every], title=None, axis=alt.Axis(grid=True)),
+            color=alt.Color("way:N", sort=None, legend=legend).scale(
+                domain=list(ways), range=["var(--c1)", "var(--c2)"]
+            ),
+            shape=alt.Shape("way:N", sort=None, legend=legend).scale(domain=list(ways), range=["circle", "cross"]),
+            tooltip=[alt.Tooltip("model:N"), alt.Tooltip("way:N"), alt.Tooltip("worst:N", title="worst workload"),
+                     alt.Tooltip("error:Q", title="%", format=".3g")],
+        )
+    )  # fmt: skip
+    return theme.finish(chart, width, 30 * max(len(every), 2))
 
 
 def _rows(file: ModelFile, fits: Fits) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:

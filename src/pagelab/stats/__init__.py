@@ -19,6 +19,7 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``mean_interval``       (values, *, level=0.95, seed, resamples=10_000) -> ``Location``: bootstrap of executions
 ``set_ratio``           (ratios, *, level=0.95, seed=1) -> ``SetRatio``: geometric mean over programs, its interval, p
 ``spread_ratio``        (pairs) -> float: of the coefficients of variation, one program's part in a set
+``factorial_effects``   (values, *, level=0.95) -> ``FactorialEffect``s: main effects, interactions of a 2^k design
 ``holm``                (p_values, *, alpha=0.05) -> ``Holm``: None in the family = planned, but not testable
 ``smallest_p``          (n_treatment, n_baseline, *, alternative) -> ``Fraction``: 2/C(n+m, n)
 ``reachable``           (n_treatment, n_baseline, *, contrasts, alpha=0.05) -> ``Reach``: can the level be reached?
@@ -44,6 +45,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pagelab.stats.aggregate import ExecutionMeans, execution_means
     from pagelab.stats.attainable_p import Reach, reachable, smallest_p
+    from pagelab.stats.factorial import FactorialEffect, factorial_effects
     from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
     from pagelab.stats.mean import mean_interval
     from pagelab.stats.median import Location, median_interval
@@ -71,6 +73,8 @@ if TYPE_CHECKING:
 _HOME = {
     "ExecutionMeans": "aggregate",
     "execution_means": "aggregate",
+    "FactorialEffect": "factorial",
+    "factorial_effects": "factorial",
     "Interval": "interval",
     "IntervalMethod": "interval",
     "NotAchievable": "interval",
@@ -122,6 +126,7 @@ __all__ = [
     "Contrast",
     "Decision",
     "ExecutionMeans",
+    "FactorialEffect",
     "Holm",
     "Interval",
     "IntervalMethod",
@@ -146,6 +151,7 @@ __all__ = [
     "blocks_pay",
     "decide",
     "execution_means",
+    "factorial_effects",
     "hodges_lehmann",
     "holm",
     "mean_interval",

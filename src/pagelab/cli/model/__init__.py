@@ -12,6 +12,7 @@ COMMANDS: dict[str, Entry] = {
     "report": Entry("pagelab.cli.model.report", "report_command"),
     "check": Entry("pagelab.cli.model.check", "check_command"),
     "range": Entry("pagelab.cli.model.range", "range_command"),
+    "kinds": Entry("pagelab.cli.model.kinds", "kinds_command"),
     "sensitivity": Entry("pagelab.cli.model.sensitivity", "sensitivity_command"),
 }
 

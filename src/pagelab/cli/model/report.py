@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def report_command(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="NAME.model...", help="Files of pagelab model fit; several: over all of them."),
+        typer.Argument(metavar="NAME.model...", help="Of pagelab model run or fit; several: over all. Or NAME.kinds."),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write the page, its figures (SVG) and tables there.")
@@ -42,18 +42,41 @@ def report_command(
 
         pagelab model report gups.model btree.model bfs.model --out models
 
+        pagelab model report solver.kinds --out solver-kinds
+
         pagelab model report gups.model --json
     """
-    from pagelab.models.document import read
-    from pagelab.models.over_workloads import named
-
-    found = named([(file, read(file)) for file in files])
-    report, text, write = _of_one(found[0]) if len(found) == 1 else _over(found)
+    report, text, write = _of_kinds(files) or _of_models(files)
     terminal.echo(report().model_dump_json(by_alias=True, indent=1) if as_json else text())
     if out is not None:
         page = write(out)
         if not as_json:
             terminal.echo(f"\nreport: {page.resolve()}")
+
+
+def _of_kinds(files: Sequence[Path]) -> Ways | None:
+    """Of the directory of `pagelab model kinds`; None for models."""
+    from pagelab.model_run.kinds import read
+
+    kinds = [one for file in files if (one := read(file)) is not None]
+    if not kinds:
+        return None
+    if len(files) > 1:
+        from pagelab.errors import BadInputError
+
+        raise BadInputError(f"{files[0]} and others: kinds of memory are reported one directory at a time")
+    from pagelab.model_run.kinds_answer import text
+    from pagelab.model_run.kinds_page import write
+
+    return lambda: kinds[0], lambda: text(kinds[0]), lambda out: write(kinds[0], out)
+
+
+def _of_models(files: Sequence[Path]) -> Ways:
+    from pagelab.models.document import read
+    from pagelab.models.over_workloads import named
+
+    found = named([(file, read(file)) for file in files])
+    return _of_one(found[0]) if len(found) == 1 else _over(found)
 
 
 def _of_one(one: Fitted) -> Ways:

@@ -1,0 +1,112 @@
+"""``pagelab model kinds``: which kind of memory decides, from all combinations of 4K and 2M pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pagelab import terminal
+from pagelab.cli.options import MEASURE, OUTPUT, Minutes, Seed, Timeout, checked
+from pagelab.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pagelab.model_run.document import Asked
+
+
+def kinds_command(
+    argv: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME.model | [--] CMD...", help="A model's directory, or the program and arguments."),
+    ],
+    minutes: Minutes = 5.0,
+    counts: Annotated[
+        str,
+        typer.Option(
+            "--counts",
+            metavar="WAY",
+            help="H, M and C: measured, simulated, or auto: where they are counted.",
+            rich_help_panel=MEASURE,
+        ),
+    ] = "auto",
+    processor: Annotated[
+        str | None,
+        typer.Option("--processor", metavar="NAME|FILE", help="Simulate them on this one.", rich_help_panel=MEASURE),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option("--window", metavar="NAME", help="The program's window that is R.", rich_help_panel=MEASURE),
+    ] = None,
+    timeout: Timeout = None,
+    seed: Seed = 1,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", metavar="DIR", help="Where it is kept (default: CMD.kinds).", rich_help_panel=OUTPUT),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the effects as JSON.", rich_help_panel=OUTPUT)] = False,
+) -> None:
+    """Tell which kind of memory decides: heap, anonymous mappings and arenas, each in 4K or in 2M pages.
+
+    A first execution tells how much the program has of each kind; what it hardly uses is left out. All combinations of
+    the others run interleaved, and main effects and interactions are told within blocks. Of a model, its command is
+    run, with H, M and C of the model's source. Given again, the same command goes on.
+
+    **Examples**
+
+        pagelab model kinds -- ./solver big.in
+
+        pagelab model kinds --minutes 20 --counts simulated -- ./solver big.in
+
+        pagelab model kinds solver.model
+    """
+    checked(seed=seed, minutes=minutes)
+    model = Path(argv[0])
+    of_a_model = len(argv) == 1 and model.is_dir()
+    if of_a_model:
+        for option, given in (("--counts", counts != "auto"), ("--processor", processor), ("--window", window)):
+            if given:
+                raise BadInputError(f"{option}: {model} has its own; leave it out, or give the command: -- CMD")
+    from pagelab.model_run.kinds import kinds, of_model
+    from pagelab.model_run.kinds_answer import text
+    from pagelab.study.launching import local_tools
+    from pagelab.study.progress import for_terminal
+
+    asked = (
+        of_model(model.resolve(), minutes, seed)
+        if of_a_model
+        else _asked(argv, minutes, counts, processor, window, timeout, seed)
+    )
+    directory = into or Path(f"{model.name if not of_a_model else model.stem}.kinds")
+    found = kinds(asked, directory.resolve(), local_tools(), for_terminal())
+    terminal.echo(found.model_dump_json(by_alias=True, indent=1) if as_json else text(found))
+
+
+def _asked(
+    argv: list[str],
+    minutes: float,
+    counts: str,
+    processor: str | None,
+    window: str | None,
+    timeout: float | None,
+    seed: int,
+) -> Asked:
+    from typing import get_args
+
+    from pagelab.model_run.document import Asked, CountsWay
+
+    if counts not in get_args(CountsWay):
+        raise BadInputError(f"--counts {counts}: allowed: {', '.join(get_args(CountsWay))}")
+    if processor is not None and processor.endswith(".toml"):
+        processor = str(Path(processor).resolve())
+    return Asked(
+        argv=argv,
+        cwd=str(Path.cwd()),
+        minutes=minutes,
+        counts=counts,  # type: ignore[arg-type]
+        processor=processor,
+        select="random",
+        window=window,
+        seed=seed,
+        timeout_s=timeout,
+    )

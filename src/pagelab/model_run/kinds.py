@@ -1,0 +1,336 @@
+"""Which kind of memory decides: heap, anonymous mappings and arenas, each in 4K or in 2M pages, all combinations.
+
+A 2^k design over the kinds that the program uses. The combinations run interleaved, each once in every block, so that
+effects are told within blocks. Directory: ``campaign.json`` (command and trial), ``kinds.json`` (what was found), and a
+study each for ``trial`` and ``runs``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pagelab import layouts as making
+from pagelab.errors import BadInputError
+from pagelab.layouts import Footprint, Layout, footprint
+from pagelab.layouts.footprint import refuse_other_input
+from pagelab.layouts.layout import POOLS, TILE
+from pagelab.model_run import document, executions
+from pagelab.model_run.document import Asked, Campaign
+from pagelab.model_run.estimate import estimate
+from pagelab.model_run.executions import CANNOT, Execution
+from pagelab.model_run.points import machine_moved, r_of, usable
+from pagelab.model_run.run import TRIAL, Session, locked, refuse_other_machine, session_of, trial_records, try_it
+from pagelab.model_run.simulation import Counts, Simulator, needed
+from pagelab.models.document import Told, put
+from pagelab.record import Record
+from pagelab.stats import FactorialEffect, Interval, factorial_effects
+from pagelab.stats.paired import FEWEST_PAIRS
+from pagelab.study.budget import MOST_BLOCKS, fewest_of, rounded_up
+from pagelab.study.progress import Progress, Silent, shown_duration
+from pagelab.study.store import NAME as STORE
+from pagelab.study.tools import Tools
+
+SCHEMA: Literal["pagelab.model-kinds/1"] = "pagelab.model-kinds/1"
+NAME = "kinds.json"
+RUNS = "runs"
+LEVEL = 0.95
+LEAST_BYTES = TILE
+"""A kind of which the program touches less is left out: not one large page would be full."""
+_FEWEST_RUNS = 2 + 2 * fewest_of(1, LEVEL)
+_MARGIN = 0.95
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Kind(_Model):
+    """A kind of memory, and what the program has of it."""
+
+    kind: str
+    touched_bytes: int
+    """In 4K pages; at most: memory that is given back and mapped again counts each time."""
+    left_out: str | None
+    """Why it is no factor of the design; null: it is one."""
+
+
+class Combination(_Model):
+    """Some of the kinds in 2M pages, the others in 4K pages."""
+
+    name: str
+    """As the layout's: ``4K``, or the kinds in 2M pages with + between them."""
+    large: list[str]
+    r: float
+    """By the estimator, in the document's unit."""
+    runs: int
+    h: float | None
+    m: float | None
+    c: float | None
+
+
+class Effect(_Model):
+    """A main effect, or an interaction: factors of R, in percent; 0 is none."""
+
+    kinds: list[str]
+    percent: float
+    low_percent: float | None
+    """Null: too few blocks for an interval."""
+    high_percent: float | None
+    p: float
+    p_holm: float
+    """Over all effects of the design."""
+
+    @property
+    def seen(self) -> bool:
+        """After Holm's correction."""
+        return self.p_holm <= round(1 - LEVEL, 12)
+
+
+class KindsDocument(_Model):
+    """What ``pagelab model kinds --json`` prints, and ``kinds.json``."""
+
+    schema_: Literal["pagelab.model-kinds/1"] = Field(default=SCHEMA, alias="schema")
+    workload: str
+    command: list[str]
+    minutes: float
+    verdict: str
+    window: str | None
+    """Name of the program's window that is R; null: user time of whole executions."""
+    unit: Literal["s", "cycles"]
+    """Of R."""
+    estimator: document.EstimatorName
+    counts: Literal["counted", "simulated"] | None
+    """Source of H, M and C; null: there are none."""
+    counts_why: str
+    level: float = LEVEL
+    kinds: list[Kind]
+    blocks: int
+    """In which every combination counts."""
+    combinations: list[Combination]
+    effects: list[Effect]
+    told: list[Told]
+    directory: str
+    next: str
+    why: str
+
+
+def kinds(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> KindsDocument:
+    """Runs the design in ``directory``, or what is left of it, and tells the effects.
+
+    Raises `BadInputError` where the program fails, uses none of these kinds, or takes too long for the minutes, and
+    what :func:`pagelab.model_run.run.try_it` raises.
+    """
+    with locked(directory):
+        session = session_of(asked, directory, tools, progress or Silent(), _FEWEST_RUNS)
+        try_it(session)
+        records = trial_records(directory / TRIAL)
+        known = kinds_of(records)
+        native = footprint.of_record(records["2M"])
+        factors = [one.kind for one in known if one.left_out is None]
+        combinations = making.kinds(Footprint(tuple(tile for tile in native.tiles if tile[0] in factors)))
+        session.study(RUNS, combinations, _blocks(session, len(combinations)))
+        refuse_other_machine(session)
+        counts = _simulated(session, native, combinations)
+        found = _found(session, known, combinations, counts)
+        put(directory / NAME, found.model_dump_json(by_alias=True, indent=1) + "\n")
+        return found
+
+
+def kinds_of(records: dict[str, Record]) -> list[Kind]:
+    """Every kind, from the trial's records of ``4K`` and ``2M``. Raises `BadInputError` where none can be a factor."""
+    touched, huge = dict.fromkeys(POOLS, 0), dict.fromkeys(POOLS, 0)
+    for size, sums in (("4K", touched), ("2M", huge)):
+        for process in records[size].processes or []:
+            for row in process.placement or []:
+                if row.region in sums:
+                    sums[row.region] += sum(s.bytes for s in row.by_size if size == "4K" or s.page_bytes >= TILE)
+    found = [Kind(kind=one, touched_bytes=touched[one], left_out=_why_not(touched[one], huge[one])) for one in POOLS]
+    if all(one.left_out is not None for one in found):
+        each = ", ".join(f"{one.kind} {one.touched_bytes >> 10} KiB" for one in found)
+        raise BadInputError(
+            f"the program uses less than one 2M page of each kind of memory ({each}), so no page size of theirs "
+            "matters; take a larger input; what it has instead: pagelab map -- CMD"
+        )
+    return found
+
+
+def _why_not(touched: int, huge: int) -> str | None:
+    if touched < LEAST_BYTES:
+        return "hardly used"
+    return None if huge else "the kernel gave it no 2M page"
+
+
+def _simulated(session: Session, native: Footprint, combinations: Sequence[Layout]) -> list[Counts] | None:
+    """H, M and C of the combinations by simulation; None where they are counted, or not asked for."""
+    asked, trial = session.asked, session.campaign.trial
+    assert trial is not None
+    if trial.counts == "counted" or not _simulates(asked):
+        return None
+    how, traced = needed(asked, session.directory, trial.window, session.progress.note)
+    refuse_other_input(traced, native, asked.argv, whole=trial.window is None)
+    session.keep(simulated=how)
+    # What the trace does not touch has no misses; a layout without any of its pages would be refused.
+    own = [traced.at(one.name, traced.positions(one)) for one in combinations]
+    return Simulator(session.directory, how).counts(own, session.progress.note)
+
+
+def _simulates(asked: Asked) -> bool:
+    """Counts are simulated where that is asked for, one way or another: a trace takes longer than a few executions."""
+    return asked.counts == "simulated" or asked.trace is not None or asked.processor is not None
+
+
+def _blocks(session: Session, combinations: int) -> int:
+    """Blocks that fit the minutes. Raises `BadInputError` where these are too few to find any effect."""
+    if (session.directory / RUNS / STORE).exists():
+        return 0  # the study knows
+    trial = session.campaign.trial
+    assert trial is not None
+    fewest = fewest_of(combinations - 1, LEVEL)
+    block_s = combinations * max(trial.run_s, 1e-3)
+    blocks = min(MOST_BLOCKS, int(_MARGIN * session.left_s / block_s))
+    if blocks < fewest:
+        minutes = session.asked.minutes + max(0.0, fewest * block_s / _MARGIN - session.left_s) / 60
+        raise BadInputError(
+            f"one execution takes {shown_duration(max(1, trial.run_s))}, and {fewest} of each of {combinations} "
+            f"combinations are the fewest that can tell: give it --minutes {rounded_up(1.1 * minutes)}, or a "
+            "smaller input"
+        )
+    session.progress.note(
+        f"{combinations} combinations, {blocks} executions of each: {shown_duration(blocks * block_s)}"
+    )
+    return blocks
+
+
+def _found(
+    session: Session, known: list[Kind], combinations: Sequence[Layout], simulated: Sequence[Counts] | None
+) -> KindsDocument:
+    """The document of a design that ran."""
+    from pagelab.model_run.kinds_answer import following, verdict
+
+    campaign, trial = session.campaign, session.campaign.trial
+    assert trial is not None
+    counted = trial.counts == "counted"
+    runs = executions.read(session.directory / RUNS, trial.window)
+    good, lost = usable(runs, counted=counted)
+    table = by_block(good, [one.name for one in combinations], counted=counted)
+    factors = [one.kind for one in known if one.left_out is None]
+    if len(table) < FEWEST_PAIRS:
+        why = ", ".join(f"{count} times {reason}" for reason, count in lost.items()) or "it was stopped"
+        raise BadInputError(
+            f"{len(table)} blocks are whole, too few to tell anything ({why}); every execution: pagelab study status "
+            f"{session.directory / RUNS}; what is in the way of 2M pages: pagelab doctor"
+        )
+    effects = [_effect(one, factors) for one in factorial_effects(table, level=LEVEL)]
+    rows = [
+        _combination(one, good, campaign, None if simulated is None else simulated[at])
+        for at, one in enumerate(combinations)
+    ]
+    following_, why = following(campaign, known, effects, session.directory)
+    return KindsDocument(
+        workload=campaign.workload,
+        command=campaign.asked.argv,
+        minutes=campaign.asked.minutes,
+        verdict=verdict(known, effects),
+        window=trial.window,
+        unit="cycles" if counted else "s",
+        estimator=campaign.asked.estimator,
+        counts="counted" if counted else "simulated" if simulated is not None else None,
+        counts_why=trial.counts_why,
+        kinds=known,
+        blocks=len(table),
+        combinations=rows,
+        effects=effects,
+        told=[*campaign.told, *_lost(lost), *machine_moved([runs], counted=counted)],
+        directory=str(session.directory),
+        next=following_,
+        why=why,
+    )
+
+
+def by_block(runs: Sequence[Execution], names: Sequence[str], *, counted: bool) -> NDArray[np.float64]:
+    """R of every block in which all combinations count, shape (blocks, combinations)."""
+    blocks: dict[int, dict[str, float]] = {}
+    for run in runs:
+        blocks.setdefault(run.block, {})[run.layout] = r_of(run, counted=counted)
+    whole = [[own[name] for name in names] for _, own in sorted(blocks.items()) if len(own) == len(names)]
+    return np.array(whole).reshape(-1, len(names))
+
+
+def _effect(one: FactorialEffect, factors: list[str]) -> Effect:
+    ends = (one.interval.low, one.interval.high) if isinstance(one.interval, Interval) else (None, None)
+    return Effect(
+        kinds=[factors[at] for at in one.factors],
+        percent=one.percent,
+        low_percent=ends[0],
+        high_percent=ends[1],
+        p=one.p,
+        p_holm=one.p_holm,
+    )
+
+
+def _combination(
+    layout: Layout, good: Sequence[Execution], campaign: Campaign, simulated: Counts | None
+) -> Combination:
+    assert campaign.trial is not None
+    counted = campaign.trial.counts == "counted"
+    own = [run for run in good if run.layout == layout.name]
+    counts: dict[str, float | None] = dict.fromkeys("hmc")
+    if counted:
+        counts = {key: float(np.mean([run.counts[key] for run in own])) for key in "hmc"}
+    elif simulated is not None:
+        counts = {"h": simulated.h, "m": simulated.m, "c": simulated.c}
+    return Combination(
+        name=layout.name,
+        large=[] if layout.name == "4K" else layout.name.split("+"),
+        r=estimate(np.array([r_of(run, counted=counted) for run in own]), campaign.asked.estimator),
+        runs=len(own),
+        **counts,
+    )
+
+
+def _lost(reasons: dict[str, int]) -> list[Told]:
+    return [
+        Told(kind="left-out", message=f"left out: {count} executions, and the blocks that they are of: {why}")
+        for why, count in reasons.items()
+    ]
+
+
+def read(directory: Path) -> KindsDocument | None:
+    """What a design found; None where the directory has none. `BadInputError` for a file that is none, or newer."""
+    path = directory / NAME
+    if not path.is_file():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.get("schema") != SCHEMA:
+            raise BadInputError(f"cannot read {path}: it is no {SCHEMA}; make one with: pagelab model kinds -- CMD")
+        return KindsDocument.model_validate(data)
+    except (OSError, ValidationError, ValueError, AttributeError) as error:
+        text = str(error).splitlines()[0]
+        raise BadInputError(f"cannot read {path}: {text}; make one with: pagelab model kinds -- CMD") from None
+
+
+def of_model(directory: Path, minutes: float, seed: int) -> Asked:
+    """The command, window and source of counts of a model's campaign. Raises `BadInputError` where it has no trial."""
+    campaign = document.read(directory)
+    if campaign is None or campaign.trial is None:
+        raise BadInputError(
+            f"{directory}: it has no campaign that was tried; make it with: pagelab model run --into "
+            f"{directory.name} -- CMD"
+        )
+    asked, simulated = campaign.asked, campaign.simulated
+    counted = campaign.trial.counts == "counted"
+    changes = {"minutes": minutes, "seed": seed, "window": campaign.trial.window, "select": "random"}
+    if counted or simulated is None:
+        return asked.model_copy(update={**changes, "counts": "measured" if counted else asked.counts})
+    trace = str((directory / simulated.trace).resolve())
+    return asked.model_copy(
+        update={**changes, "counts": "simulated", "trace": trace, "processor": simulated.processor}
+    )
