@@ -52,6 +52,9 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         say(format_args!("this program does not run on the GNU C library: nothing is governed (unknown-libc)"));
         return;
     };
+    if looks_for_leaks() {
+        backing::forbid();
+    }
     // SAFETY: glibc passes the environment, terminated by a null pointer; its strings stay.
     let given = unsafe { Strings::at(envp as usize) };
     let Some(path) = variable(given, environment::PLAN) else {
@@ -247,6 +250,16 @@ fn watch_objects(detours: &mut Detours) {
 /// ranges only: ThreadSanitizer ends the program when mmap returns anything else, MemorySanitizer misreads its own notes.
 fn has_places_of_its_own() -> bool {
     elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
+}
+
+/// Whether LeakSanitizer's runtime is linked in, as a part of AddressSanitizer's, too. Where it is part of the program, it
+/// shows in the function that the runtime asks for.
+fn looks_for_leaks() -> bool {
+    elf::find_named(&|path, object| {
+        object.symbol(c"__lsan_do_leak_check").is_some()
+            || path.is_empty() && object.refers_to(c"__lsan_is_turned_off")
+    })
+    .is_some()
 }
 
 /// Whether valgrind runs the program: it ends it at the first thread that is made past libc.

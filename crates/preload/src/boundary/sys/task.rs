@@ -4,8 +4,8 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 
 use linux_raw_sys::general::{
-    CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD,
-    CLONE_VM, F_DUPFD_CLOEXEC, rlimit64,
+    CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SIGHAND, CLONE_THREAD, CLONE_VM,
+    F_DUPFD_CLOEXEC, rlimit64,
 };
 use linux_raw_sys::{general, prctl};
 
@@ -14,9 +14,10 @@ use crate::boundary::arch::{clone_thread, nr};
 use super::c;
 use super::call::{Plain, Result, calls, check};
 
-/// A thread of this process with descriptors of its own.
+/// A thread of this process with descriptors of its own. CLONE_SYSVSEM would make a list of semaphore adjustments for the
+/// program, which kcmp(2) tells from none.
 const THREAD: u32 =
-    CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+    CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
 ///
