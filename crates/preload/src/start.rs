@@ -26,7 +26,7 @@ use crate::state::{guest_file, plan};
 
 use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{
-    wanted, wanted_exits, wanted_lock_all, wanted_locks, wanted_memory, wanted_namespaces, wanted_registering,
+    wanted, wanted_exits, wanted_for_later, wanted_locks, wanted_memory, wanted_namespaces, wanted_registering,
     wanted_sandbox,
 };
 
@@ -216,7 +216,7 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
         let posix = entry::posix_madvise as *const () as usize;
         detours.add(libc, &[wanted(c"posix_madvise", nr::MADVISE, posix)])?;
         detours.add(libc, &wanted_registering())?;
-        detours.add(libc, &wanted_lock_all())?;
+        detours.add(libc, &wanted_for_later())?;
     }
     if needs.frames {
         detours.add(libc, &wanted_locks())?;

@@ -156,6 +156,23 @@ pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     locking(|| calls::before_lock_all(flags), || task::mlock_all(flags), calls::all_locked_or_unlocked)
 }
 
+/// personality, which decides whether memory that is mapped later can be executed.
+pub(crate) extern "C" fn personality(persona: usize) -> c_int {
+    generic_personality(0, persona) as c_int
+}
+
+/// libc's `syscall` with the number of personality(2).
+pub(crate) extern "C" fn generic_personality(_number: usize, persona: usize) -> c_long {
+    // SAFETY: the program's own request.
+    match either(|| unsafe { sys::personality(persona) }, || calls::personality(persona)) {
+        Ok(before) => before as c_long,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
 pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {
     generic_prctl(0, option, a, b, c, d) as c_int
 }
@@ -232,9 +249,9 @@ pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     status(namespaces::setns(fd, kind))
 }
 
-/// libc's `syscall`, which looks out for three calls: the same instructions as far as the detour has overwritten them, then
-/// the rest of libc's; [`seccomp`](fn@seccomp), [`generic_ioctl`] and [`generic_prctl`] for the three. In assembly, because it
-/// preserves all registers.
+/// libc's `syscall`, which looks out for four calls: the same instructions as far as the detour has overwritten them, then
+/// the rest of libc's; [`seccomp`](fn@seccomp), [`generic_ioctl`], [`generic_prctl`] and [`generic_personality`] for the four.
+/// In assembly, because it preserves all registers.
 #[unsafe(naked)]
 pub(crate) extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
@@ -244,6 +261,8 @@ pub(crate) extern "C" fn generic_syscall() {
         "je {ioctl}",
         "cmp rdi, 157",
         "je {prctl}",
+        "cmp rdi, 135",
+        "je {personality}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -253,6 +272,7 @@ pub(crate) extern "C" fn generic_syscall() {
         "mov r9, [rsp + 8]",
         "jmp qword ptr [rip + {libc}]",
         ioctl = sym generic_ioctl,
+        personality = sym generic_personality,
         prctl = sym generic_prctl,
         seccomp = sym seccomp,
         libc = sym arch::LIBC_SYSCALL,

@@ -16,8 +16,7 @@ use super::call::{Plain, Result, calls, check};
 
 /// A thread of this process with descriptors of its own. CLONE_SYSVSEM would make a list of semaphore adjustments for the
 /// program, which kcmp(2) tells from none.
-const THREAD: u32 =
-    CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
 ///
