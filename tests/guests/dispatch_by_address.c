@@ -60,7 +60,7 @@ int main(void) {
     CHECK_ERRNO(syscall(SYS_close, -1), -1, EBADF);
     unsigned char *q = mmap(NULL, MIB, RW, ANON, -1, 0);
     CHECK(q != MAP_FAILED && q[0] == 0 && sent == 0);
-    CHECK(mprotect(q, PAGE, PROT_READ) == 0 && madvise(q, MIB, MADV_DONTNEED) == 0);
+    CHECK(mprotect(q, PAGE, PROT_READ) == 0 && mprotect(q, PAGE, RW) == 0 && madvise(q, MIB, MADV_DONTNEED) == 0);
     CHECK_ERRNO(madvise(q + 1, PAGE, MADV_DONTNEED), -1, EINVAL);
     CHECK_ERRNO(munmap(q + 1, PAGE), -1, EINVAL);
     q = mremap(q, MIB, 3 * MIB, MREMAP_MAYMOVE);

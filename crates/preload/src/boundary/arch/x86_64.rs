@@ -35,7 +35,7 @@ pub mod nr {
         __NR_seccomp as SECCOMP, __NR_setgroups as SETGROUPS, __NR_setns as SETNS, __NR_setresgid as SETRESGID,
         __NR_setresuid as SETRESUID, __NR_setsockopt as SETSOCKOPT, __NR_socket as SOCKET,
         __NR_symlinkat as SYMLINKAT, __NR_unlinkat as UNLINKAT, __NR_unshare as UNSHARE,
-        __NR_userfaultfd as USERFAULTFD, __NR_vmsplice as VMSPLICE, __NR_write as WRITE,
+        __NR_userfaultfd as USERFAULTFD, __NR_vmsplice as VMSPLICE, __NR_waitid as WAITID, __NR_write as WRITE,
     };
 }
 

@@ -36,6 +36,13 @@ pub unsafe fn start_thread(
     check(raw)
 }
 
+/// Whether the process has children that it has not waited for, whatever signal their end sends.
+pub fn has_children() -> bool {
+    const ANY: u32 = 0;
+    let options = general::WEXITED | general::WNOHANG | general::WNOWAIT | general::__WALL;
+    waitid(ANY, 0, 0, options, 0).is_ok()
+}
+
 /// As [`start_thread`], with the program's table of descriptors: to be left at once ([`leave_files`]).
 ///
 /// # Safety
@@ -69,6 +76,11 @@ calls! {
 
     /// fcntl(2) with F_DUPFD_CLOEXEC: a copy of `fd` with a number of at least `lowest`.
     pub fn dup_above(fd: i32, lowest: i32) -> i32 { nr::FCNTL; fd, F_DUPFD_CLOEXEC, lowest }
+
+    // Nothing is written: no result is asked for.
+    fn waitid(kind: u32, id: u32, result: usize, options: u32, usage: usize) -> () {
+        nr::WAITID; kind, id, result, options, usage
+    }
 
     fn prlimit(resource: usize, limit: &mut rlimit64) -> () { nr::PRLIMIT64; 0, resource, 0, limit }
 
