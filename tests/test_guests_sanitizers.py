@@ -81,3 +81,16 @@ def test_address_sanitizer_still_finds_what_it_looks_for(
     run = run_under(BY_NAME[name].toml, [built(workshop, linked), "overflow"])
     assert run.the_record.outcome.status == "failed", run.story()
     assert "heap-buffer-overflow" in run.stderr, run.story()
+
+
+@pytest.mark.parametrize("name", ["page-coloring", "with-tiles"])
+@pytest.mark.parametrize("linked", ["address", "address-static", "leak"])
+def test_leaks_are_found_where_frames_are_to_be_placed(
+    linked: str, name: str, workshop: Workshop, run_under: Runner
+) -> None:
+    """Regression: the search for leaks stops all threads, and waited for ever for the one that places frames."""
+    run = run_under(possible(FRAMES[name]).toml, [built(workshop, linked), "leak"], timeout_s=60.0)
+    assert run.the_record.outcome.status == "failed", run.story()
+    assert "detected memory leaks" in run.stderr, run.story()
+    said = [warning for warning in run.the_record.warnings if warning.kind is WarningKind.FRAMES_NOT_PLACED]
+    assert {warning.data["reason"] for warning in said} == {"sanitizer"}, run.story()

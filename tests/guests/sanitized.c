@@ -1,5 +1,5 @@
 /* For compilers' sanitizers: threads, malloc, a mapping of its own (printed), fork, and on request ("overflow") a write
- * behind a block, which AddressSanitizer must still find. */
+ * behind a block, which AddressSanitizer must still find, or ("leak") a block that is lost. */
 #include "guest.h"
 
 static void *work(void *unused) {
@@ -10,6 +10,15 @@ static void *work(void *unused) {
         free(p);
     }
     return unused;
+}
+
+/* Mostly untouched: who searches memory for pointers touches it. */
+static unsigned char large[16 << 20];
+
+static __attribute__((noinline)) void lose(void) {
+    void *volatile lost = malloc(1000);
+    memset(lost, 1, 1000);
+    lost = NULL;
 }
 
 int main(int argc, char **argv) {
@@ -34,5 +43,7 @@ int main(int argc, char **argv) {
         p[1000 + (size_t)argc - 2] = 1;
         free((void *)p);
     }
+    large[5 * MIB] = 1;
+    if (argc > 1 && strcmp(argv[1], "leak") == 0) lose();
     return ok();
 }

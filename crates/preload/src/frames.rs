@@ -46,6 +46,11 @@ use running::{is_running, is_wanted};
 use threads::requests::Kind;
 use threads::{handler, handler_affinity, refiller, registration, requests, startup};
 
+/// Where the program's own runtime stops all threads, no frames are placed. Called once, before there are threads.
+pub fn forbid() {
+    startup::forbid();
+}
+
 /// Learns what of the plan concerns frames. Called once, before there are threads.
 pub fn learn(plan: &Plan<'_>) {
     if areas::learn(plan) {

@@ -26,7 +26,7 @@ use crate::state::{guest_file, plan};
 
 use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{
-    wanted, wanted_exits, wanted_lock_all, wanted_locks, wanted_memory, wanted_namespaces, wanted_registering,
+    wanted, wanted_exits, wanted_for_later, wanted_locks, wanted_memory, wanted_namespaces, wanted_registering,
     wanted_sandbox,
 };
 
@@ -52,6 +52,9 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         say(format_args!("this program does not run on the GNU C library: nothing is governed (unknown-libc)"));
         return;
     };
+    if looks_for_leaks() {
+        backing::forbid();
+    }
     // SAFETY: glibc passes the environment, terminated by a null pointer; its strings stay.
     let given = unsafe { Strings::at(envp as usize) };
     let Some(path) = variable(given, environment::PLAN) else {
@@ -213,7 +216,7 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
         let posix = entry::posix_madvise as *const () as usize;
         detours.add(libc, &[wanted(c"posix_madvise", nr::MADVISE, posix)])?;
         detours.add(libc, &wanted_registering())?;
-        detours.add(libc, &wanted_lock_all())?;
+        detours.add(libc, &wanted_for_later())?;
     }
     if needs.frames {
         detours.add(libc, &wanted_locks())?;
@@ -247,6 +250,16 @@ fn watch_objects(detours: &mut Detours) {
 /// ranges only: ThreadSanitizer ends the program when mmap returns anything else, MemorySanitizer misreads its own notes.
 fn has_places_of_its_own() -> bool {
     elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
+}
+
+/// Whether LeakSanitizer's runtime is linked in, as a part of AddressSanitizer's, too. Where it is part of the program, it
+/// shows in the function that the runtime asks for.
+fn looks_for_leaks() -> bool {
+    elf::find_named(&|path, object| {
+        object.symbol(c"__lsan_do_leak_check").is_some()
+            || path.is_empty() && object.refers_to(c"__lsan_is_turned_off")
+    })
+    .is_some()
 }
 
 /// Whether valgrind runs the program: it ends it at the first thread that is made past libc.

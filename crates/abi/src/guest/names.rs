@@ -133,6 +133,8 @@ coded! {
         HandlerDied = "handler-died",
         /// Anything else; see the errno.
         Other = "other",
+        /// LeakSanitizer's runtime, which stops all threads, the library's too, and then reads the program's memory.
+        Sanitizer = "sanitizer",
     }
 }
 

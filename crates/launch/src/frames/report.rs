@@ -374,6 +374,7 @@ fn failure_text(failure: &str) -> &str {
         "namespaces" => "from the moment on when it entered other namespaces",
         "not-inherited" => "the policy is not inherited over fork",
         "module" => "its strategy module refused",
+        "sanitizer" => "LeakSanitizer stops the engine's threads and then reads the program's memory",
         "handler-died" => "the engine's handler ended",
         other => other,
     }

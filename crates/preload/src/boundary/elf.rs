@@ -307,6 +307,15 @@ impl Object {
         }
     }
 
+    /// Whether the object refers to `name`, which it does not define. (Unknown of an object that defines nothing for others: no.)
+    pub fn refers_to(&self, name: &CStr) -> bool {
+        // SAFETY: as in `symbol`; symbols before the first hashed one are those that the object does not define.
+        (1..unsafe { *self.hash.add(1) }).any(|index| unsafe {
+            let symbol = &*self.symbols.add(index as usize);
+            CStr::from_ptr(self.strings.add(symbol.name as usize)) == name
+        })
+    }
+
     /// # Safety
     /// `index` is a number from the hash table's chains.
     unsafe fn defined(&self, index: usize, name: &CStr) -> Option<Symbol> {

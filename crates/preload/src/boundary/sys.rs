@@ -93,6 +93,12 @@ calls! { unsafe:
     /// `argument` must be what the request wants.
     pub fn ioctl(fd: i32, request: usize, argument: usize) -> usize { nr::IOCTL; fd, request, argument }
 
+    /// personality(2).
+    ///
+    /// # Safety
+    /// As the program wants it.
+    pub fn personality(persona: usize) -> usize { nr::PERSONALITY; persona }
+
     /// unshare(2).
     ///
     /// # Safety

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
+use crate::boundary::arch;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::memory::calls;
 use crate::state::{own_locks, own_stack, seccomp as flags};
@@ -15,11 +16,6 @@ unsafe extern "C" {
 fn fail(errno: Errno) {
     // SAFETY: libc's own errno of this thread; the function reads the thread pointer and nothing else.
     unsafe { *__errno_location() = errno.0 };
-}
-
-/// Sets errno; for code in assembly.
-pub(crate) extern "C" fn fail_with(errno: c_int) {
-    fail(Errno(errno));
 }
 
 fn status(result: Result<()>) -> c_int {
@@ -160,6 +156,23 @@ pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     locking(|| calls::before_lock_all(flags), || task::mlock_all(flags), calls::all_locked_or_unlocked)
 }
 
+/// personality, which decides whether memory that is mapped later can be executed.
+pub(crate) extern "C" fn personality(persona: usize) -> c_int {
+    generic_personality(0, persona) as c_int
+}
+
+/// libc's `syscall` with the number of personality(2).
+pub(crate) extern "C" fn generic_personality(_number: usize, persona: usize) -> c_long {
+    // SAFETY: the program's own request.
+    match either(|| unsafe { sys::personality(persona) }, || calls::personality(persona)) {
+        Ok(before) => before as c_long,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
 pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {
     generic_prctl(0, option, a, b, c, d) as c_int
 }
@@ -236,8 +249,9 @@ pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     status(namespaces::setns(fd, kind))
 }
 
-/// libc's `syscall`, which looks out for three calls: the same instructions, and [`seccomp`](fn@seccomp),
-/// [`generic_ioctl`] and [`generic_prctl`] for these. In assembly, because it preserves all registers.
+/// libc's `syscall`, which looks out for four calls: the same instructions as far as the detour has overwritten them, then
+/// the rest of libc's; [`seccomp`](fn@seccomp), [`generic_ioctl`], [`generic_prctl`] and [`generic_personality`] for the four.
+/// In assembly, because it preserves all registers.
 #[unsafe(naked)]
 pub(crate) extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
@@ -247,6 +261,8 @@ pub(crate) extern "C" fn generic_syscall() {
         "je {ioctl}",
         "cmp rdi, 157",
         "je {prctl}",
+        "cmp rdi, 135",
+        "je {personality}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -254,22 +270,12 @@ pub(crate) extern "C" fn generic_syscall() {
         "mov r10, r8",
         "mov r8, r9",
         "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 3f",
-        "ret",
-        "3:",
-        "neg eax",
-        "mov edi, eax",
-        "sub rsp, 8",
-        "call {fail}",
-        "add rsp, 8",
-        "mov rax, -1",
-        "ret",
+        "jmp qword ptr [rip + {libc}]",
         ioctl = sym generic_ioctl,
+        personality = sym generic_personality,
         prctl = sym generic_prctl,
         seccomp = sym seccomp,
-        fail = sym fail_with,
+        libc = sym arch::LIBC_SYSCALL,
     );
 }
 

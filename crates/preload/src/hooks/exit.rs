@@ -2,11 +2,12 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use pagelab_abi::guest::{Counter, State};
+use pagelab_abi::guest::{Counter, EngineFailure, State};
 use pagelab_abi::plan::Flags;
 
+use crate::backing;
 use crate::boundary::stack;
-use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::sys::{self, Errno, c, task};
 use crate::hooks::environment::{self, Strings, Stripped};
 use crate::memory::measure;
 use crate::state::lock::Turn;
@@ -38,8 +39,17 @@ fn finish() {
     if plan::has_flag(Flags::MEASURE) {
         measure::all();
     }
+    part_from_children();
     if let Some(file) = guest_file::file().filter(|file| file.state.load(Relaxed) == State::Active.code()) {
         guest_file::set(&file.state, State::Exited.code());
+    }
+}
+
+/// A child may use this very memory (CLONE_VM). It has a copy of the userfaultfd, which keeps faults waiting when the handler is
+/// gone: where there are children, the engine ends in order.
+fn part_from_children() {
+    if backing::has_threads() && task::has_children() {
+        backing::stop(EngineFailure::None);
     }
 }
 

@@ -20,7 +20,9 @@ use crate::state::plan::{self, HEAP, POOLS};
 
 use super::{files, prefault, tables};
 
-pub use advise::{all_locked_or_unlocked, before_lock_all, madvise, may_populate, place_ahead, unlocked};
+pub use advise::{
+    all_locked_or_unlocked, before_lock_all, madvise, may_populate, personality, place_ahead, unlocked,
+};
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, registering, wants_events};
 pub use remap::mremap;

@@ -208,7 +208,7 @@ impl Pool {
         let arena = looks_like_arena(len, how);
         for _ in 0..8 {
             let wanted = hint.map(|at| Span::new(at, at.saturating_add(len)));
-            let free = wanted.filter(|span| span.and(self.bounds()) == *span && !self.used.overlaps(*span));
+            let free = wanted.filter(|&span| self.takes_hint(span));
             let at = match free {
                 Some(span) => span.start,
                 None => self.place(len, how, arena).ok_or_else(|| {

@@ -4,6 +4,7 @@
 //! the process has one thread, because a 14-byte write is not atomic.
 
 use core::ffi::CStr;
+use core::sync::atomic::Ordering;
 
 use pagelab_abi::guest::DisabledReason;
 
@@ -89,6 +90,9 @@ impl Detours {
             };
             if !fits || !as_expected || arch::already_detoured(code) {
                 return Err(refuse(DisabledReason::UnexpectedCode));
+            }
+            if let (Shape::GenericSyscall, Some(kept)) = (one.shape, arch::kept_instruction(code)) {
+                arch::LIBC_SYSCALL.store(symbol.address + kept, Ordering::Relaxed);
             }
             let address = symbol.address + arch::entry_offset(code);
             if self.entries.iter().take(self.count).any(|entry| entry.address == address) {

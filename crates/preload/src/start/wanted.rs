@@ -43,9 +43,10 @@ pub fn wanted_namespaces() -> [Wanted; 2] {
 }
 
 /// What decides about memory that is mapped later.
-pub fn wanted_lock_all() -> [Wanted; 1] {
+pub fn wanted_for_later() -> [Wanted; 2] {
+    let persona = wanted(c"personality", nr::PERSONALITY, entry::personality as *const () as usize);
     let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
-    [Wanted { optional: true, ..all }]
+    [Wanted { optional: true, ..all }, Wanted { optional: true, ..persona }]
 }
 
 /// What a program registers memory of its own with.

@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::boundary::arch;
+
 /// Detoured calls go to the kernel as they are.
 static RAW: AtomicBool = AtomicBool::new(false);
 /// The filter is there, or about to be: nothing of the library's own is called.
@@ -26,4 +28,6 @@ pub fn set_raw(is: bool) {
 /// The program has locked itself in, or has not after all.
 pub fn set_active(is: bool) {
     ACTIVE.store(is, Ordering::SeqCst);
+    // A filter, or syscall user dispatch, may tell calls by where they come from.
+    arch::call_from_libc(is);
 }

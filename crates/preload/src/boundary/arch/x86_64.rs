@@ -1,6 +1,7 @@
 //! x86-64: the `syscall` instruction, a 14-byte absolute jump, 2 MiB and 1 GiB huge pages.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 #[cfg(not(test))]
 mod memory;
@@ -24,18 +25,28 @@ pub mod nr {
         __NR_mincore as MINCORE, __NR_mlock as MLOCK, __NR_mlock2 as MLOCK2, __NR_mlockall as MLOCKALL,
         __NR_mmap as MMAP, __NR_move_pages as MOVE_PAGES, __NR_mprotect as MPROTECT, __NR_mremap as MREMAP,
         __NR_msync as MSYNC, __NR_munlock as MUNLOCK, __NR_munlockall as MUNLOCKALL, __NR_munmap as MUNMAP,
-        __NR_newfstatat as NEWFSTATAT, __NR_openat as OPENAT, __NR_pidfd_getfd as PIDFD_GETFD,
-        __NR_pidfd_open as PIDFD_OPEN, __NR_pipe2 as PIPE2, __NR_pkey_mprotect as PKEY_MPROTECT,
-        __NR_prctl as PRCTL, __NR_pread64 as PREAD64, __NR_prlimit64 as PRLIMIT64,
-        __NR_process_vm_readv as PROCESS_VM_READV, __NR_pwrite64 as PWRITE64, __NR_read as READ,
-        __NR_readlink as READLINK, __NR_recvmsg as RECVMSG, __NR_rt_sigprocmask as RT_SIGPROCMASK,
-        __NR_rt_sigtimedwait as RT_SIGTIMEDWAIT, __NR_sched_getaffinity as SCHED_GETAFFINITY,
-        __NR_sched_setaffinity as SCHED_SETAFFINITY, __NR_seccomp as SECCOMP, __NR_setgroups as SETGROUPS,
-        __NR_setns as SETNS, __NR_setresgid as SETRESGID, __NR_setresuid as SETRESUID,
-        __NR_setsockopt as SETSOCKOPT, __NR_socket as SOCKET, __NR_symlinkat as SYMLINKAT,
-        __NR_unlinkat as UNLINKAT, __NR_unshare as UNSHARE, __NR_userfaultfd as USERFAULTFD,
-        __NR_vmsplice as VMSPLICE, __NR_write as WRITE,
+        __NR_newfstatat as NEWFSTATAT, __NR_openat as OPENAT, __NR_personality as PERSONALITY,
+        __NR_pidfd_getfd as PIDFD_GETFD, __NR_pidfd_open as PIDFD_OPEN, __NR_pipe2 as PIPE2,
+        __NR_pkey_mprotect as PKEY_MPROTECT, __NR_prctl as PRCTL, __NR_pread64 as PREAD64,
+        __NR_prlimit64 as PRLIMIT64, __NR_process_vm_readv as PROCESS_VM_READV, __NR_pwrite64 as PWRITE64,
+        __NR_read as READ, __NR_readlink as READLINK, __NR_recvmsg as RECVMSG,
+        __NR_rt_sigprocmask as RT_SIGPROCMASK, __NR_rt_sigtimedwait as RT_SIGTIMEDWAIT,
+        __NR_sched_getaffinity as SCHED_GETAFFINITY, __NR_sched_setaffinity as SCHED_SETAFFINITY,
+        __NR_seccomp as SECCOMP, __NR_setgroups as SETGROUPS, __NR_setns as SETNS, __NR_setresgid as SETRESGID,
+        __NR_setresuid as SETRESUID, __NR_setsockopt as SETSOCKOPT, __NR_socket as SOCKET,
+        __NR_symlinkat as SYMLINKAT, __NR_unlinkat as UNLINKAT, __NR_unshare as UNSHARE,
+        __NR_userfaultfd as USERFAULTFD, __NR_vmsplice as VMSPLICE, __NR_waitid as WAITID, __NR_write as WRITE,
     };
+}
+
+/// Where libc's `syscall` has the instruction of this name, and behind it the test of the result and the return.
+pub static LIBC_SYSCALL: AtomicUsize = AtomicUsize::new(0);
+/// System calls are made there.
+static FROM_LIBC: AtomicBool = AtomicBool::new(false);
+
+/// Has system calls made by libc's instruction, if it is known, or by one of the library's own. Errors then set errno, too.
+pub fn call_from_libc(is: bool) {
+    FROM_LIBC.store(is && LIBC_SYSCALL.load(Ordering::Relaxed) != 0, Ordering::Relaxed);
 }
 
 /// One raw system call; a value in `-4095..0` is a negated errno.
@@ -44,6 +55,45 @@ pub mod nr {
 /// The kernel does what the arguments say: the caller answers for every pointer among them.
 #[inline]
 pub unsafe fn syscall6(number: u32, args: [usize; 6]) -> isize {
+    // SAFETY: as the caller promises.
+    unsafe { if FROM_LIBC.load(Ordering::Relaxed) { by_libc(number, args) } else { by_ourselves(number, args) } }
+}
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut i32;
+}
+
+/// As [`syscall6`], by libc's instruction.
+///
+/// # Safety
+/// As for [`syscall6`]; the instruction is known.
+#[cold]
+unsafe fn by_libc(number: u32, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: as below; what follows libc's instruction returns, and takes the registers that a function may.
+    unsafe {
+        asm!(
+            "call {at}",
+            at = in(reg) LIBC_SYSCALL.load(Ordering::Relaxed),
+            inlateout("rax") i64::from(number) as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            clobber_abi("C"),
+        );
+        if result == -1 { -(*__errno_location() as isize) } else { result }
+    }
+}
+
+/// As [`syscall6`], by an instruction of the library's own.
+///
+/// # Safety
+/// As for [`syscall6`].
+#[inline]
+unsafe fn by_ourselves(number: u32, args: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel's calling convention; it clobbers rcx and r11 and may write through the caller's pointers.
     unsafe {
@@ -181,10 +231,17 @@ pub fn wraps_syscall(code: &[u8], number: u32) -> bool {
     code.windows(5).any(loads) && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// Whether `code` is libc's `syscall`: shifts its arguments by one register, then does the call.
+/// Whether `code` is libc's `syscall`: shifts its arguments by one register, then does the call, behind the detour's jump.
 pub fn is_generic_syscall(code: &[u8]) -> bool {
     code.get(entry_offset(code)..).is_some_and(|code| code.starts_with(&[0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7]))
-        && code.windows(2).any(|window| window == [0x0f, 0x05])
+        && kept_instruction(code).is_some()
+}
+
+/// Where in `code` the `syscall` instruction is that a detour leaves as it is.
+pub fn kept_instruction(code: &[u8]) -> Option<usize> {
+    let kept = entry_offset(code) + DETOUR_BYTES;
+    let found = code.get(kept..)?.windows(2).position(|window| window == [0x0f, 0x05])?;
+    Some(kept + found)
 }
 
 /// Whether `code` is an empty function padded with no-ops for at least a detour's length.
@@ -231,6 +288,16 @@ mod tests {
         assert!(wraps_syscall(&MUNMAP_ENTRY, nr::MUNMAP));
         assert!(!wraps_syscall(&MUNMAP_ENTRY, nr::MMAP));
         assert!(!wraps_syscall(&MUNMAP_ENTRY[..5], nr::MUNMAP));
+    }
+
+    #[test]
+    fn libcs_syscall_is_called_behind_the_detour() {
+        let moves = [0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xca, 0x4d, 0x89, 0xc2];
+        let code = [&moves[..], &[0x4d, 0x89, 0xc8, 0x0f, 0x05, 0xc3]].concat();
+        assert!(is_generic_syscall(&code));
+        assert_eq!(kept_instruction(&code), Some(18));
+        assert_eq!(kept_instruction(&[&ENDBR64[..], &code].concat()), Some(22));
+        assert!(!is_generic_syscall(&[&moves[..12], &[0x0f, 0x05, 0xc3, 0, 0, 0]].concat()));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 
 use linux_raw_sys::general::{
-    CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD,
-    CLONE_VM, F_DUPFD_CLOEXEC, rlimit64,
+    CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SIGHAND, CLONE_THREAD, CLONE_VM,
+    F_DUPFD_CLOEXEC, rlimit64,
 };
 use linux_raw_sys::{general, prctl};
 
@@ -14,9 +14,9 @@ use crate::boundary::arch::{clone_thread, nr};
 use super::c;
 use super::call::{Plain, Result, calls, check};
 
-/// A thread of this process with descriptors of its own.
-const THREAD: u32 =
-    CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+/// A thread of this process with descriptors of its own. CLONE_SYSVSEM would make a list of semaphore adjustments for the
+/// program, which kcmp(2) tells from none.
+const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
 ///
@@ -34,6 +34,13 @@ pub unsafe fn start_thread(
     // SAFETY: as the caller promises.
     let raw = unsafe { clone_thread(THREAD as usize, stack_top & !15, tid.as_ptr(), entry, argument) };
     check(raw)
+}
+
+/// Whether the process has children that it has not waited for, whatever signal their end sends.
+pub fn has_children() -> bool {
+    const ANY: u32 = 0;
+    let options = general::WEXITED | general::WNOHANG | general::WNOWAIT | general::__WALL;
+    waitid(ANY, 0, 0, options, 0).is_ok()
 }
 
 /// As [`start_thread`], with the program's table of descriptors: to be left at once ([`leave_files`]).
@@ -69,6 +76,11 @@ calls! {
 
     /// fcntl(2) with F_DUPFD_CLOEXEC: a copy of `fd` with a number of at least `lowest`.
     pub fn dup_above(fd: i32, lowest: i32) -> i32 { nr::FCNTL; fd, F_DUPFD_CLOEXEC, lowest }
+
+    // Nothing is written: no result is asked for.
+    fn waitid(kind: u32, id: u32, result: usize, options: u32, usage: usize) -> () {
+        nr::WAITID; kind, id, result, options, usage
+    }
 
     fn prlimit(resource: usize, limit: &mut rlimit64) -> () { nr::PRLIMIT64; 0, resource, 0, limit }
 

@@ -272,7 +272,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.pools.show_frames(span),
-            // Who asked goes on when the descriptor is closed.
+            // Who asked goes on at the end.
             Kind::Stop => {
                 requests::answer(Ok(0));
                 return true;
@@ -299,11 +299,12 @@ fn release(uffd: Uffd) {
     });
 }
 
-/// The handler's end: closing the descriptor frees everybody who waits.
+/// The handler's end.
 fn end(uffd: Uffd) -> ! {
     refiller::dismiss();
     ENGINE.lock().dissolve();
     tally::state(EngineState::Stopped);
+    own_pages::release(uffd);
     sys::close(uffd.0);
     task::exit_thread()
 }

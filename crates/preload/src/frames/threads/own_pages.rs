@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::own::Fresh;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{Result, task};
 use crate::frames::kernel::uffd::Uffd;
 
@@ -39,6 +40,12 @@ pub fn map(uffd: Uffd, is_pinned: bool) -> Result<usize> {
     uffd.register(span)?;
     AREA.store(area, Ordering::Relaxed);
     Ok(area)
+}
+
+/// The handler ends: who waits at one of these pages goes on, even if a child has a copy of the descriptor.
+pub fn release(uffd: Uffd) {
+    let area = AREA.load(Ordering::Relaxed);
+    let _ = uffd.unregister(Span::new(area, area + PAGES * PAGE));
 }
 
 /// Somebody's memory is to be pinned: so are the pages that the pool's pages pass through.

@@ -2,9 +2,10 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use pagelab_abi::guest::EngineState;
+use pagelab_abi::guest::{EngineFailure, EngineState};
 
 use crate::boundary::sys;
+use crate::frames::kernel::rights::Stop;
 use crate::frames::report::tally;
 use crate::frames::running::{self, GONE, IDLE, RUNNING, is_running};
 use crate::state::guest_file;
@@ -12,6 +13,15 @@ use crate::state::lock::Turn;
 use crate::state::message::say;
 
 use super::handler;
+
+/// Nobody may start it.
+static FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// LeakSanitizer's runtime is there, which stops all threads and then reads memory of the program: nobody could answer its
+/// faults.
+pub fn forbid() {
+    FORBIDDEN.store(true, Ordering::Relaxed);
+}
 
 /// One start at a time.
 static TURN: Turn = Turn::new();
@@ -46,7 +56,12 @@ fn start() {
     if let Some(file) = guest_file::file() {
         guest_file::set(&file.engine.start_ns, sys::monotonic_ns());
     }
-    match handler::begin() {
+    let begun = if FORBIDDEN.load(Ordering::Relaxed) {
+        Err(Stop { failure: EngineFailure::Sanitizer, errno: None })
+    } else {
+        handler::begin()
+    };
+    match begun {
         Ok(()) => {
             tally::state(EngineState::Running);
             running::set_state(RUNNING);

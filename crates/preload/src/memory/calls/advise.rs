@@ -139,6 +139,22 @@ pub fn before_lock_all(flags: usize) {
     }
 }
 
+/// personality.
+pub fn personality(persona: usize) -> Result<usize> {
+    const READ_IMPLIES_EXEC: usize = 0x40_0000;
+    const ASKS_ONLY: u32 = u32::MAX;
+    // SAFETY: the program's own request.
+    let before = unsafe { sys::personality(persona) }?;
+    if persona as u32 != ASKS_ONLY && (before ^ persona) & READ_IMPLIES_EXEC != 0 {
+        // Memory that was mapped in advance can be executed or cannot, as before; parts of reserved pages are given back with
+        // the page only.
+        let mut guest = tables::lock();
+        let _ = guest.demote_all();
+        guest.drop_spare();
+    }
+    Ok(before)
+}
+
 /// After mlockall or munlockall.
 pub fn all_locked_or_unlocked() {
     backing::all_locked_or_unlocked();

@@ -240,8 +240,28 @@ impl Pool {
     }
 
     /// EEXIST if the program has something in `span`.
-    pub fn clear_of_used(&self, span: Span) -> Result<(), Errno> {
-        if self.is_live(span) { Err(Errno::EEXIST) } else { Ok(()) }
+    pub fn clear_of_used(&mut self, span: Span) -> Result<(), Errno> {
+        if self.is_live(span) && !self.was_left(span) { Err(Errno::EEXIST) } else { Ok(()) }
+    }
+
+    /// Whether nothing is mapped in `span`, which the tables say is used: the program unmapped it past libc's memory calls (by
+    /// shmdt, or a system call of its own).
+    fn was_left(&mut self, span: Span) -> bool {
+        if !self.hugetlb.overlaps(span) {
+            self.drop_spare(span);
+        }
+        if mapping::map_at(span, c::PROT_NONE, c::MAP_NORESERVE).is_err() {
+            return false;
+        }
+        // SAFETY: mapped just now, where nothing was.
+        let _ = unsafe { sys::munmap(span.start, span.len()) };
+        self.forget(span);
+        true
+    }
+
+    /// Whether a block may begin at the hint `span`.
+    pub(super) fn takes_hint(&mut self, span: Span) -> bool {
+        span.and(self.bounds()) == span && (!self.used.overlaps(span) || !self.holds(span) && self.was_left(span))
     }
 
     /// Makes way at `span` for a MAP_FIXED_NOREPLACE mapping: EEXIST if the program has something there.
