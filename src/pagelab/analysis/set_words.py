@@ -34,7 +34,7 @@ def words(c: SetContrast, part: SetPart, design: Design) -> str:
         return _changed(c, part)
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_reach(found.interval)}"
-    return _undecided_beside(c, found, part)
+    return _undecided_beside(c, found, part) if design.tested else f"{_estimate(c)}, not tested"
 
 
 def sentences(part: SetPart, design: Design) -> tuple[str, ...]:
@@ -106,8 +106,10 @@ def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
     what = "the spread of runs" if c.quantity == "spread" else "times" if part.is_time else "the primary metric"
     if found.said == "same" and found.interval is not None:
         return f"leaves {what} the same within ±{_reach(found.interval)} ({facts})"
-    blind = _undecided(c, found, part)
-    return f"may or may not change {what} (cannot tell: {_estimate(c)}, {facts}{f'; {blind}' if blind else ''})"
+    blind = _undecided(c, found, part) if design.tested or c.programs < found.fewest else ""
+    lead = "cannot tell" if design.tested else "not tested"
+    told = ", ".join(each for each in (_estimate(c), facts) if each)
+    return f"may or may not change {what} ({lead}: {told}{f'; {blind}' if blind else ''})"
 
 
 def _facts(c: SetContrast, found: Answer, most: int) -> str:
