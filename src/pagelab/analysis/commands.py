@@ -17,7 +17,7 @@ from pagelab.study.plan import Plan
 from pagelab.study.sides import NAME, SIDES
 from pagelab.study.store import Store
 
-_OUTCOMES = {"pass": "PASS", "fail": "FAIL", "inconclusive": "UNDECIDED"}
+_OUTCOMES = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
 COMMAND = "the command"
 """The workload that both are; a sentence can have it as its subject."""
 
