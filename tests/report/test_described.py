@@ -17,6 +17,7 @@ from pagelab.study.schedule import Slot
 
 
 def in_pairs(workloads: list[str], executions: int, **changes: object) -> Plan:
+    """A plan that is described."""
     plan = factory.plan(workloads, ["a", "b"], executions)
     return plan.model_copy(update={"test": "pairs", "tested": False, **changes})
 
@@ -32,8 +33,7 @@ def test_no_p_and_no_verdict(tmp_path: Path) -> None:
     assert found.planned() == ()
     assert (contrast.p, contrast.p_holm, contrast.verdict) == (None, None, "descriptive")
     assert found.headline == (
-        "w under b against a: −50.0%, not tested (5 pairs): 5 executions of each are too few for a test of 1 "
-        "comparison."
+        "w under b against a: −50.0% (5 pairs), not tested: 5 executions of each are too few for a test."
     )
     assert found.answers == ("w, b: wall time −50.0% against a.",)
 
@@ -41,14 +41,14 @@ def test_no_p_and_no_verdict(tmp_path: Path) -> None:
 def test_the_greatest_of_several_changes_is_told(tmp_path: Path) -> None:
     times = {"w/a": [2.0] * 6, "w/b": [1.9] * 6, "x/a": [1.0] * 6, "x/b": [1.5] * 6}
     found = factory.study(tmp_path, in_pairs(["w", "x"], 6), times)
-    assert found.headline.startswith("x under b against a: +50.0%, not tested, the greatest of 2 changes (95% interval ")
-    assert found.headline.endswith(": 6 executions of each are too few for a test of 2 comparisons.")
+    assert found.headline.startswith("x under b against a: +50.0%, the greatest of 2 changes (95% interval ")
+    assert found.headline.endswith(", not tested: 6 executions of each are too few for tests of 2 comparisons.")
 
 
 def test_a_program_without_a_size_is_none_of_the_changes(tmp_path: Path) -> None:
     times = {"w/a": [2.0] * 3, "w/b": [1.0] * 3, "x/a": [1.0] * 3}
     found = factory.study(tmp_path, in_pairs(["w", "x"], 3), times)
-    assert found.headline.startswith("w under b against a: −50.0%, not tested (3 pairs)")
+    assert found.headline.startswith("w under b against a: −50.0% (3 pairs), not tested")
     assert "x: no result for b" in found.answers[1]
     nothing = factory.study(tmp_path / "none", in_pairs(["w"], 3), {"w/a": [2.0] * 3})
     assert nothing.headline.startswith("Nothing can be compared yet")
@@ -57,7 +57,7 @@ def test_a_program_without_a_size_is_none_of_the_changes(tmp_path: Path) -> None
 def test_the_page_has_sizes_and_no_tests(tmp_path: Path) -> None:
     found = five(tmp_path)
     effects = next(f for f in figures_of(found) if f.section == "effects")
-    assert "Hollow: described, not tested." in effects.caption
+    assert "ratios of pairs; none has a 95% interval yet. Hollow: described, not tested." in effects.caption
     (row,) = [row for part in charts.forest(found)["datasets"].values() for row in part if "found" in row]
     assert (row["found"], row["words"], row["p"]) == (False, "−50.0%, not tested", "not tested")
     shown = tables.without_empty_columns(tables.contrasts(found))

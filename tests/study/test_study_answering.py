@@ -62,7 +62,7 @@ def test_configurations_of_a_program_are_no_programs(tmp_path: Path) -> None:
     assert found.plan.answer == "each"
     assert not found.plan.tested
     assert "with 6 executions of each condition no difference in 12 comparisons could" in found.warnings[0].message
-    assert "tests need executions = 9" in found.warnings[0].message
+    assert "tests need 9 executions of each" in found.warnings[0].message
 
 
 def test_what_this_machine_leaves_out_is_no_part_of_the_set(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_minutes_do_not_help_a_set_of_too_few_programs(tmp_path: Path) -> None:
 
 def test_a_set_of_single_executions_is_told_before(tmp_path: Path) -> None:
     (warning,) = prepared(tmp_path, text_of(20, executions=1, head='answer = "set"\n')).warnings
-    assert "1 execution of each has no spread; tests need executions = 2 at least" in warning.message
+    assert "1 execution of each has no spread; tests need 2 executions of each at least" in warning.message
 
 
 def test_the_answer_is_stored_and_told(tmp_path: Path) -> None:

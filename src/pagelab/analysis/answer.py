@@ -161,10 +161,12 @@ def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> st
 
 
 def facts(found: Answer, number: str | None = None) -> list[str]:
-    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists."""
+    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists; no p that could not have
+    been small enough.
+    """
     shown = [f"{wording.level(found.interval.level)} interval {sized(found, found.interval)}"] if found.interval else []
     shown.append(number or counted(found))
-    return shown + ([wording.p_value(found.p)] if found.p is not None else [])
+    return shown + ([wording.p_value(found.p)] if found.p is not None and found.pairs >= found.fewest else [])
 
 
 def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], str]) -> str | None:

@@ -27,8 +27,8 @@ def are_two_commands(plan: Plan) -> bool:
     return plan.name == NAME and tuple(one.workload_name for one in plan.conditions) == SIDES
 
 
-def keep_limits(store: Store, judged: Iterable[tuple[str, str]]) -> None:
-    """Keeps how limits (``ratio>3%``) were judged on these executions: ``pass``, ``fail``, ``inconclusive``."""
+def keep_limits(store: Store, judged: Iterable[tuple[str, Outcome, int | None]]) -> None:
+    """Keeps how limits (``ratio>3%``) were judged on these executions, and how many of each would decide."""
     store.put_event("limits", {"runs": store.runs().height, "judged": [list(one) for one in judged]})
 
 
@@ -37,12 +37,12 @@ def limits_of(events: Iterable[dict[str, Any]], runs: int) -> tuple[Limit, ...]:
     kept = [event["data"] for event in events if event["kind"] == "limits"]
     if not kept or kept[-1]["runs"] != runs:
         return ()
-    return tuple(_limit(text, outcome) for text, outcome in kept[-1]["judged"])
+    return tuple(_limit(*judged) for judged in kept[-1]["judged"])
 
 
-def _limit(text: str, outcome: Outcome) -> Limit:
+def _limit(text: str, outcome: Outcome, needed: int | None = None) -> Limit:
     gate = parse_gate(text)
-    return Limit(text, outcome, gate.limit_percent / 100 if gate.metric == "ratio" else None)
+    return Limit(text, outcome, gate.limit_percent / 100 if gate.metric == "ratio" else None, needed)
 
 
 def with_limits(sentence: str, limits: tuple[Limit, ...]) -> str:

@@ -43,6 +43,9 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         return Following(_resuming(data, where), "the study is not finished")
     if analysis.over_set is not None:
         return _of_set(analysis, data, where)
+    undecided = _undecided_limits(data)
+    if undecided is not None:
+        return undecided
     judged = judged_of(analysis.compared(), analysis.design, analysis.metrics)
     if are_two_commands(data.plan):
         return _compare(judged, data, where)
@@ -156,6 +159,17 @@ def _can_be_looked_at(data: StudyData) -> bool:
 def _extensible(analysis: Analysis) -> bool:
     """Whether executions can be added."""
     return analysis.design.imported_from is None and not analysis.design.precision_stop
+
+
+def _undecided_limits(data: StudyData) -> Following | None:
+    """The same comparison with the executions that decide its limits; None where all are decided, or none would do."""
+    needed = max((one.needed for one in data.limits if one.needed is not None), default=None)
+    words = None if needed is None else again(kept(data.plan))
+    if words is None:
+        return None
+    limits = [word for one in data.limits for word in ("--fail-if", one.text)]
+    more = [*words, *measured(data.plan), *limits, "--executions", str(needed)]
+    return Following(shlex.join(more), f"if the change stays what it is, {needed:,} executions of each decide")
 
 
 def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Following:

@@ -378,6 +378,8 @@ class Limit:
     outcome: Literal["pass", "fail", "inconclusive"]
     ratio: float | None
     """The change at which it stands, a fraction; None where it is not on the ratio of pairs."""
+    needed: int | None = None
+    """Executions of each with which an inconclusive one would be decided if the change stays what it is."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from pagelab.analysis.policy_summary import policy_summary
 from pagelab.terminal import Shown
 
 
+_NOT_TESTED = ", not tested"
+
+
 @dataclass(frozen=True)
 class Judged:
     """A comparison and what is said of it."""
@@ -36,7 +39,7 @@ class Judged:
         if c.shift is None:
             return "could not be made"
         change = wording.quantity(c.shift, self.metric, 3) if c.relative is None else wording.percent(c.relative)
-        return f"{change}, not tested"
+        return f"{change}{_NOT_TESTED}"
 
 
 def judged_of(compared: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Judged, ...]:
@@ -90,8 +93,9 @@ def _described(judged: tuple[Judged, ...], design: Design) -> str:
     greatest = f", the greatest of {len(sized)} changes" if len(sized) > 1 else ""
     told = ", ".join(facts(most.answer, _unequal(most, design)))
     few = f"{design.executions} executions of each are" if design.executions != 1 else "one execution of each is"
-    what = wording.count(len(judged), "comparison")
-    return f"{_sentence(most, design)}{greatest} ({told}): {few} too few for a test of {what}."
+    tests = "a test" if len(judged) == 1 else f"tests of {len(judged)} comparisons"
+    said = _sentence(most, design).removesuffix(_NOT_TESTED)
+    return f"{said}{greatest} ({told}){_NOT_TESTED}: {few} too few for {tests}."
 
 
 def _unequal(one: Judged, design: Design) -> str | None:

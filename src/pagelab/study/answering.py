@@ -88,7 +88,7 @@ def each_unreachable(plan: Plan) -> list[RunWarning]:
     reach = _reach_of_each(plan)
     if reach.reachable or (plan.blocks and _holm_reaches(plan)):
         return []
-    later = "" if plan.precision else f"; tests need executions = {reach.smallest_n}"
+    later = "" if plan.precision else f"; tests need {reach.smallest_n} executions of each"
     message = (
         f"described without tests: with {_counted(reach.n_treatment, 'execution')} of each condition no difference in "
         f"{_counted(planned, 'comparison')} could be found, however clear (the smallest possible p is "
@@ -135,7 +135,7 @@ def set_unreachable(plan: Plan) -> list[RunWarning]:
     if plan.executions < FEWEST_EXECUTIONS:
         message = (
             f"described without tests: a set of programs with {plan.executions} execution of each has no spread; "
-            f"tests need executions = {FEWEST_EXECUTIONS} at least"
+            f"tests need {FEWEST_EXECUTIONS} executions of each at least"
         )
         return [_described(message, executions=plan.executions, smallest_n=FEWEST_EXECUTIONS)]
     (policy, _), programs = min(several.items(), key=lambda one: len(one[1]))
