@@ -48,8 +48,8 @@ def contrasts_of(
 ) -> tuple[Contrast, ...]:
     """Planned contrasts first, in the order of the design, with Holm over all of them; then the secondary metrics.
 
-    In a study that is answered as a set, or without tests, none is planned: those on the primary metric are described as
-    the others are.
+    In a study that is answered as a set, or without tests, none is planned: those on the primary metric are described
+    as the others are.
 
     A planned contrast of a condition that has no executions keeps its place in Holm's family; only conditions
     that this machine left out before the study began are no part of it.

@@ -13,7 +13,6 @@ from pagelab.analysis.model import Analysis, Contrast, Design, Metric
 from pagelab.analysis.policy_summary import policy_summary
 from pagelab.terminal import Shown
 
-
 _NOT_TESTED = ", not tested"
 
 

@@ -13,6 +13,7 @@ WIDTH = 41
 
 LIMIT = "┊"
 
+
 @dataclass(frozen=True)
 class Row:
     label: str

@@ -25,7 +25,9 @@ def over_set(analysis: Analysis) -> Table:
         [(heading, [_row(c) for c in contrasts if c.quantity == quantity]) for quantity, heading in headings.items()]
     )
     level = wording.level(analysis.design.interval_level)
-    tested = f"Two-sided test of signs of the programs’ log ratios, Holm over {wording.count(len(contrasts), 'comparison')}"
+    tested = (
+        f"Two-sided test of signs of the programs’ log ratios, Holm over {wording.count(len(contrasts), 'comparison')}"
+    )
     tested = tested if analysis.design.tested else "No tests: programs or executions are too few for any to succeed"
     return Table(
         columns=("policy", "programs", "ratio", f"{level} interval", "below 1", "above 1", "p", "p (Holm)"),

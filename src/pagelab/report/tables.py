@@ -68,9 +68,11 @@ def contrasts(analysis: Analysis) -> Table:
         columns=("policy", "executions", "change", f"{level} interval", "any shape", "shift", "p", "p (Holm)"),
         rows=rows,
         groups=groups,
-        caption=f"Comparisons with the baseline, {'planned' if analysis.design.tested else 'described and not tested'}",
-        note=f"{told}. Intervals are unadjusted; “any shape” allows for a policy that changes the shape of the distribution as well."
-        + _of_shifts(analysis),
+        caption="Planned comparisons with the baseline"
+        if analysis.design.tested
+        else "Comparisons with the baseline, described and not tested",
+        note=f"{told}. Intervals are unadjusted; “any shape” allows for a policy that changes the shape of the "
+        "distribution as well." + _of_shifts(analysis),
     )
 
 
