@@ -119,6 +119,8 @@ def words(found: Answer, metric: Metric) -> str:
         return f"cannot tell: {counted(found)}, {found.fewest} are the fewest"
     if found.seen is None:
         return "cannot tell"
+    if found.seen >= 1:
+        return f"cannot tell: factors under {wording.digits(1 + found.seen, 2)} would not be seen"
     return f"cannot tell: under {_about(found.seen)} would not be seen"
 
 

@@ -23,13 +23,26 @@ class Judged:
     contrast: Contrast
     metric: Metric
     answer: Answer
+    family: int = 1
+    """Comparisons over which Holm corrects."""
 
     @property
     def words(self) -> str:
         """For the right of its row in a picture."""
         if self.contrast.verdict == "not-testable":
             return "could not be made"
-        return self._described if self.contrast.verdict == "descriptive" else words(self.answer, self.metric)
+        if self.contrast.verdict == "descriptive":
+            return self._described
+        if self._is_lost_to_holm:
+            return f"cannot tell among {self.family} comparisons"
+        return words(self.answer, self.metric)
+
+    @property
+    def _is_lost_to_holm(self) -> bool:
+        """Alone it would be a difference: beside such a bar, a size that would not be seen makes no sense."""
+        interval = self.answer.interval
+        excludes = interval is not None and not interval.low <= 0 <= interval.high
+        return self.answer.said == "cannot-tell" and excludes and self.family > 1
 
     @property
     def _described(self) -> str:
@@ -44,7 +57,8 @@ class Judged:
 def judged_of(compared: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Judged, ...]:
     """Sorted by effect: the greatest reduction first, comparisons without a size last."""
     known = {m.name: m for m in metrics}
-    found = [Judged(c, known[c.metric], _answer(c, design, len(compared))) for c in compared]
+    family = len(compared)
+    found = [Judged(c, known[c.metric], _answer(c, design, family), family) for c in compared]
     return tuple(sorted(found, key=lambda one: inf if one.answer.change is None else one.answer.change))
 
 

@@ -115,14 +115,14 @@ def without_ratio(analysis: Analysis) -> list[str]:
     ]
 
 
-_NAMES = {"time": "set", "spread": "set-spread"}
+NAMES = {"time": "set", "spread": "set-spread"}
 
 
 def set_figures(analysis: Analysis, before: int) -> list[Figure]:
     """Time, and the spread between executions: every program's ratio and their geometric mean."""
     part = analysis.over_set
     found: list[Figure] = []
-    for quantity, name in _NAMES.items():
+    for quantity, name in NAMES.items():
         if part is None or not sets.drawn(part, quantity):
             continue
         time = "Time" if part.is_time else "Primary metric"

@@ -101,7 +101,7 @@ def _value(one: Judged, key: str, low: float, high: float) -> dict[str, Any]:
         "above": 100 * high if ends[1] > high else None,
         "found": one.answer.said in ("lower", "higher"),
         "words": one.words,
-        "brief": one.words.split(":")[0].split(" within")[0],
+        "brief": one.words.split(":")[0].split(" within")[0].split(" among")[0],
         "shown": wording.percent(estimate),
         "interval": wording.interval_percent(interval) if interval else c.note or "no interval",
         "p": wording.p_value(c.p_holm) if c.p_holm is not None else "not tested",
