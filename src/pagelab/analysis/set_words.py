@@ -86,13 +86,9 @@ def _over(*found: SetContrast) -> str:
     return f"Over {wording.count(max(c.programs for c in found), 'program')}"
 
 
-def _of_policy(
-    pair: tuple[SetContrast, SetContrast], part: SetPart, design: Design, *, brief: bool = False
-) -> str:
+def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Design, *, brief: bool = False) -> str:
     """``page-coloring makes runs 1.2% slower (…) and their spread from run to run 0.71 times as large (…)``."""
-    time, spread = (
-        _clause(c, part, design, max(one.programs for one in pair), brief=brief) for c in pair
-    )
+    time, spread = (_clause(c, part, design, max(one.programs for one in pair), brief=brief) for c in pair)
     policy, answers = pair[0].policy, [answer_to(c, part, design).said for c in pair]
     if answers[0] in ("lower", "higher") and answers[1] in ("lower", "higher"):
         return f"{policy} {time} and {spread.removeprefix('makes ').replace('the spread of runs', 'their spread', 1)}"

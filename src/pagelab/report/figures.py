@@ -37,16 +37,11 @@ def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
 
 
 def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | None:
-    """The picture that answers: the set, its spread where a difference was found in that alone; else the effects; of
-    non-determinism, the spread of each program, or how often each policy was best; where there is nothing to compare,
-    the times.
+    """The picture that answers: the set; else the effects; of non-determinism, the spread of each program, or how often
+    each policy was best; where there is nothing to compare, the times.
     """
     if nondeterminism.is_the_answer(analysis):
         return figures[0]
-    if analysis.over_set is not None:
-        found = {c.quantity for c in analysis.over_set.contrasts if c.verdict in ("lower", "higher")}
-        if found == {"spread"}:
-            return next(f for f in figures if f.id == over_set.NAMES["spread"])
     return next((f for section in ("set", "effects", "times") for f in figures if f.section == section), None)
 
 

@@ -115,14 +115,17 @@ def without_ratio(analysis: Analysis) -> list[str]:
     ]
 
 
-NAMES = {"time": "set", "spread": "set-spread"}
+_NAMES = {"time": "set", "spread": "set-spread"}
 
 
 def set_figures(analysis: Analysis, before: int) -> list[Figure]:
-    """Time, and the spread between executions: every program's ratio and their geometric mean."""
+    """Time, and the spread between executions: every program's ratio and their geometric mean. The spread first where a
+    difference was found in that alone.
+    """
     part = analysis.over_set
     found: list[Figure] = []
-    for quantity, name in NAMES.items():
+    differing = {c.quantity for c in (part.contrasts if part else ()) if c.verdict in ("lower", "higher")}
+    for quantity, name in sorted(_NAMES.items(), reverse=differing != {"spread"}):
         if part is None or not sets.drawn(part, quantity):
             continue
         time = "Time" if part.is_time else "Primary metric"
