@@ -90,3 +90,9 @@ def test_this_machine_is_measured() -> None:
     assert found.memory_spread is not None
     assert found.memory_spread >= 0
     assert 0 <= found.clock_fraction < 1
+
+
+def test_no_advice_names_fewer_executions_than_can_tell() -> None:
+    """A hypervisor that takes 1% scatters times so little that the formula alone says 1."""
+    (one,) = judge(replace(QUIET, steal_fraction=0.011)).disturbances
+    assert one.advice == "times may scatter as much, and ±3% then takes up to 6 executions of each"

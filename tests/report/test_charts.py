@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from factory import Run, data_of
 
 from pagelab.analysis import Analysis, analyse
 from pagelab.analysis.answer import reach
+from pagelab.analysis.model import Limit
 from pagelab.charts import theme
 from pagelab.report import charts
 from pagelab.report.figure import slug
@@ -131,3 +133,18 @@ def test_larger_pages_are_drawn_stronger() -> None:
     ranks = [int(theme.page_size_colour(size)[7:-1]) for size in theme.PAGE_SIZES]
     assert ranks == sorted(set(ranks))
     assert theme.page_size_colour(8192) == theme.page_size_colour(4096)
+
+
+def test_limits_stand_on_the_axis_where_it_holds_them(tmp_path: Path) -> None:
+    """The axis is stretched for one that is near; one far out, and one on something else, would say nothing there."""
+    found = factory.study(tmp_path, factory.plan(["w"], ["a", "b"], 6), factory.separated(6, 1.9, 2.0))
+    near, far, mean = Limit("ratio>8%", "pass", 0.08), Limit("ratio<-90%", "pass", -0.9), Limit("mean>3%", "pass", None)
+    limited = replace(found, limits=(near, far, mean))
+    assert charts.drawn_limits(found) == []
+    assert charts.drawn_limits(limited) == [near]
+    spec = charts.forest(limited)
+    assert [row for part in spec["datasets"].values() for row in part if "limit" in row] == [
+        {"limit": 8.0, "text": "limit 8%"}
+    ]
+    caption = next(f.caption for f in figures_of(limited) if f.section == "effects")
+    assert caption.endswith("Dashed: the limit.")

@@ -13,6 +13,7 @@ import pytest
 
 from pagelab.analysis import analyse, load
 from pagelab.analysis.commands import limits_of
+from pagelab.report import charts
 from pagelab.study.pair import Pair
 from pagelab.study.sides import again, kept, needs_shell
 from pagelab.study.spec import read
@@ -140,10 +141,12 @@ def test_one_command_under_two_settings(tmp_path: Path) -> None:
         assert [one.name for one in store.plan().conditions] == ["sh/OP-10", "sh/OP-15"]
     # The page that is made of it says so, too; with further executions it would be another judgement.
     with Store.open(tmp_path / "kept", write=False) as store:
-        page = analyse(load(store)).headline
-    assert page.startswith("op: sh is 50.0% higher under OP-15 than under OP-10 (")
-    assert page.endswith("): FAIL, limit 3%.")
+        page = analyse(load(store))
+    assert page.headline.startswith("op: sh is 50.0% higher under OP-15 than under OP-10 (")
+    assert page.headline.endswith("): FAIL, limit 3%.")
     assert limits_of([{"kind": "limits", "data": {"runs": 12, "judged": [["ratio>3%", "fail"]]}}], 24) == ()
+    lines = [row for part in charts.forest(page)["datasets"].values() for row in part if "limit" in row]
+    assert lines == [{"limit": pytest.approx(3.0), "text": "limit 3%"}]
     again = run(tmp_path, "kept", "--fail-if", "ratio>3%", "--json")
     assert again.returncode == 1, again.stderr
     found = json.loads(again.stdout)

@@ -376,3 +376,21 @@ def test_shares_of_programs_measured_repeatedly_stand_beside(tmp_path: Path) -> 
     head = page.read_text().partition("<nav")[0]
     assert "was among the fastest in 100% of 6 programs measured repeatedly" in head
     assert "was among the steadiest in 100% of 6 programs measured repeatedly" in head
+
+
+def test_the_picture_is_of_what_differs(tmp_path: Path) -> None:
+    """Times are alike and the spread is not: the first screen shows the spread, and says no numbers of the rest."""
+    programs = [f"w{number}" for number in range(9)]
+    draw = random.Random(5)
+
+    def run_of(condition: Condition, slot: Slot) -> Run:
+        return Run(wall_s=1 + draw.gauss(0, 0.002 if condition.policy == "steady" else 0.02))
+
+    planned = plan(programs, ["kernel", "steady", "same"], 8).model_copy(update={"test": "pairs", "answer": "set"})
+    found = analyse(data_of(store(tmp_path, planned, run_of)))
+    first = first_picture(found, figures_of(found))
+    assert first is not None
+    assert (first.id, first.number) == ("set-spread", 1)
+    assert "Small marks are programs" in first.caption
+    assert found.headline.startswith("Over 9 programs steady ")
+    assert found.headline.count("p = ") == 1

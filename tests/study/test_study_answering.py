@@ -49,6 +49,7 @@ def test_programs_are_answered_as_a_set_where_alone_they_cannot_be(
     assert found.plan.answer == answer
     unreachable = (programs, answer) in ((6, "each"), (20, "each")) and executions < 20
     assert [warning.kind for warning in found.warnings] == ["level-not-reachable"] * unreachable
+    assert found.plan.tested == (not unreachable)
     assert len(found.notes) == (answer == "set" and not head)
     for note in found.notes:
         assert f"over {programs} programs 2 comparisons can reach the level" in note
@@ -59,7 +60,9 @@ def test_configurations_of_a_program_are_no_programs(tmp_path: Path) -> None:
     found = prepared(tmp_path, text)
     assert programs_by_policy(found.plan) == {("4K", "kernel"): ["w0", "w1"]}
     assert found.plan.answer == "each"
-    assert "6 against 6 executions cannot reach the level" in found.warnings[0].message
+    assert not found.plan.tested
+    assert "with 6 executions of each condition no difference in 12 comparisons could" in found.warnings[0].message
+    assert "tests need 9 executions of each" in found.warnings[0].message
 
 
 def test_what_this_machine_leaves_out_is_no_part_of_the_set(tmp_path: Path) -> None:
@@ -74,16 +77,35 @@ def test_what_this_machine_leaves_out_is_no_part_of_the_set(tmp_path: Path) -> N
 
 
 def test_a_set_of_too_few_programs_is_told_before(tmp_path: Path) -> None:
-    (warning,) = prepared(tmp_path, text_of(5, head='answer = "set"\n')).warnings
+    found = prepared(tmp_path, text_of(5, head='answer = "set"\n'))
+    (warning,) = found.warnings
     assert warning.message == (
-        "a set of 5 programs under 4K cannot reach the level 0.05: the smallest possible p is 0.0625, 0.125 after Holm "
-        'over 2 comparisons; use at least 7 programs, or answer = "each"'
+        "described without tests: over 5 programs under 4K no difference could be found, however clear (the smallest "
+        "possible p is 0.0625, 0.125 after Holm over 2 comparisons, the level 0.05); tests need 7 programs, or answer "
+        '= "each"'
     )
+    assert not found.plan.tested
+
+
+def test_minutes_plan_the_blocks_that_tests_need(tmp_path: Path) -> None:
+    """Whatever number the file names: with 3 executions nothing could be found, and with a time there are more."""
+    spec = spec_in(tmp_path, text_of(2, executions=3))
+    few = prepare(spec, tmp_path / "out", lambda _: None)
+    timed = prepare(spec, tmp_path / "out", lambda _: None, minutes=5)
+    assert (few.plan.tested, few.plan.executions) == (False, 3)
+    assert (timed.plan.tested, timed.plan.executions, timed.warnings) == (True, 7, [])
+
+
+def test_minutes_do_not_help_a_set_of_too_few_programs(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path, text_of(5, head='answer = "set"\n'))
+    found = prepare(spec, tmp_path / "out", lambda _: None, minutes=5)
+    assert not found.plan.tested
+    assert [warning.kind for warning in found.warnings] == ["level-not-reachable"]
 
 
 def test_a_set_of_single_executions_is_told_before(tmp_path: Path) -> None:
     (warning,) = prepared(tmp_path, text_of(20, executions=1, head='answer = "set"\n')).warnings
-    assert "1 execution of each has no spread; use at least 2 executions" in warning.message
+    assert "1 execution of each has no spread; tests need 2 executions of each at least" in warning.message
 
 
 def test_the_answer_is_stored_and_told(tmp_path: Path) -> None:
@@ -100,7 +122,7 @@ def test_the_answer_is_stored_and_told(tmp_path: Path) -> None:
     heard = Heard()
     run_study(spec_in(tmp_path, text_of(8)), tmp_path / "out", tools(), progress=heard)  # type: ignore[arg-type]
     assert [note for note in heard.notes if "answered as a set" in note]
-    assert not [note for note in heard.notes if "cannot reach" in note]
+    assert not [note for note in heard.notes if note.startswith("described")]
     with Store.open(tmp_path / "out", write=False) as store:
         assert store.plan().answer == "set"
         assert [warning.kind for warning in store.study_warnings()] == []

@@ -10,6 +10,7 @@ from bench.coverage.machines import MACHINES, SHAPES, study
 from fakes import TWO_BY_TWO, interrupted, spec_in, tools
 
 from pagelab.analysis import analyse, load
+from pagelab.analysis.following import following_of
 from pagelab.stats import signed_rank
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import StudyError
@@ -83,7 +84,70 @@ def test_a_level_that_can_be_reached_by_now_is_no_warning_any_more(tmp_path: Pat
             resume_study(tmp_path / "out", tools(), executions=executions)
         with Store.open(tmp_path / "out", write=False) as store:
             kinds.append([str(warning.kind) for warning in store.study_warnings()].count("level-not-reachable"))
+            assert store.plan().tested == (kinds[-1] == 0)
     assert kinds == [1, 1, 0]
+
+
+def test_what_was_described_is_tested_at_the_level_of_a_further_look(tmp_path: Path) -> None:
+    """Two comparisons need 2 · 2/2^n <= 0.025 after one look: 8 executions, where 7 were enough for a new study."""
+    run_study(spec_in(tmp_path, TWO_BY_TWO), tmp_path / "out", tools())
+    found = []
+    for executions in (None, 7, 9):
+        if executions:
+            resume_study(tmp_path / "out", tools(), executions=executions)
+        with Store.open(tmp_path / "out", write=False) as store:
+            data = load(store)
+        analysis = analyse(data)
+        found.append((analysis.design.tested, len(analysis.planned()), len(analysis.compared())))
+        if not analysis.design.tested:
+            assert all(c.p is None and c.verdict == "descriptive" for c in analysis.compared())
+    assert found == [(False, 0, 2), (False, 0, 2), (True, 2, 2)]
+    assert analysis.design.p_factor == 4
+
+
+def test_the_command_that_is_proposed_gives_tests(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_study(spec_in(tmp_path, TWO_BY_TWO), out, tools())
+    with Store.open(out, write=False) as store:
+        data = load(store)
+    proposed = following_of(analyse(data), data)
+    assert proposed.command == f"pagelab study resume {out} --executions 8"
+    assert "tests need 8 executions of each condition" in proposed.why
+    resume_study(out, tools(), executions=8)
+    with Store.open(out, write=False) as store:
+        assert store.plan().tested
+
+
+def test_time_that_is_added_goes_to_what_tests_need_first(tmp_path: Path) -> None:
+    run_study(spec_in(tmp_path, TWO_BY_TWO), tmp_path / "out", tools())
+    resume_study(tmp_path / "out", tools(), minutes=1.0)
+    with Store.open(tmp_path / "out", write=False) as store:
+        plan = store.plan()
+        assert plan.tested
+        assert min(blocks_of(plan).values()) >= 8
+
+
+def test_a_further_look_that_could_find_nothing_is_refused(tmp_path: Path) -> None:
+    """Seven programs reach 0.05 over two comparisons, and not 0.025: the tests that were made would be lost."""
+    workloads = "".join(f'[[workload]]\nname = "w{i}"\ncommand = "true"\n' for i in range(7))
+    policies = '[[policy]]\nname = "kernel"\n[[policy]]\nname = "4K"\npages = "4K"\n'
+    text = f'name = "s"\nanswer = "set"\nexecutions = 4\nwarmups = 0\n{workloads}{policies}'
+    out = tmp_path / "out"
+    run_study(spec_in(tmp_path, text), out, tools())
+    with pytest.raises(StudyError, match="7 programs cannot reach whatever the data; nothing is changed"):
+        resume_study(out, tools(), executions=8)
+    with Store.open(out, write=False) as store:
+        data = load(store)
+    assert (data.plan.executions, data.plan.tested) == (4, True)
+    assert "resume" not in following_of(analyse(data), data).command
+
+
+def test_plans_of_before_keep_their_tests(tmp_path: Path) -> None:
+    """They say nothing of it, and warned: what was planned then is judged as it was."""
+    plan = plan_file(spec_in(tmp_path, EIGHT), tmp_path)
+    stored = plan.model_dump(mode="json", by_alias=True)
+    del stored["tested"]
+    assert type(plan).model_validate(stored).tested
 
 
 def test_workloads_may_have_different_numbers(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
     if found.choice is not None:
         with Store.open(directory / CHECK, write=False) as store:
             analysis = analyse(load(store))
-        contrasts = {c.policy: c for c in analysis.planned()}
+        contrasts = {c.policy: c for c in analysis.compared()}
         answers = {name: _answer(contrasts[name], len(contrasts)) for name in ("advice", "2M") if name in contrasts}
     chosen = _chosen(found)
     verdict = _verdict(found, chosen, answers, analysis)

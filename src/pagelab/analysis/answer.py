@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, comb, expm1, log1p
 from statistics import NormalDist
@@ -119,6 +119,8 @@ def words(found: Answer, metric: Metric) -> str:
         return f"cannot tell: {counted(found)}, {found.fewest} are the fewest"
     if found.seen is None:
         return "cannot tell"
+    if found.seen >= 1:
+        return f"cannot tell: factors under {wording.digits(1 + found.seen, 2)} would not be seen"
     return f"cannot tell: under {_about(found.seen)} would not be seen"
 
 
@@ -161,10 +163,12 @@ def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> st
 
 
 def facts(found: Answer, number: str | None = None) -> list[str]:
-    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists."""
+    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists; no p that could not have
+    been small enough.
+    """
     shown = [f"{wording.level(found.interval.level)} interval {sized(found, found.interval)}"] if found.interval else []
     shown.append(number or counted(found))
-    return shown + ([wording.p_value(found.p)] if found.p is not None else [])
+    return shown + ([wording.p_value(found.p)] if found.p is not None and found.pairs >= found.fewest else [])
 
 
 def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], str]) -> str | None:
@@ -187,8 +191,20 @@ _NEVER_CUT = 0.5
 _NICE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0)
 
 
-def reach(ends: list[tuple[float, float]]) -> tuple[float, float]:
-    """A round reach to either side of 0, of what is crowded together: one wild interval must not squash the others."""
+_WORTH = 3.0
+"""A limit so many times further than all else is left out: the rest would be squashed."""
+
+
+def reach(ends: list[tuple[float, float]], limits: Sequence[float] = ()) -> tuple[float, float]:
+    """A round reach to either side of 0, of what is crowded together and of ``limits`` near it: one wild interval must
+    not squash the others.
+    """
+    low, high = _reach(ends)
+    near = [limit for limit in limits if abs(limit) <= _WORTH * max(-low, high)]
+    return _reach([(min(low, *near), max(high, *near))]) if near else (low, high)
+
+
+def _reach(ends: list[tuple[float, float]]) -> tuple[float, float]:
     reaches = sorted(max(abs(low), abs(high)) for low, high in ends)
     most = max(_CROWDED * reaches[(len(reaches) - 1) * 4 // 5], _NEVER_CUT)
     low = min([low for low, _ in ends if low >= -most] + [-NEGLIGIBLE])

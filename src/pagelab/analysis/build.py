@@ -36,8 +36,8 @@ def analyse(data: StudyData) -> Analysis:
     design = design_of(data, executions, metrics)
     summaries = summaries_of(design.conditions, executions, metrics, design.interval_level)
     contrasts = contrasts_of(design, executions, metrics)
-    planned = tuple(c for c in contrasts if c.planned)
     primary = tuple(c for c in contrasts if c.metric == design.primaries.get(c.workload, design.primary))
+    compared = primary if design.answer == "each" else ()
     over = over_set_of(data, design, primary, executions, metrics) if design.answer == "set" else None
     failures = failures_of(data, executions)
     nondeterminism = nondeterminism_of(data, {m.name: m for m in metrics}, design.level)
@@ -48,10 +48,10 @@ def analyse(data: StudyData) -> Analysis:
         schema=SCHEMA,
         created_by=_version(),
         design=design,
-        headline=with_limits(verdict.headline(verdict.judged_of(planned, design, metrics), design), data.limits)
+        headline=with_limits(verdict.headline(verdict.judged_of(compared, design, metrics), design), data.limits)
         if over is None
         else set_words.headline(over, design),
-        answers=tuple(c.sentence for c in planned) if over is None else set_words.sentences(over, design),
+        answers=tuple(c.sentence for c in compared) if over is None else set_words.sentences(over, design),
         caveats=caveats_of(design, failures, warnings, machine, primary, unbacked_of(data), waiting_of(data)),
         metrics=metrics,
         executions=executions,
@@ -64,9 +64,10 @@ def analyse(data: StudyData) -> Analysis:
         warnings=warnings,
         drift=drift_of(_ratios(design, executions, summaries), randomised=data.origin is None),
         machine=machine,
-        frames=frames_of(data, _analysed(design, executions), _differing(design, planned, over)),
+        frames=frames_of(data, _analysed(design, executions), _differing(design, compared, over)),
         nondeterminism=nondeterminism,
         over_set=over,
+        limits=data.limits,
     )
 
 
@@ -79,9 +80,9 @@ def _analysed(design: Design, executions: tuple[Execution, ...]) -> dict[str, li
     return found
 
 
-def _differing(design: Design, planned: tuple[Contrast, ...], over: SetPart | None) -> set[str]:
+def _differing(design: Design, compared: tuple[Contrast, ...], over: SetPart | None) -> set[str]:
     """Conditions for which a difference was found: of a set, all under the policy."""
-    found = {(c.workload, c.policy) for c in planned if c.verdict in ("lower", "higher")}
+    found = {(c.workload, c.policy) for c in compared if c.verdict in ("lower", "higher")}
     of_set = {c.policy for c in (over.contrasts if over else ()) if c.verdict in ("lower", "higher")}
     return {c.id for c in design.conditions if (c.workload, c.policy) in found or c.policy in of_set}
 

@@ -112,7 +112,10 @@ def _short(design: Design) -> list[str]:
     short = [c for c in design.conditions if c.short_placed]
     if not short:
         return []
-    where = _some([f"{c.id}, in {c.short_placed} of {wording.count(c.analysed, 'execution')}" for c in short])
+    if all(c.short_placed == c.analysed for c in short):
+        where = f"{_some([c.id for c in short])}, in all executions"
+    else:
+        where = _some([f"{c.id}, in {c.short_placed} of {wording.count(c.analysed, 'execution')}" for c in short])
     return [
         f"{wording.count(len(short), 'condition')} got fewer pages of the asked size than the policy names ({where}): "
         "these executions stay in the analysis, and the effect shown is that of the actual placement."

@@ -48,7 +48,8 @@ def contrasts_of(
 ) -> tuple[Contrast, ...]:
     """Planned contrasts first, in the order of the design, with Holm over all of them; then the secondary metrics.
 
-    In a study that is answered as a set none is planned: those on the primary metric are described as the others are.
+    In a study that is answered as a set, or without tests, none is planned: those on the primary metric are described
+    as the others are.
 
     A planned contrast of a condition that has no executions keeps its place in Holm's family; only conditions
     that this machine left out before the study began are no part of it.
@@ -76,7 +77,7 @@ def _pairs(design: Design, metrics: tuple[Metric, ...]) -> list[_Pair]:
         if condition.is_baseline or baseline is None or condition.left_out or baseline.left_out:
             continue
         primary = design.primaries.get(condition.workload, design.primary)
-        pairs.append(_Pair(condition, baseline, known[primary], planned=design.answer == "each"))
+        pairs.append(_Pair(condition, baseline, known[primary], planned=design.answer == "each" and design.tested))
         pairs += [_Pair(condition, baseline, m, planned=False) for m in metrics if m.name != primary]
     return [p for p in pairs if p.planned] + [p for p in pairs if not p.planned]
 

@@ -13,6 +13,7 @@ from pagelab.record import Record, RunWarning
 from pagelab.study.plan import Plan
 
 if TYPE_CHECKING:
+    from pagelab.analysis.model import Limit
     from pagelab.study.store import Store
 
 
@@ -57,7 +58,7 @@ class StudyData:
     """Places of the schedule that have no run."""
     source: str | None = None
     """The study file that was run; None where it is not known."""
-    limits: tuple[tuple[str, str], ...] = ()
+    limits: tuple[Limit, ...] = ()
     """Of two commands that were compared with limits: each, and its outcome on these executions."""
 
 

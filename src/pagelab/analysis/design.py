@@ -43,6 +43,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         level=plan.level,
         test=plan.test,
         answer=plan.answer,
+        tested=plan.tested,
         drop_first={c.workload: c.drop_first for c in plan.conditions if c.drop_first},
         interval_level=_interval_level(data),
         p_factor=_p_factor(plan),

@@ -16,6 +16,7 @@ from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Judged, judged_of
+from pagelab.study.answering import fewest_for_tests, looked_at, set_unreachable
 from pagelab.study.budget import MOST_BLOCKS
 from pagelab.study.progress import shown_duration
 from pagelab.study.setting import AXES, flags_of
@@ -42,9 +43,14 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         return Following(_resuming(data, where), "the study is not finished")
     if analysis.over_set is not None:
         return _of_set(analysis, data, where)
-    judged = judged_of(analysis.planned(), analysis.design, analysis.metrics)
+    undecided = _undecided_limits(data)
+    if undecided is not None:
+        return undecided
+    judged = judged_of(analysis.compared(), analysis.design, analysis.metrics)
     if are_two_commands(data.plan):
         return _compare(judged, data, where)
+    if not analysis.design.tested and _extensible(analysis):
+        return _with_tests(data, where)
     unknown = sorted(
         (one for one in judged if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
         key=lambda one: one.answer.needed or one.answer.fewest,
@@ -64,6 +70,16 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         if used is not None:
             return used
     return Following(f"pagelab report {where} --format data", "every number of it, as CSV and JSON")
+
+
+def _with_tests(data: StudyData, where: str) -> Following:
+    """The fewest executions with which what is described could be tested."""
+    executions = fewest_for_tests(looked_at(data.plan))
+    return Following(
+        _resuming(data, where, f" --executions {executions}"),
+        f"tests need {executions} executions of each condition: {_longer(data, executions)} more, and a further look, "
+        "which is judged more strictly",
+    )
 
 
 def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Following:
@@ -124,8 +140,8 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
         return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
     assert analysis.over_set is not None
     answers = [set_words.answer_to(c, analysis.over_set, analysis.design) for c in analysis.over_set.contrasts]
-    if any(one.said == "cannot-tell" for one in answers) and _extensible(analysis) and analysis.design.executions:
-        executions = 2 * analysis.design.executions
+    if any(one.said == "cannot-tell" for one in answers) and _extensible(analysis) and _can_be_looked_at(data):
+        executions = 2 * data.plan.executions
         return Following(
             _resuming(data, where, f" --executions {executions}"),
             f"twice the executions, {_longer(data, executions)} more: intervals 0.71 times as wide, "
@@ -134,9 +150,26 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
     return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
 
 
+def _can_be_looked_at(data: StudyData) -> bool:
+    """Whether a further look could find anything over this set."""
+    further = looked_at(data.plan).model_copy(update={"executions": 2 * data.plan.executions})
+    return not set_unreachable(further)
+
+
 def _extensible(analysis: Analysis) -> bool:
     """Whether executions can be added."""
     return analysis.design.imported_from is None and not analysis.design.precision_stop
+
+
+def _undecided_limits(data: StudyData) -> Following | None:
+    """The same comparison with the executions that decide its limits; None where all are decided, or none would do."""
+    needed = max((one.needed for one in data.limits if one.needed is not None), default=None)
+    words = None if needed is None else again(kept(data.plan))
+    if words is None:
+        return None
+    limits = [word for one in data.limits for word in ("--fail-if", one.text)]
+    more = [*words, *measured(data.plan), *limits, "--executions", str(needed)]
+    return Following(shlex.join(more), f"if the change stays what it is, {needed:,} executions of each decide")
 
 
 def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Following:

@@ -87,7 +87,9 @@ class Design:
     test: Literal["pairs", "rank-sum", "stratified"]
     """``pairs``: sizes and test within the blocks of the schedule; ``stratified``: the test alone; ``rank-sum``."""
     answer: Literal["each", "set"]
-    """What is tested: every program by itself, or the programs as a set."""
+    """What is answered: every program by itself, or the programs as a set."""
+    tested: bool
+    """False: no result could reach the level with so few executions or programs; everything is described."""
     drop_first: dict[str, int]
     """Workload → warm-up measurements at the start of each execution, in no mean; only those that have any."""
     interval_level: float
@@ -368,6 +370,19 @@ class Drift:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """A limit of ``pagelab compare --fail-if``, and how it was judged."""
+
+    text: str
+    """As it was written: ``ratio>3%``."""
+    outcome: Literal["pass", "fail", "inconclusive"]
+    ratio: float | None
+    """The change at which it stands, a fraction; None where it is not on the ratio of pairs."""
+    needed: int | None = None
+    """Executions of each with which an inconclusive one would be decided if the change stays what it is."""
+
+
+@dataclass(frozen=True)
 class Analysis:
     schema: str
     created_by: str
@@ -395,6 +410,8 @@ class Analysis:
     """None for a study without a value of its metric."""
     over_set: SetPart | None = None
     """None for a study that tests every program by itself."""
+    limits: tuple[Limit, ...] = ()
+    """Of two commands or settings that were compared with limits."""
 
     def metric(self, name: str) -> Metric:
         """The metric called *name*. KeyError when the study has none."""
@@ -434,8 +451,12 @@ class Analysis:
         return run.values[metric] / summary.median
 
     def planned(self) -> tuple[Contrast, ...]:
-        """The contrasts that share Holm's correction; none in a study that is answered as a set."""
+        """The contrasts that share Holm's correction; none in a study that is answered as a set, or without tests."""
         return tuple(c for c in self.contrasts if c.planned)
+
+    def compared(self) -> tuple[Contrast, ...]:
+        """What the answer is about: :meth:`planned`, or without tests the same, described; none of a set."""
+        return () if self.over_set is not None else self.on_primary()
 
     def on_primary(self) -> tuple[Contrast, ...]:
         """The contrasts on the primary metric of their workload, planned or described."""

@@ -147,6 +147,8 @@ def _contrast(policy: str, baseline: str, quantity: Quantity, found: Logs, desig
 
 
 def _judged(contrasts: list[SetContrast], design: Design) -> list[SetContrast]:
+    if not design.tested:
+        return [replace(c, p=None, p_method=None, verdict="descriptive") for c in contrasts]
     if not contrasts:
         return []
     alpha = round(1 - design.level, 12)

@@ -34,7 +34,7 @@ def words(c: SetContrast, part: SetPart, design: Design) -> str:
         return _changed(c, part)
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_reach(found.interval)}"
-    return _undecided_beside(c, found, part)
+    return _undecided_beside(c, found, part) if design.tested else f"{_estimate(c)}, not tested"
 
 
 def sentences(part: SetPart, design: Design) -> tuple[str, ...]:
@@ -43,7 +43,10 @@ def sentences(part: SetPart, design: Design) -> tuple[str, ...]:
 
 
 def headline(part: SetPart, design: Design) -> str:
-    """All policies where there are two; else those of which something was found, and how many there are."""
+    """All policies where there are two; else those of which something was found, and how many there are.
+
+    Beside a finding, what was not found has no numbers of its own: they follow in :func:`sentences`.
+    """
     pairs = _pairs(part)
     if not pairs:
         return "This study compares nothing: it has one policy, or no baseline ran."
@@ -56,10 +59,12 @@ def headline(part: SetPart, design: Design) -> str:
         found = sum(c.verdict in ("lower", "higher") for c in part.contrasts)
         rest = f"; in {found or 'none'} of {len(part.contrasts)} comparisons a difference was found"
     counts = {max(c.programs for c in pair) for pair in shown_pairs}
+    brief = len(pairs) > 1 and any(c.verdict in ("lower", "higher") for c in part.contrasts)
+    told = [_of_policy(pair, part, design, brief=brief) for pair in shown_pairs]
     if len(counts) == 1:
-        text = f"{_over(*shown_pairs[0])} {'; '.join(_of_policy(pair, part, design) for pair in shown_pairs)}"
+        text = f"{_over(*shown_pairs[0])} {'; '.join(told)}"
     else:
-        text = "; ".join(f"{_over(*pair)} {_of_policy(pair, part, design)}" for pair in shown_pairs)
+        text = "; ".join(f"{_over(*pair)} {each}" for pair, each in zip(shown_pairs, told, strict=True))
     return _once(f"{text}{rest}.", design)
 
 
@@ -81,17 +86,17 @@ def _over(*found: SetContrast) -> str:
     return f"Over {wording.count(max(c.programs for c in found), 'program')}"
 
 
-def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Design) -> str:
+def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Design, *, brief: bool = False) -> str:
     """``page-coloring makes runs 1.2% slower (…) and their spread from run to run 0.71 times as large (…)``."""
-    time, spread = (_clause(c, part, design, max(one.programs for one in pair)) for c in pair)
+    time, spread = (_clause(c, part, design, max(one.programs for one in pair), brief=brief) for c in pair)
     policy, answers = pair[0].policy, [answer_to(c, part, design).said for c in pair]
     if answers[0] in ("lower", "higher") and answers[1] in ("lower", "higher"):
         return f"{policy} {time} and {spread.removeprefix('makes ').replace('the spread of runs', 'their spread', 1)}"
     return f"{policy} {time}; it {spread}"
 
 
-def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
-    """The clause after the policy's name."""
+def _clause(c: SetContrast, part: SetPart, design: Design, most: int, *, brief: bool) -> str:
+    """The clause after the policy's name; ``brief``: without numbers where nothing was found."""
     found = answer_to(c, part, design)
     if c.ratio is None:
         what = "time" if c.quantity == "time" else "spread"
@@ -105,9 +110,14 @@ def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
         return f"{'lowers' if found.said == 'lower' else 'raises'} the primary metric by {_size(c)} ({facts})"
     what = "the spread of runs" if c.quantity == "spread" else "times" if part.is_time else "the primary metric"
     if found.said == "same" and found.interval is not None:
-        return f"leaves {what} the same within ±{_reach(found.interval)} ({facts})"
-    blind = _undecided(c, found, part)
-    return f"may or may not change {what} (cannot tell: {_estimate(c)}, {facts}{f'; {blind}' if blind else ''})"
+        same = f"leaves {what} the same within ±{_reach(found.interval)}"
+        return same if brief else f"{same} ({facts})"
+    if brief:
+        return f"may or may not change {what}"
+    blind = _undecided(c, found, part) if design.tested or c.programs < found.fewest else ""
+    lead = "cannot tell" if design.tested else "not tested"
+    told = ", ".join(each for each in (_estimate(c), facts) if each)
+    return f"may or may not change {what} ({lead}: {told}{f'; {blind}' if blind else ''})"
 
 
 def _facts(c: SetContrast, found: Answer, most: int) -> str:

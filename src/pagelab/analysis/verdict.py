@@ -13,25 +13,52 @@ from pagelab.analysis.model import Analysis, Contrast, Design, Metric
 from pagelab.analysis.policy_summary import policy_summary
 from pagelab.terminal import Shown
 
+_NOT_TESTED = ", not tested"
+
 
 @dataclass(frozen=True)
 class Judged:
-    """A planned comparison and what is said of it."""
+    """A comparison and what is said of it."""
 
     contrast: Contrast
     metric: Metric
     answer: Answer
+    family: int = 1
+    """Comparisons over which Holm corrects."""
 
     @property
     def words(self) -> str:
         """For the right of its row in a picture."""
-        return "could not be made" if self.contrast.verdict == "not-testable" else words(self.answer, self.metric)
+        if self.contrast.verdict == "not-testable":
+            return "could not be made"
+        if self.contrast.verdict == "descriptive":
+            return self._described
+        if self._is_lost_to_holm:
+            return f"cannot tell among {self.family} comparisons"
+        return words(self.answer, self.metric)
+
+    @property
+    def _is_lost_to_holm(self) -> bool:
+        """Alone it would be a difference: beside such a bar, a size that would not be seen makes no sense."""
+        interval = self.answer.interval
+        excludes = interval is not None and not interval.low <= 0 <= interval.high
+        return self.answer.said == "cannot-tell" and excludes and self.family > 1
+
+    @property
+    def _described(self) -> str:
+        """``−3.1%, not tested``."""
+        c = self.contrast
+        if c.shift is None:
+            return "could not be made"
+        change = wording.quantity(c.shift, self.metric, 3) if c.relative is None else wording.percent(c.relative)
+        return f"{change}{_NOT_TESTED}"
 
 
-def judged_of(planned: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Judged, ...]:
+def judged_of(compared: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Judged, ...]:
     """Sorted by effect: the greatest reduction first, comparisons without a size last."""
     known = {m.name: m for m in metrics}
-    found = [Judged(c, known[c.metric], _answer(c, design, len(planned))) for c in planned]
+    family = len(compared)
+    found = [Judged(c, known[c.metric], _answer(c, design, family), family) for c in compared]
     return tuple(sorted(found, key=lambda one: inf if one.answer.change is None else one.answer.change))
 
 
@@ -59,6 +86,8 @@ def headline(judged: tuple[Judged, ...], design: Design) -> str:
         return "This study compares nothing: it has one policy, or no baseline ran."
     if all(one.contrast.verdict == "not-testable" for one in judged):
         return "Nothing can be compared yet: a condition in every comparison has no executions."
+    if not design.tested:
+        return _described(judged, design)
     found = [one for one in judged if one.answer.said in ("lower", "higher")]
     if not found and len(judged) > 1:
         comparisons = wording.count(len(judged), "comparison")
@@ -66,6 +95,20 @@ def headline(judged: tuple[Judged, ...], design: Design) -> str:
     most = max(found or judged, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
     rest = f"; of {len(judged)} comparisons {_tally(judged)}" if len(judged) > 1 else ""
     return f"{_sentence(most, design)} ({', '.join(facts(most.answer, _unequal(most, design)))}){rest}."
+
+
+def _described(judged: tuple[Judged, ...], design: Design) -> str:
+    """The greatest change, and that nothing is tested."""
+    sized = [one for one in judged if one.contrast.shift is not None]
+    if not sized:
+        return "Nothing can be compared yet: a condition in every comparison has no executions."
+    most = max(sized, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
+    greatest = f", the greatest of {len(sized)} changes" if len(sized) > 1 else ""
+    told = ", ".join(facts(most.answer, _unequal(most, design)))
+    few = f"{design.executions} executions of each are" if design.executions != 1 else "one execution of each is"
+    tests = "a test" if len(judged) == 1 else f"tests of {len(judged)} comparisons"
+    said = _sentence(most, design).removesuffix(_NOT_TESTED)
+    return f"{said}{greatest} ({told}){_NOT_TESTED}: {few} too few for {tests}."
 
 
 def _unequal(one: Judged, design: Design) -> str | None:
@@ -128,9 +171,9 @@ class ShownAnalysis(Shown, Analysis):
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = []
-        for one in judged_of(self.planned(), self.design, self.metrics) if self.over_set is None else ():
+        for one in judged_of(self.compared(), self.design, self.metrics):
             name = f"{one.contrast.workload} · {one.contrast.policy}"
-            rows.append((name, f"{words(one.answer, one.metric)} ({', '.join(facts(one.answer))})"))
+            rows.append((name, f"{one.words} ({', '.join(facts(one.answer))})"))
         return rows + [("warning", caveat) for caveat in self.caveats]
 
     def __repr__(self) -> str:

@@ -187,7 +187,7 @@ def compare_command(
         from pagelab.study.store import Store
 
         with Store.open(into) as store:
-            keep_limits(store, [(one.gate.text, one.outcome) for one in found.judgements])
+            keep_limits(store, [(one.gate.text, one.outcome, one.needed) for one in found.judgements])
     if into is not None and not as_json:
         terminal.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
     raise typer.Exit(EXIT[found.outcome])

@@ -55,11 +55,12 @@ def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: st
     lines = [f"{sentence}{_interval(found)}: {_outcome(judged)}" if judged else f"{sentence} ({', '.join(facts)})"]
     lines += ["", *named, "", *_picture(found, whole, judged), ""]
     lines += [", ".join(facts)] if judged else []
-    more = answer.more(told, found.seconds_a_block, lambda n: f"{again or 'the same with'} --executions {n}")
-    lines += [more] if more else []
     missing = max((one.needed for one in whole.judgements if one.needed is not None), default=None)
-    if missing is not None and again is not None and more is None:
+    more = answer.more(told, found.seconds_a_block, lambda n: f"{again or 'the same with'} --executions {n}")
+    if missing is not None and again is not None:  # the limit is what was asked
         lines.append(f"next: {again}{_limits(whole)} --executions {missing}")
+    elif more:
+        lines.append(more)
     if found.narrower is not None and found.narrower >= 1:
         lines.append("blocks did not pay: executions of one pair differ as much as any two")
     if found.pairs.left_out:

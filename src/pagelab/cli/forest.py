@@ -12,8 +12,6 @@ WIDTH = 41
 """Columns of the axis: odd, so that a symmetric one has a middle."""
 
 LIMIT = "┊"
-_WORTH = 3.0
-"""A limit so many times further than all else is left out: the rest would be squashed."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,7 @@ def forest(rows: list[Row], marks: Sequence[float] = ()) -> list[str]:
     ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
     if not ends:
         return [f"{row.label}  {row.words}" for row in rows]
-    low, high = reach(ends)
-    near = [mark for mark in marks if abs(mark) <= _WORTH * max(-low, high)]
-    low, high = reach([(min(low, *near), max(high, *near))]) if near else (low, high)
+    low, high = reach(ends, marks)
     labels = max(len(row.label) for row in rows)
 
     def place(value: float) -> int:

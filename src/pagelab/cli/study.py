@@ -104,9 +104,10 @@ def run_command(
         from pagelab.study.prepare import prepare
 
         _show_plan(
-            prepare(spec, directory, local_tools().check, skip_impossible=skip_impossible, quick=quick),
+            prepare(
+                spec, directory, local_tools().check, skip_impossible=skip_impossible, quick=quick, minutes=minutes
+            ),
             directory,
-            minutes,
         )
     if dry_run:
         return
@@ -356,15 +357,16 @@ def _answer(directory: Path) -> None:
     terminal.say(f"{found.headline}\n{but}next: {following.command}\n      ({following.why})\n")
 
 
-def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None:
+def _show_plan(prepared: object, directory: Path) -> None:
     from pagelab.study.prepare import Prepared
+    from pagelab.study.progress import as_note
 
     assert isinstance(prepared, Prepared)
     plan = prepared.plan
     active = plan.active()
     blocks = f"{'at most ' if plan.precision else ''}{plan.executions} executions"
-    if minutes is not None or plan.minutes is not None:
-        blocks = f"as many executions as fit into {minutes or plan.minutes:g} min"
+    if plan.minutes is not None:
+        blocks = f"as many executions as fit into {plan.minutes:g} min"
     terminal.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
     if plan.answer == "set":
         from pagelab.study.answering import QUANTITIES, most_programs, programs_by_policy
@@ -382,7 +384,7 @@ def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None
 
         terminal.echo(describe(prepared, Systemd()))
     for warning in prepared.warnings:
-        terminal.echo(f"warning: {warning.message}")
+        terminal.echo(as_note(warning))
 
 
 _STATES = {

@@ -207,7 +207,7 @@ def _document(
 ) -> TryDocument:
     from pagelab.analysis.try_document import TryDocument
 
-    contrasts = {c.policy: c for c in found.planned()}
+    contrasts = {c.policy: c for c in found.compared()}
     baseline = wanted.settings[0].name
     answers = [_answer(contrasts[name], wanted.level, len(contrasts)) for name in wanted.names()[1:]]
     following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and the kernel's placement"

@@ -242,9 +242,13 @@ def judge(found: Noise, *, wall: bool = True) -> Verdict:
     return Verdict(_figures(found), tuple(one for _, one in several), load)
 
 
+_FEWEST = 6
+"""Pairs without which no comparison can tell (docs/method/pairs.md)."""
+
+
 def _executions_for_3_percent(spread: float) -> int:
     """Of two conditions, as if an execution were one moment and no pair cancelled anything: both make it fewer."""
-    return ceil((1.96 * sqrt(2) * spread / 0.03) ** 2)
+    return max(_FEWEST, ceil((1.96 * sqrt(2) * spread / 0.03) ** 2))
 
 
 def _figures(found: Noise) -> str:

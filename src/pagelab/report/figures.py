@@ -46,12 +46,17 @@ def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | N
 
 
 def _effects(analysis: Analysis, before: int) -> list[Figure]:
-    planned = [c for c in analysis.planned() if c.relative is not None]
+    planned = [c for c in analysis.compared() if c.relative is not None]
     if not planned:
         return []
     level = wording.level(analysis.design.interval_level)
     cut = " Arrows mark values outside." if charts.is_cut(analysis) else ""
+    cut += " Dashed: the limit." if charts.drawn_limits(analysis) else ""
     what = "ratios of pairs" if analysis.design.test == "pairs" else "ratios between executions"
+    has_bars = any(c.relative_interval is not None for c in planned)
+    bars = f", bars {level} intervals (unadjusted)" if has_bars else f"; none has a {level} interval yet"
+    filled = "Filled: a difference after Holm's correction; hollow: none found"
+    filled = filled if analysis.design.tested else "Hollow: described, not tested"
     base = sorted({c.baseline for c in planned})
     against = f"Zero is {base[0]}. " if len(base) == 1 else "Zero is the baseline of each program. "
     return [
@@ -60,8 +65,8 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
             number=before + 1,
             section="effects",
             title=f"Change in {_primary_label(analysis)} against the baseline",
-            caption=f"{against}Points are {what}, bars {level} intervals (unadjusted). Filled: a difference "
-            f"after Holm's correction; hollow: none found. Shaded: within ±{100 * NEGLIGIBLE:g}%, which counts as the "
+            caption=f"{against}Points are {what}{bars}. {filled}. "
+            f"Shaded: within ±{100 * NEGLIGIBLE:g}%, which counts as the "
             f"same.{cut}",
             alternative=" ".join(c.sentence for c in planned),
             draw=lambda width: charts.forest(analysis, width),

@@ -51,7 +51,7 @@ def outside(analysis: Analysis) -> WithoutPagelab | None:
     pages = {policy: _pages(text) for policy, text in analysis.design.policy_texts.items()}
     faster = [
         one.contrast
-        for one in judged_of(analysis.planned(), analysis.design, analysis.metrics)
+        for one in judged_of(analysis.compared(), analysis.design, analysis.metrics)
         if one.answer.said == "lower"
         and one.metric.kind == "time"
         and pages.get(one.contrast.policy) == "2M"

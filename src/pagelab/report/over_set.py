@@ -25,14 +25,17 @@ def over_set(analysis: Analysis) -> Table:
         [(heading, [_row(c) for c in contrasts if c.quantity == quantity]) for quantity, heading in headings.items()]
     )
     level = wording.level(analysis.design.interval_level)
+    tested = (
+        f"Two-sided test of signs of the programs’ log ratios, Holm over {wording.count(len(contrasts), 'comparison')}"
+    )
+    tested = tested if analysis.design.tested else "No tests: programs or executions are too few for any to succeed"
     return Table(
         columns=("policy", "programs", "ratio", f"{level} interval", "below 1", "above 1", "p", "p (Holm)"),
         rows=rows,
         groups=groups,
         caption="Over the set: geometric means of the programs’ ratios to the baseline",
         note="Every program counts once and alike; configurations of one program are averaged first. Spread: "
-        "coefficient of variation of the executions. Two-sided test of signs of the programs’ log ratios, "
-        f"Holm over {wording.count(len(contrasts), 'comparison')}; intervals are unadjusted. "
+        f"coefficient of variation of the executions. {tested}; intervals are unadjusted. "
         "Programs below and above 1 are counted, not judged. "
         + coverage.sentence_on_sets(c.programs for c in contrasts),
     )
@@ -116,19 +119,24 @@ _NAMES = {"time": "set", "spread": "set-spread"}
 
 
 def set_figures(analysis: Analysis, before: int) -> list[Figure]:
-    """Time, and the spread between executions: every program's ratio and their geometric mean."""
+    """Time, and the spread between executions: every program's ratio and their geometric mean. The spread first where a
+    difference was found in that alone.
+    """
     part = analysis.over_set
     found: list[Figure] = []
-    for quantity, name in _NAMES.items():
+    differing = {c.quantity for c in (part.contrasts if part else ()) if c.verdict in ("lower", "higher")}
+    for quantity, name in sorted(_NAMES.items(), reverse=differing != {"spread"}):
         if part is None or not sets.drawn(part, quantity):
             continue
         time = "Time" if part.is_time else "Primary metric"
         title = time if quantity == "time" else "Spread from one execution to the next"
         cut = " Programs beyond the axis stand at its end." if sets.is_cut(part, quantity) else ""
         level = wording.level(analysis.design.interval_level)
+        filled = "Filled: a difference after Holm’s correction; hollow: none found"
+        filled = filled if analysis.design.tested else "Hollow: described, not tested"
         caption = (
             f"Small marks are programs, each at its own ratio to the baseline. Large marks are geometric means, bars "
-            f"{level} intervals (unadjusted). Filled: a difference after Holm’s correction; hollow: none found.{cut}"
+            f"{level} intervals (unadjusted). {filled}.{cut}"
             if not found
             else f"Drawn as Figure {found[0].number}.{cut}"
         )

@@ -99,7 +99,7 @@ def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
         return [("", list(analysis.answers))] if analysis.answers else []
     answers = []
     for workload in analysis.design.workloads:
-        mine = [c for c in analysis.planned() if c.workload == workload]
+        mine = [c for c in analysis.compared() if c.workload == workload]
         alike = [c for c in mine if sentences.can_be_grouped(c)]
         if len(alike) < 2 or len({c.metric for c in alike}) > 1:
             alike = []
@@ -164,7 +164,7 @@ def _design(analysis: Analysis) -> dict[str, str]:
     baselines = sorted(set(design.baselines.values()))
     against = baselines[0] if len(baselines) == 1 else "the baseline of each program"
     others = [p for p in design.policies if p not in baselines]
-    family = len(analysis.planned() if analysis.over_set is None else analysis.over_set.contrasts)
+    family = len(analysis.compared() if analysis.over_set is None else analysis.over_set.contrasts)
     metrics = list(dict.fromkeys(analysis.primary_of(w) for w in design.workloads))
     alpha = wording.level(round(1 - design.level, 12))
     return {
@@ -172,13 +172,24 @@ def _design(analysis: Analysis) -> dict[str, str]:
         "metric": "; ".join(
             f"{m.label}{f', {m.description}' if m.description and not design.imported_from else ''}" for m in metrics
         ),
-        "family": f"the {family} planned comparisons"
-        if family != 1
-        else "the one planned comparison (which it leaves as it is)",
+        "family": _family(family, is_tested=design.tested),
         "alpha": alpha,
-        "level": f"intervals {wording.level(design.interval_level)}, tests {alpha} after Holm over "
-        f"{wording.count(family, 'planned comparison')}",
+        "level": f"intervals {wording.level(design.interval_level)}, "
+        + (
+            f"tests {alpha} after Holm over {wording.count(family, 'planned comparison')}"
+            if design.tested
+            else f"no tests: no result could have reached {alpha} over {wording.count(family, 'comparison')}"
+        ),
     }
+
+
+def _family(comparisons: int, *, is_tested: bool) -> str:
+    """What Holm's correction is over."""
+    if not is_tested:
+        return wording.count(comparisons, "comparison")
+    if comparisons == 1:
+        return "the one planned comparison (which it leaves as it is)"
+    return f"the {comparisons} planned comparisons"
 
 
 def _nondeterminism(analysis: Analysis) -> dict[str, Any]:

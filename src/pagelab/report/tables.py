@@ -59,23 +59,26 @@ def contrasts(analysis: Analysis) -> Table:
     """Planned contrasts: relative effect with both intervals, shift, p."""
     rows, groups = grouped(_by_workload(analysis, _contrast_row))
     level = wording.level(analysis.design.interval_level)
-    family, factor = len(analysis.planned()), analysis.design.p_factor
+    family, factor = len(analysis.compared()), analysis.design.p_factor
     why = "executions that were added" if analysis.design.earlier_looks else "the planned looks"
     times_looks = f", times {factor} for {why}" if factor > 1 else ""
+    told = f"{_TEST[analysis.design.test]}{times_looks}; Holm over {wording.count(family, 'comparison')}"
+    told = told if analysis.design.tested else "No tests: executions are too few for any to succeed"
     return Table(
         columns=("policy", "executions", "change", f"{level} interval", "any shape", "shift", "p", "p (Holm)"),
         rows=rows,
         groups=groups,
-        caption="Planned comparisons with the baseline",
-        note=f"{_TEST[analysis.design.test]}{times_looks}; Holm over {wording.count(family, 'comparison')}. Intervals "
-        "are unadjusted; “any shape” allows for a policy that changes the shape of the distribution as well."
-        + _of_shifts(analysis),
+        caption="Planned comparisons with the baseline"
+        if analysis.design.tested
+        else "Comparisons with the baseline, described and not tested",
+        note=f"{told}. Intervals are unadjusted; “any shape” allows for a policy that changes the shape of the "
+        "distribution as well." + _of_shifts(analysis),
     )
 
 
 def _of_shifts(analysis: Analysis) -> str:
     """The simulated coverage of such intervals, with a space before it; empty if they have their level."""
-    planned = analysis.planned()
+    planned = analysis.compared()
     if analysis.design.test == "pairs":
         said = coverage.sentence((c.pairs or 0 for c in planned), coverage.PAIRS)
     else:
@@ -89,7 +92,7 @@ def _by_workload(
     return [
         (
             f"{w}, against {analysis.design.baselines.get(w, NONE)}",
-            [row(c, analysis.metric(c.metric)) for c in analysis.planned() if c.workload == w],
+            [row(c, analysis.metric(c.metric)) for c in analysis.compared() if c.workload == w],
         )
         for w in analysis.design.workloads
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod
-from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
+from pagelab.stats.refusal import Refusal, StatsRefusedError, baseline_near_zero, error_rate
 
 if TYPE_CHECKING:
     from pagelab.stats.paired import Pairs
@@ -62,8 +62,8 @@ def paired_mean_ratio(pairs: Pairs, *, level: float = 0.95) -> MeanRatio:
     t2 = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
     denominator = b * b - t2 * v_y
     if denominator <= 0:
-        enough = f"about {ceil(n * t2 * v_y / (b * b)) + 1} executions of each would" if b else "it is 0"
-        raise StatsRefusedError(Refusal.OUT_OF_REACH, f"the baseline's mean is not told from 0: {enough}")
+        enough = ceil(n * t2 * v_y / (b * b)) + 1 if b else None
+        raise StatsRefusedError(Refusal.OUT_OF_REACH, baseline_near_zero(enough))
     middle = a * b - t2 * both
     root = sqrt(max(0.0, middle**2 - denominator * (a * a - t2 * v_x)))
     low, high = (100 * ((middle + side * root) / denominator - 1) for side in (-1, 1))

@@ -84,3 +84,10 @@ def unit_range(values: NDArray[np.float64]) -> NDArray[np.float64]:
     values 10³⁰⁰ times smaller, and sums and squares stay in range."""
     largest = float(np.abs(values).max())
     return np.asarray(np.ldexp(values, -int(np.frexp(largest)[1])))
+
+
+def baseline_near_zero(enough: int | None) -> str:
+    """Why there is no ratio of means, and the executions that would do; None: none would."""
+    if enough is None:
+        return "no interval: A's mean is 0"
+    return f"no interval: A's executions differ so much that their mean could be 0; about {enough:,} of each would do"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..record import RunWarning, WarningKind
 from .plan import Condition, Plan
+
+if TYPE_CHECKING:
+    from ..stats import Reach
 
 QUANTITIES = ("time", "spread")
 """Each policy is compared with the baseline in both, over the programs of a set."""
@@ -34,23 +39,26 @@ def programs_by_policy(plan: Plan) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def answered(plan: Plan) -> tuple[Plan, str | None]:
-    """``plan`` with its answer decided if its author left that open, and the messages about it.
+def answered(plan: Plan, *, is_open: bool) -> tuple[Plan, str | None]:
+    """``plan`` with what it tests decided, and the message about a set that its author did not ask for.
 
-    Each program by itself; as a set where no comparison of one program could reach the level with these executions,
-    and comparisons over all of them can.
+    ``is_open``: its author left the answer open. Then it is each program by itself; or the set, where no comparison of
+    one program could reach the level with these executions, and comparisons over all of them can. Where neither can,
+    nothing is tested, and everything is described.
     """
-    if plan.answer == "set" or plan.precision is not None or not each_unreachable(plan) or set_unreachable(plan):
-        return plan, None
     several = programs_by_policy(plan)
-    if not several:
-        return plan, None
-    return plan.model_copy(update={"answer": "set"}), (
-        f"answered as a set: over {most_programs(plan)} programs {len(QUANTITIES) * len(several)} comparisons can "
-        f"reach the level, which {plan.executions} executions cannot in {len(contrasts(plan))} comparisons of single "
-        "programs "
-        '(study.toml: answer = "set"; answer = "each" keeps them)'
-    )
+    if is_open and several and plan.precision is None and each_unreachable(plan) and not set_unreachable(plan):
+        return plan.model_copy(update={"answer": "set", "tested": True}), (
+            f"answered as a set: over {most_programs(plan)} programs {len(QUANTITIES) * len(several)} comparisons can "
+            f"reach the level, which {plan.executions} executions cannot in {len(contrasts(plan))} comparisons of "
+            'single programs (study.toml: answer = "set"; answer = "each" describes them without tests)'
+        )
+    return tested_or_described(plan), None
+
+
+def tested_or_described(plan: Plan) -> Plan:
+    """``plan`` with tests where a result can reach the level, and without where none can."""
+    return plan.model_copy(update={"tested": not reachability(plan)})
 
 
 def most_programs(plan: Plan) -> int:
@@ -58,29 +66,67 @@ def most_programs(plan: Plan) -> int:
 
 
 def reachability(plan: Plan) -> list[RunWarning]:
-    """A warning when no result, however clear, could reach the level (Holm over all planned comparisons)."""
+    """What to tell where no result, however clear, could reach the level (Holm over all planned comparisons)."""
     return set_unreachable(plan) if plan.answer == "set" else each_unreachable(plan)
 
 
+def fewest_for_tests(plan: Plan) -> int:
+    """Executions of each condition with which every comparison of single programs could be found, at this look."""
+    return _reach_of_each(plan).smallest_n
+
+
+def looked_at(plan: Plan) -> Plan:
+    """``plan`` after the look at its end: what is added to it then is judged at half of its error."""
+    return plan.model_copy(update={"earlier_looks": [*plan.earlier_looks, plan.executions]})
+
+
 def each_unreachable(plan: Plan) -> list[RunWarning]:
-    """The warning for programs one by one; empty where the level can be reached."""
+    """For programs one by one; empty where the level can be reached."""
     planned = len(contrasts(plan))
     if planned == 0:
         return []
+    reach = _reach_of_each(plan)
+    if reach.reachable or (plan.blocks and _holm_reaches(plan)):
+        return []
+    later = "" if plan.precision else f"; tests need {reach.smallest_n} executions of each"
+    message = (
+        f"described without tests: with {_counted(reach.n_treatment, 'execution')} of each condition no difference in "
+        f"{_counted(planned, 'comparison')} could be found, however clear (the smallest possible p is "
+        f"{reach.smallest_p:.3g}, {reach.smallest_adjusted_p:.3g} after Holm, the level {reach.alpha:g}){later}"
+    )
+    return [_described(message, executions=reach.n_treatment, contrasts=planned, smallest_n=reach.smallest_n)]
+
+
+def _reach_of_each(plan: Plan) -> Reach:
+    """Of the comparisons of single programs, over all of which Holm corrects."""
     from ..stats import reachable
 
+    found = contrasts(plan)
+    fewest = min((plan.executions_of(treatment) for treatment, _ in found), default=plan.executions)
+    executions = plan.precision.looks[0] if plan.precision else fewest
+    stratified = plan.test != "rank-sum"
+    return reachable(executions, executions, contrasts=max(1, len(found)), alpha=_alpha(plan), stratified=stratified)
+
+
+def _alpha(plan: Plan) -> float:
+    """A study may report at any of its looks, so each is judged at its share of the error rate."""
     looks = len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
-    executions = plan.precision.looks[0] if plan.precision else plan.executions
-    # A study may report at any of its looks, so each is judged at its share of the error rate.
-    alpha, stratified = (1 - plan.level) / looks, plan.test != "rank-sum"
-    reach = reachable(executions, executions, contrasts=planned, alpha=alpha, stratified=stratified)
-    if reach.reachable:
-        return []
-    return [_warning(str(reach), executions=executions, contrasts=planned, smallest_n=reach.smallest_n)]
+    return round((1 - plan.level) / looks, 12)
+
+
+def _holm_reaches(plan: Plan) -> bool:
+    """Whether every comparison could be found, where programs have different numbers of executions: those with more
+    are rejected first, and the correction of the others is smaller then.
+    """
+    from ..stats import holm, smallest_p
+
+    numbers = [plan.executions_of(treatment) for treatment, _ in contrasts(plan)]
+    least = [float(smallest_p(n, n, stratified=plan.test != "rank-sum")) for n in numbers]
+    return all(holm(least, alpha=_alpha(plan)).rejected)
 
 
 def set_unreachable(plan: Plan) -> list[RunWarning]:
-    """The warning for the set; empty where every policy has programs enough, and these a spread."""
+    """For the set; empty where every policy has programs enough, and these a spread."""
     several = programs_by_policy(plan)
     if not several:
         return []
@@ -88,22 +134,27 @@ def set_unreachable(plan: Plan) -> list[RunWarning]:
 
     if plan.executions < FEWEST_EXECUTIONS:
         message = (
-            f"a set of programs with {plan.executions} execution of each has no spread; "
-            f"use at least {FEWEST_EXECUTIONS} executions"
+            f"described without tests: a set of programs with {plan.executions} execution of each has no spread; "
+            f"tests need {FEWEST_EXECUTIONS} executions of each at least"
         )
-        return [_warning(message, executions=plan.executions, smallest_n=FEWEST_EXECUTIONS)]
+        return [_described(message, executions=plan.executions, smallest_n=FEWEST_EXECUTIONS)]
     (policy, _), programs = min(several.items(), key=lambda one: len(one[1]))
-    family, alpha = len(QUANTITIES) * len(several), round((1 - plan.level) / 2 ** len(plan.earlier_looks), 12)
+    family, alpha = len(QUANTITIES) * len(several), _alpha(plan)
     reach = reachable(len(programs), len(programs), contrasts=family, alpha=alpha, stratified=True)
     if reach.reachable:
         return []
     message = (
-        f"a set of {len(programs)} program{'' if len(programs) == 1 else 's'} under {policy} cannot reach the level "
-        f"{alpha:g}: the smallest possible p is {reach.smallest_p:.3g}, {reach.smallest_adjusted_p:.3g} after Holm "
-        f'over {family} comparisons; use at least {reach.smallest_n} programs, or answer = "each"'
+        f"described without tests: over {_counted(len(programs), 'program')} under {policy} no difference could be "
+        f"found, however clear (the smallest possible p is {reach.smallest_p:.3g}, {reach.smallest_adjusted_p:.3g} "
+        f"after Holm over {_counted(family, 'comparison')}, the level {alpha:g}); tests need "
+        f'{reach.smallest_n} programs, or answer = "each"'
     )
-    return [_warning(message, programs=len(programs), contrasts=family, smallest_n=reach.smallest_n)]
+    return [_described(message, programs=len(programs), contrasts=family, smallest_n=reach.smallest_n)]
 
 
-def _warning(message: str, **data: int) -> RunWarning:
-    return RunWarning(kind=WarningKind.LEVEL_NOT_REACHABLE, severity="serious", message=message, data=dict(data))
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _described(message: str, **data: int) -> RunWarning:
+    return RunWarning(kind=WarningKind.LEVEL_NOT_REACHABLE, severity="info", message=message, data=dict(data))

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import NormalDist, median
 
 from ..errors import BadInputError
-from .answering import contrasts
+from .answering import contrasts, fewest_for_tests
 from .errors import StudyError, TooLongError
 from .extend import blocks_of, extend, refuse_other_rules, seen_before
 from .interim_looks import executions
@@ -116,14 +116,36 @@ def add_minutes(store: Store, minutes: float) -> None:
         store.extend(plan.model_copy(update=given), [])
         return
     paces = paces_of(store, plan)
-    if _wanted(plan, paces, 60 * minutes) == blocks_of(plan):
+    seen = seen_before(store, plan)
+    wanted = _wanted_for_tests(seen, paces, minutes)
+    if wanted == blocks_of(plan):
         shortest = min(pace.block_s for pace in paces)
         raise StudyError(
             f"--minutes {minutes:g}: a block takes {shown_duration(max(1, shortest))}, so not one more fits; nothing "
             f"is changed; give it at least --minutes {rounded_up(1.1 * shortest / 60)}"
         )
-    _size(store, seen_before(store, plan).model_copy(update=given), paces, spent_s(store))
+    _size(store, seen.model_copy(update=given), paces, wanted, spent_s(store))
     store.put_meta(_USED, "no")
+
+
+def _wanted_for_tests(plan: Plan, paces: Sequence[Pace], minutes: float) -> dict[str, int]:
+    """Workload -> blocks in all: those that the tests of this look need first.
+
+    Raises StudyError where these do not fit and tests were planned. What is described without tests stays so then.
+    """
+    if plan.answer == "set" or not contrasts(plan):
+        return _wanted(plan, paces, 60 * minutes)
+    fewest = fewest_for_tests(plan)
+    needed_s = sum(max(0, fewest - pace.blocks) * pace.block_s for pace in paces)
+    if needed_s <= 60 * minutes:
+        enough = [replace(pace, blocks=max(fewest, pace.blocks)) for pace in paces]
+        return _wanted(plan, enough, 60 * minutes - needed_s)
+    if not plan.tested:
+        return _wanted(plan, paces, 60 * minutes)
+    raise StudyError(
+        f"--minutes {minutes:g}: a further look is judged more strictly, and needs {fewest} executions of each "
+        f"condition to find anything; nothing is changed; give it at least --minutes {rounded_up(1.1 * needed_s / 60)}"
+    )
 
 
 def spent_s(store: Store) -> float:
@@ -202,12 +224,10 @@ def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
             return None
         extend(store, plan, wanted)
         return ""
-    return _size(store, plan, found, spent)
+    return _size(store, plan, found, _wanted(plan, found, 60 * plan.minutes - spent), spent)
 
 
-def _size(store: Store, plan: Plan, found: Sequence[Pace], spent: float) -> str:
-    assert plan.minutes is not None
-    wanted = _wanted(plan, found, 60 * plan.minutes - spent)
+def _size(store: Store, plan: Plan, found: Sequence[Pace], wanted: dict[str, int], spent: float) -> str:
     store.put_event("sized", {"paces": [asdict(one) for one in found], "blocks": wanted, "spent_s": spent})
     if wanted != blocks_of(plan):
         extend(store, plan, wanted)

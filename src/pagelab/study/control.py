@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import whole_file
 from ..errors import another_would_do, system_reason
-from ..record import WarningKind
 from . import programs
 from .boot_session import BootSession
-from .budget import add_minutes, with_minutes
+from .budget import add_minutes
 from .cluster import MARK, ClusterSession, refuse_unfit
 from .edited import between, refuse_edited, told
 from .errors import StudyError
@@ -22,7 +20,7 @@ from .extend import add_executions
 from .lock import DirectoryLock
 from .plan import Plan, digest_of
 from .prepare import SPEC_COPY, Prepared, check_destination, create, prepare
-from .progress import Progress, Silent
+from .progress import Progress, Silent, as_note
 from .session import Finished, Session
 from .store import NAME, Store
 from .tools import Tools
@@ -54,9 +52,7 @@ def run_study(
     progress = progress or Silent()
     # On a cluster each host answers for itself.
     check = tools.check if cluster is None else lambda _condition: None
-    prepared = prepare(spec, directory, check, skip_impossible=skip_impossible, quick=quick)
-    minutes = prepared.plan.minutes if minutes is None else minutes
-    prepared = prepared if minutes is None else _given_time(prepared, minutes)
+    prepared = prepare(spec, directory, check, skip_impossible=skip_impossible, quick=quick, minutes=minutes)
     prepared = change(prepared) if change else prepared
     if cluster is not None:
         refuse_unfit(prepared.plan)
@@ -82,7 +78,7 @@ def run_study(
             for note in notes:
                 progress.note(note)
             for warning in [*prepared.warnings, *([] if cluster else tools.limits(prepared.plan))]:
-                progress.note(f"warning: {warning.message}")
+                progress.note(as_note(warning))
             return _work(store, directory, tools, machine, progress, cluster, instead=instead)
 
 
@@ -143,12 +139,6 @@ def _refuse_another(prepared: Prepared, directory: Path) -> None:
         )
 
 
-def _given_time(prepared: Prepared, minutes: float) -> Prepared:
-    """Planned as its pilot, whose blocks are enough for the level."""
-    warnings = [one for one in prepared.warnings if one.kind is not WarningKind.LEVEL_NOT_REACHABLE]
-    return replace(prepared, plan=with_minutes(prepared.plan, minutes), warnings=warnings)
-
-
 def resume_study(
     directory: Path,
     tools: Tools,
@@ -191,7 +181,7 @@ def resume_study(
         if minutes is not None:
             add_minutes(store, minutes)
         for warning in [] if cluster else tools.limits(store.plan()):
-            (progress or Silent()).note(f"warning: {warning.message}")
+            (progress or Silent()).note(as_note(warning))
         return _work(store, directory, tools, tools.machine(), progress, cluster, instead=instead)
 
 

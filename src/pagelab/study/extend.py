@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .answering import reachability
+from .answering import looked_at, most_programs, reachability, tested_or_described
 from .errors import StudyError
 from .plan import Plan
 from .schedule import Slot, schedule
@@ -58,12 +58,24 @@ def seen_before(store: Store, plan: Plan) -> Plan:
     slots = store.slots()
     if not slots or len(store.finished()) < len(slots):
         return plan
-    return plan.model_copy(update={"earlier_looks": [*plan.earlier_looks, plan.executions]})
+    return looked_at(plan)
 
 
 def extend(store: Store, plan: Plan, blocks: Mapping[str, int]) -> None:
-    """Writes the extended plan and its places."""
+    """Writes the extended plan and its places: with tests where they had been too few for any, and are enough now.
+
+    Raises StudyError where tests that were planned could not succeed any more.
+    """
     longer, added = extended(plan, store.slots(), blocks)
+    before = store.plan()
+    if not before.tested or reachability(before):
+        longer = tested_or_described(longer)
+    elif reachability(longer):
+        raise StudyError(
+            f"{store.path.parent}: a further look is judged at half of the level, which {most_programs(longer)} "
+            "programs cannot reach whatever the data; nothing is changed; begin a study of its own: pagelab study run "
+            "SPEC --into DIR"
+        )
     store.extend(longer, added)
     for warning in reachability(longer):
         store.put_event("warning", warning.model_dump(mode="json"))

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, overload
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..contract.request import Request
-from .answering import reachability
+from .answering import reachability, tested_or_described
 from .errors import Problem, SpecError, StudyError
 from .lock import DirectoryLock
 from .plan import Condition, Plan, digest_of
@@ -349,6 +349,8 @@ def import_into(
         digest=digest_of([origin.read_bytes()]),
         inputs={str(origin.resolve()): samples[0].run.source_sha256},
     )
+    alike = len(set(counts)) == 1
+    plan = tested_or_described(plan) if alike else plan
     directory.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(directory):
         check_destination(directory)
@@ -357,7 +359,7 @@ def import_into(
             store.commit_imported(
                 slots, [(_result(s), s.run.model_dump_json(by_alias=True), s.measurements) for s in samples]
             )
-            if len(set(counts)) == 1:
+            if alike:
                 for warning in reachability(plan):
                     store.put_event("warning", warning.model_dump(mode="json"))
     return plan

@@ -103,6 +103,9 @@ class Plan(_Model):
     """Plans without one are older than pairs, or of imported data, of which no schedule is known."""
     answer: Literal["each", "set"] = "each"
     """What is tested: every program by itself, or the programs as a set. Plans without one are older than sets."""
+    tested: bool = True
+    """False: no result could have reached the level, whatever the data, so everything is described without tests
+    (:mod:`pagelab.study.answering`). Decided before the first run, and anew where executions are added."""
     precision: Precision | None = None
     minutes: float | None = None
     """Time for the runs, which decides the number of blocks (:mod:`pagelab.study.budget`); None: it is given."""

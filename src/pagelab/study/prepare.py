@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import MachineError, another_would_do
 from ..record import RunWarning, WarningKind
 from .answering import answered, reachability
+from .budget import with_minutes
 from .errors import ImpossibleError, StudyError
 from .plan import Condition, Plan
 from .planning import plan_text
@@ -42,6 +43,8 @@ class Prepared:
     warnings: list[RunWarning]
     notes: tuple[str, ...] = ()
     """What to tell before the first run that is no trouble."""
+    is_open: bool = False
+    """Its author left open whether each program is tested, or all as a set."""
 
 
 def prepare(
@@ -51,8 +54,9 @@ def prepare(
     *,
     skip_impossible: bool = False,
     quick: bool = False,
+    minutes: float | None = None,
 ) -> Prepared:
-    """Reads, plans and checks ``spec``, or its quick form; writes nothing.
+    """Reads, plans and checks ``spec``, or its quick form; writes nothing. ``minutes`` override its executions.
 
     Raises SpecError and other BadInputErrors for what is wrong in the files, MachineError where this machine cannot do
     a condition (unless ``skip_impossible``: then those are left out, and a warning says so).
@@ -75,8 +79,17 @@ def prepare(
     if not plan.active():
         raise MachineError("this machine can do none of the conditions:\n" + _listing(plan, reasons))
     warnings = _left_out(plan)
-    plan, note = answered(plan) if is_open else (plan, None)
-    return Prepared(plan, text, spec.resolve(), warnings + reachability(plan), () if note is None else (note,))
+    return _decided(Prepared(plan, text, spec.resolve(), warnings, is_open=is_open), minutes)
+
+
+def _decided(prepared: Prepared, minutes: float | None) -> Prepared:
+    """With the number of executions that ``minutes`` begin with, and what they can test."""
+    plan, minutes = prepared.plan, prepared.plan.minutes if minutes is None else minutes
+    if minutes is not None:
+        plan = with_minutes(plan, minutes)
+    plan, note = answered(plan, is_open=prepared.is_open)
+    notes = () if note is None else (note,)
+    return replace(prepared, plan=plan, warnings=prepared.warnings + reachability(plan), notes=notes)
 
 
 def _listing(plan: Plan, reasons: dict[int, str]) -> str:

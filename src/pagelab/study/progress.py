@@ -13,7 +13,14 @@ from pagelab import terminal
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from pagelab.record import RunWarning
+
 _PLAIN_EVERY_S = 10.0
+
+
+def as_note(warning: RunWarning) -> str:
+    """What is no trouble is told without that word."""
+    return warning.message if warning.severity == "info" else f"warning: {warning.message}"
 
 
 class Progress(Protocol):

@@ -1,7 +1,7 @@
 """Charts: each a pure function from an `Analysis` to a Vega-Lite specification, all in one look (`theme`)."""
 
 from pagelab.report.charts.counters import counter_for, tlb_scatter
-from pagelab.report.charts.effects import forest, is_cut
+from pagelab.report.charts.effects import drawn_limits, forest, is_cut
 from pagelab.report.charts.executions import executions
 from pagelab.report.charts.factors import impact_factors
 from pagelab.report.charts.frames import pages_by_colour
@@ -17,6 +17,7 @@ __all__ = [
     "bars",
     "boxplot",
     "counter_for",
+    "drawn_limits",
     "drift",
     "dumbbells",
     "executions",

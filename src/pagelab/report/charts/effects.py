@@ -9,7 +9,8 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE, reach
-from pagelab.analysis.model import Analysis
+from pagelab.analysis.commands import short
+from pagelab.analysis.model import Analysis, Limit
 from pagelab.analysis.verdict import Judged, judged_of
 from pagelab.charts import theme
 
@@ -25,14 +26,14 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
     """Change against the baseline, one row a planned comparison, the greatest reduction first.
 
     Filled: a difference after Holm's correction. Hollow: none found. The bar is the unadjusted interval; an arrow
-    points at what the axis leaves out. Shaded: what does not matter.
+    points at what the axis leaves out. Shaded: what does not matter. Dashed: limits of a comparison.
     """
     judged = shown(analysis)
     keys = _keys(judged)
-    ends = [(i.low, i.high) for one in judged if (i := one.contrast.relative_interval)]
-    low, high = reach(ends or [(one.contrast.relative or 0.0,) * 2 for one in judged])
+    low, high = _reach(analysis)
     values = [_value(one, key, low, high) for one, key in zip(judged, keys, strict=True)]
-    layers = _layers(values, (low, high), list(analysis.design.policies), _title(judged), width)
+    limits = [{"limit": 100 * (one.ratio or 0.0), "text": short(one)} for one in drawn_limits(analysis)]
+    layers = _layers(values, limits, (low, high), list(analysis.design.policies), _title(judged), width)
     spec = theme.finish(layers, width, (ROW_HEIGHT if len(judged) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(judged))
     if width != "container":
         theme.leave_room(spec, width, left=_longest(values, "row"), right=_longest(values, "words"))
@@ -41,7 +42,7 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
 
 def shown(analysis: Analysis) -> list[Judged]:
     """The planned comparisons that have a size."""
-    judged = judged_of(analysis.planned(), analysis.design, analysis.metrics)
+    judged = judged_of(analysis.compared(), analysis.design, analysis.metrics)
     sized = [one for one in judged if one.contrast.relative is not None]
     return sorted(sized, key=lambda one: one.contrast.relative or 0.0)
 
@@ -51,8 +52,24 @@ def is_cut(analysis: Analysis) -> bool:
     ends = [(i.low, i.high) for one in shown(analysis) if (i := one.contrast.relative_interval)]
     if not ends:
         return False
-    low, high = reach(ends)
+    low, high = _reach(analysis)
     return any(end[0] < low or end[1] > high for end in ends)
+
+
+def drawn_limits(analysis: Analysis) -> list[Limit]:
+    """Those on the ratio of pairs that the axis holds, each place once."""
+    if not shown(analysis):
+        return []
+    low, high = _reach(analysis)
+    found = {one.ratio: one for one in analysis.limits if one.ratio is not None and low <= one.ratio <= high}
+    return list(found.values())
+
+
+def _reach(analysis: Analysis) -> tuple[float, float]:
+    judged = shown(analysis)
+    ends = [(i.low, i.high) for one in judged if (i := one.contrast.relative_interval)]
+    limits = [one.ratio for one in analysis.limits if one.ratio is not None]
+    return reach(ends or [(one.contrast.relative or 0.0,) * 2 for one in judged], limits)
 
 
 def _keys(judged: list[Judged]) -> list[str]:
@@ -84,7 +101,7 @@ def _value(one: Judged, key: str, low: float, high: float) -> dict[str, Any]:
         "above": 100 * high if ends[1] > high else None,
         "found": one.answer.said in ("lower", "higher"),
         "words": one.words,
-        "brief": one.words.split(":")[0].split(" within")[0],
+        "brief": one.words.split(":")[0].split(" within")[0].split(" among")[0],
         "shown": wording.percent(estimate),
         "interval": wording.interval_percent(interval) if interval else c.note or "no interval",
         "p": wording.p_value(c.p_holm) if c.p_holm is not None else "not tested",
@@ -98,7 +115,12 @@ def _title(judged: list[Judged]) -> str:
 
 
 def _layers(
-    values: list[dict[str, Any]], ends: tuple[float, float], policies: list[str], title: str, width: theme.Width
+    values: list[dict[str, Any]],
+    limits: list[dict[str, Any]],
+    ends: tuple[float, float],
+    policies: list[str],
+    title: str,
+    width: theme.Width,
 ) -> alt.LayerChart:
     scale = alt.Scale(domain=[100 * ends[0], 100 * ends[1]], nice=False, zero=False)
     x_axis = alt.Axis(
@@ -159,9 +181,18 @@ def _layers(
         for side, shape in (("below", "triangle-left"), ("above", "triangle-right"))
     ]
     words = base.mark_text(text="", aria=False).encode(y=beside)
-    chart = theme.layered(shade, zero, bars, hollow, filled, *arrows, words)
+    chart = theme.layered(shade, zero, *_at_limits(limits, scale), bars, hollow, filled, *arrows, words)
     chart.resolve = alt.Resolve(axis=alt.AxisResolveMap(y="independent"))
     return chart
+
+
+def _at_limits(limits: list[dict[str, Any]], scale: alt.Scale) -> list[alt.Chart]:
+    """A dashed line at each, with its words above the rows."""
+    if not limits:
+        return []
+    base = alt.Chart(theme.rows(limits)).encode(x=alt.X("limit:Q", scale=scale))
+    line = base.mark_rule(color="var(--ink)", strokeDash=[4, 3], strokeWidth=1.4)
+    return [line, base.mark_text(y=-4, baseline="bottom", color="var(--soft)").encode(text="text:N")]
 
 
 def _words(values: list[dict[str, Any]], width: theme.Width) -> str:

@@ -41,7 +41,7 @@ def is_the_answer(analysis: Analysis) -> bool:
     repeated, every = (
         sum(len(family.groups) for family in part.families if family.repeated or whole) for whole in (False, True)
     )
-    return repeated >= MANY_GROUPS or (every >= MANY_GROUPS and len(analysis.planned()) > MOST_ROWS)
+    return repeated >= MANY_GROUPS or (every >= MANY_GROUPS and len(analysis.compared()) > MOST_ROWS)
 
 
 def programs(analysis: Analysis, before: int) -> list[Figure]:

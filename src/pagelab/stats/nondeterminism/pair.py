@@ -12,7 +12,7 @@ from pagelab.stats.nondeterminism.components import t_quantile
 from pagelab.stats.nondeterminism.estimate import Estimate, Metric, Refused
 from pagelab.stats.nondeterminism.exchange import Exchanged, exchange
 from pagelab.stats.nondeterminism.table import Table, characterize
-from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
+from pagelab.stats.refusal import Refusal, StatsRefusedError, baseline_near_zero, error_rate
 
 if TYPE_CHECKING:
     from pagelab.stats.nondeterminism.data import Executions, Experiment
@@ -137,8 +137,8 @@ def ratio_of_means(base: Executions, new: Executions, level: float) -> Estimate 
     t2 = float(t_quantile(degrees, level)) ** 2
     denominator = mean_a**2 - t2 * v_a
     if denominator <= 0:
-        enough = f"about {ceil(len(base) * t2 * v_a / mean_a**2) + 1} executions of each would" if mean_a else "it is 0"
-        return Refused(Refusal.OUT_OF_REACH, f"base's mean is not told from 0: {enough}")
+        enough = ceil(len(base) * t2 * v_a / mean_a**2) + 1 if mean_a else None
+        return Refused(Refusal.OUT_OF_REACH, baseline_near_zero(enough))
     root = sqrt(max(0.0, t2 * (mean_a**2 * v_b + mean_b**2 * v_a - t2 * v_a * v_b)))
     ends = (mean_a * mean_b - root) / denominator, (mean_a * mean_b + root) / denominator
     return Estimate(100 * (ratio - 1), _in_percent(*ends, level))
