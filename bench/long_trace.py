@@ -2,8 +2,8 @@
 
 ``python -m bench.long_trace DIR [--references N] [--address-space BYTES] [--json FILE]``. The trace is written once, in
 pieces, to DIR/long.trace: visits to pages by Zipf's law (0.9) over 2¹⁸ pages (1 GiB) in random order, eight loads of
-eight bytes each. They lie in the pool of anonymous memory, so that layouts of page sizes apply. ``--address-space`` lets
-no simulation have more (RLIMIT_AS), whether or not it touches it.
+eight bytes each. They lie in the pool of anonymous memory, so that layouts of page sizes apply. ``--address-space``
+lets no simulation have more (RLIMIT_AS), whether or not it touches it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def visits(references: int) -> Iterator[NDArray[np.uint64]]:
 
 
 def policies(directory: Path, count: int) -> list[str]:
-    """``--policy FILE`` of so many of the 54 layouts of a campaign over the trace's memory, written to ``directory``."""
+    """``--policy FILE`` of so many of a campaign's 54 layouts over the trace's memory, written to ``directory``."""
     space = layouts.Footprint(tuple(("anon", tile << 21) for tile in range(PAGES >> 9)))
     every = layouts.campaign(space).layouts
     options = []

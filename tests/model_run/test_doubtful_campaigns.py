@@ -87,7 +87,12 @@ def test_the_machine_is_told_by_both_chains_on_their_own_limits() -> None:
 
 def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:
     found, _ = campaign(tmp_path, Machine(trace, noise=0.001), asked(trace, select="random"))
-    assert {one.kind for one in found.told} & {"clock-changed", "memory-changed", "rounds-apart", "machine-changed"} == set()
+    assert {one.kind for one in found.told} & {
+        "clock-changed",
+        "memory-changed",
+        "rounds-apart",
+        "machine-changed",
+    } == set()
 
 
 def test_rounds_that_ran_on_a_slower_machine_are_told(trace: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The design over kinds of memory: planted effects on a machine that is played, and a small program that really runs."""
+"""The design over kinds of memory: planted effects on a machine that is played, and a small program that runs."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_kinds_that_are_hardly_used_are_left_out_and_told(tmp_path: Path) -> Non
     assert found.verdict.startswith("anon in 2M pages: −10.")
     assert found.verdict.endswith("; heap and arenas: hardly used")
     machine.kib = {"heap": 2047, "anon": 2047, "arenas": 2047}
-    with pytest.raises(BadInputError, match="less than one 2M page of each kind of memory.*heap 2047 KiB"):
+    with pytest.raises(BadInputError, match=r"less than one 2M page of each kind of memory.*heap 2047 KiB"):
         kinds(asked(), tmp_path / "little.kinds", machine.tools())
 
 
@@ -249,7 +249,7 @@ def test_what_is_no_campaign_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="pagelab model run --into"):
         of_model(tmp_path, 1.0, 1)
     (tmp_path / "kinds.json").write_text('{"schema": "other"}')
-    with pytest.raises(BadInputError, match="is no pagelab.model-kinds/1"):
+    with pytest.raises(BadInputError, match=r"is no pagelab\.model-kinds/1"):
         read(tmp_path)
     assert read(tmp_path / "none") is None
 

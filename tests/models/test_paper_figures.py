@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models.planted import DIGITISED, points
 
+from models.planted import DIGITISED, points
 from pagelab.models import chosen, judge, models
 from pagelab.models.document import Fits, ModelFile, file_of, fits_of
 from pagelab.models.over_workloads import Fitted, over_workloads
@@ -69,7 +69,7 @@ def test_mosmodel_is_drawn_layout_by_layout_and_the_second_line_has_slope_one() 
     rows = [row for row in drawn(against_measured(file, fits, ("mosmodel",), "c", 600)) if row.get("model")]
     expected = models(fits.seed)["mosmodel"].fit(data).predict(data.h, data.m, data.c)
     assert [row["r"] for row in rows] == pytest.approx(expected.tolist())
-    line = [row for row in drawn(against_measured(file, fits, ("poly1", SLOPE_ONE), "c", 600))]
+    line = drawn(against_measured(file, fits, ("poly1", SLOPE_ONE), "c", 600))
     ends = [row for row in line if row.get("model") == SLOPE_ONE]
     assert (ends[-1]["r"] - ends[0]["r"]) / (ends[-1]["x"] - ends[0]["x"]) == pytest.approx(1)
 

@@ -43,9 +43,7 @@ def test_planted_effects_without_noise_come_back_whatever_slows_a_block(factors:
     blocks = np.exp(logs + random.normal(0, 1, size=(12, 1)))
     for found in factorial_effects(blocks):
         above = {
-            other: 0.5 ** (len(other) - len(found.factors))
-            for other in planted
-            if set(found.factors) <= set(other)
+            other: 0.5 ** (len(other) - len(found.factors)) for other in planted if set(found.factors) <= set(other)
         }
         expected = sum(planted[other] * share for other, share in above.items())
         assert found.percent == pytest.approx(100 * expm1(expected), abs=1e-9)
@@ -66,7 +64,7 @@ def test_one_factor_is_a_comparison_of_pairs() -> None:
 
 
 def test_false_alarms_over_a_whole_design_stay_below_the_level() -> None:
-    """Nothing is planted, blocks are slowed down as a whole, noise has heavy tails: after Holm at most 5% of designs."""
+    """Nothing is planted, blocks are slowed down as a whole, noise has heavy tails: after Holm, at most 5%."""
     random = np.random.default_rng(7)
     alarms, designs = 0, 400
     for _ in range(designs):

@@ -65,7 +65,7 @@ def study(
     """study.toml in ``directory``: blocks of one execution of each layout, in random order. Returns its path."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = [one if isinstance(one, Setting) else Setting(one.name, one.toml()) for one in layouts]
-    # Chains of additions and of loads run beside every execution: clock and memory change with what else a machine does.
+    # Chains of additions and of loads run beside every execution: other programs change clock and memory.
     table = workload(asked.argv, asked.cwd, timeout_s if timeout_s is not None else asked.timeout_s)
     table["setup"] = [_CLOCK]
     document = {

@@ -24,7 +24,7 @@ from pagelab.layouts.layout import POOLS, TILE
 from pagelab.model_run import document, executions
 from pagelab.model_run.document import Asked, Campaign
 from pagelab.model_run.estimate import estimate
-from pagelab.model_run.executions import CANNOT, Execution
+from pagelab.model_run.executions import Execution
 from pagelab.model_run.points import machine_moved, r_of, usable
 from pagelab.model_run.run import TRIAL, Session, locked, refuse_other_machine, session_of, trial_records, try_it
 from pagelab.model_run.simulation import Counts, Simulator, needed
@@ -232,7 +232,7 @@ def _found(
         _combination(one, good, campaign, None if simulated is None else simulated[at])
         for at, one in enumerate(combinations)
     ]
-    following_, why = following(campaign, known, effects, session.directory)
+    following_, why = following(campaign, effects, session.directory)
     return KindsDocument(
         workload=campaign.workload,
         command=campaign.asked.argv,
@@ -331,6 +331,4 @@ def of_model(directory: Path, minutes: float, seed: int) -> Asked:
     if counted or simulated is None:
         return asked.model_copy(update={**changes, "counts": "measured" if counted else asked.counts})
     trace = str((directory / simulated.trace).resolve())
-    return asked.model_copy(
-        update={**changes, "counts": "simulated", "trace": trace, "processor": simulated.processor}
-    )
+    return asked.model_copy(update={**changes, "counts": "simulated", "trace": trace, "processor": simulated.processor})

@@ -67,9 +67,7 @@ def _interval(one: Effect) -> str:
     return f"{wording.percent(one.low_percent / 100)} to {wording.percent(one.high_percent / 100)}"
 
 
-def following(
-    campaign: Campaign, kinds: Sequence[Kind], effects: Sequence[Effect], directory: Path
-) -> tuple[str, str]:
+def following(campaign: Campaign, effects: Sequence[Effect], directory: Path) -> tuple[str, str]:
     """The next command, and what it is for."""
     command, minutes = shlex.join(campaign.asked.argv), campaign.asked.minutes
     gains = [one.kinds[0] for one in effects if len(one.kinds) == 1 and one.seen and one.percent < 0]

@@ -79,17 +79,18 @@ def figures_of(found: KindsDocument) -> tuple[Figure, ...]:
 
 def effects_chart(found: KindsDocument, width: theme.Width) -> dict[str, Any]:
     """Effects as marks with intervals, one a row; a line at no effect."""
+    names = [" × ".join(one.kinds) for one in found.effects]
     rows = [
         {
-            "effect": " × ".join(one.kinds),
+            "effect": name,
             "percent": one.percent,
             "low": one.percent if one.low_percent is None else one.low_percent,
             "high": one.percent if one.high_percent is None else one.high_percent,
             "seen": "seen" if one.seen else "not seen",
         }
-        for one in found.effects
+        for name, one in zip(names, found.effects, strict=True)
     ]
-    y = alt.Y("effect:N", sort=[row["effect"] for row in rows], title=None, axis=alt.Axis(grid=True))
+    y = alt.Y("effect:N", sort=names, title=None, axis=alt.Axis(grid=True))
     axis = alt.Axis(title="change of R by 2M pages (%)")
     zero = alt.Chart(theme.rows([{"zero": 0}])).mark_rule(color="var(--zero)").encode(x=alt.X("zero:Q", axis=axis))
     base = alt.Chart(theme.rows(rows))
@@ -106,16 +107,16 @@ def effects_chart(found: KindsDocument, width: theme.Width) -> dict[str, Any]:
             alt.Tooltip("seen:N", title="after Holm"),
         ],
     )
-    return theme.finish(theme.layered(zero, lines, marks), width, _ROW_PX * max(2, len(rows)), [r["effect"] for r in rows])
+    return theme.finish(theme.layered(zero, lines, marks), width, _ROW_PX * max(2, len(rows)), names)
 
 
 def combinations_chart(found: KindsDocument, width: theme.Width) -> dict[str, Any]:
     """R of every combination, one a row."""
+    names = [" + ".join(one.large) or "nothing" for one in found.combinations]
     rows = [
-        {"combination": " + ".join(one.large) or "nothing", "r": one.r, "runs": one.runs, "misses": one.m}
-        for one in found.combinations
+        {"combination": name, "r": one.r, "runs": one.runs, "misses": one.m}
+        for name, one in zip(names, found.combinations, strict=True)
     ]
-    names = [row["combination"] for row in rows]
     tips = [alt.Tooltip("combination:N"), alt.Tooltip("r:Q", title="R", format=".4g"), alt.Tooltip("runs:Q")]
     if found.counts is not None:
         tips.append(alt.Tooltip("misses:Q", title="M", format=".3g"))

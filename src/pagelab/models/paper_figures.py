@@ -169,7 +169,7 @@ def _measured(file: ModelFile, over: Over, x: alt.X, y: alt.Y) -> alt.Chart:
         for one in file.layouts
         if (value := _count(one, over)) is not None
     ]
-    return (
+    chart: alt.Chart = (
         alt.Chart(theme.rows(rows))
         .mark_point(filled=True, size=40, color="var(--zero)", opacity=0.9)
         .encode(
@@ -185,6 +185,7 @@ def _measured(file: ModelFile, over: Over, x: alt.X, y: alt.Y) -> alt.Chart:
             ],
         )
     )
+    return chart
 
 
 def _count(one: Layout, over: Over) -> float | None:
@@ -223,7 +224,9 @@ def _fitted(file: ModelFile, fits: Fits, name: str) -> Fitted:
 
 def anchors_table(file: ModelFile) -> Table | None:
     """What 4K and 2M pages alone take and miss (MOSAIC, Table 7); None without both layouts."""
-    rows = {size: next((one for one in file.layouts if one.layout == name), None) for size, name in file.anchors.items()}
+    rows = {
+        size: next((one for one in file.layouts if one.layout == name), None) for size, name in file.anchors.items()
+    }
     small, large = rows.get("4K"), rows.get("2M")
     if small is None or large is None:
         return None
@@ -246,4 +249,3 @@ def anchors_table(file: ModelFile) -> Table | None:
 
 def _less(small: float, large: float) -> str:
     return wording.percent(large / small - 1) if small else "–"
-
