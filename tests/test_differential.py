@@ -65,14 +65,11 @@ REGRESSIONS = [
 @pytest.mark.parametrize("sequence", REGRESSIONS, ids=lambda sequence: f"{sequence.seed}-{sequence.first}")
 @pytest.mark.parametrize("policy", SIZE_POLICIES, ids=str)
 def test_what_once_differed_has_the_results_it_has_natively(fuzzer: Fuzzer, sequence: Sequence) -> None:
-    if fuzzer.policy.huge_pages and sequence.threads > 1:
-        pytest.skip("calls on parts of reserved pages are refused while other threads run (docs/preload.md)")
     is_as_natively(fuzzer, sequence)
 
 
-@pytest.mark.parametrize("policy", [policy for policy in SIZE_POLICIES if not policy.huge_pages], ids=str)
+@pytest.mark.parametrize("policy", SIZE_POLICIES, ids=str)
 def test_calls_of_several_threads_have_the_results_they_have_natively(fuzzer: Fuzzer) -> None:
-    """Not with reserved pages: calls on parts of them are refused while other threads run (docs/preload.md)."""
     is_as_natively(fuzzer, Sequence(3, episodes=20, threads=3))
 
 

@@ -69,6 +69,21 @@ pub fn while_writes_wait(span: Span, what: impl FnOnce()) {
     }
 }
 
+/// Replaces what is mapped at `span`, by `replace`, while other threads that would write there wait. `None`: nobody can keep
+/// them waiting, and nothing was done.
+pub fn replace_while_writes_wait<R>(span: Span, replace: impl FnOnce() -> R) -> Option<R> {
+    let replaced = apart(|| {
+        let uffd = Uffd::of_all_writes().ok()?;
+        let held = uffd.hold_writes(span);
+        let result = held.is_ok().then(replace);
+        uffd.let_writes(span);
+        // Wakes everybody, whatever is mapped there now.
+        sys::close(uffd.0);
+        result
+    });
+    replaced.ok().flatten()
+}
+
 /// Whether some range is, or was, the program's.
 pub fn has_some() -> bool {
     GIVEN.load(Relaxed)

@@ -12,6 +12,7 @@ use pagelab_abi::guest::{Counter, GuestWarning};
 
 use crate::backing;
 use crate::boundary::elf::Object;
+use crate::boundary::libc;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
 use crate::memory::pool::{copy_of, protection_of};
@@ -87,8 +88,9 @@ fn make_copies() {
         // SAFETY: the table has room for ROOM entries; DONTFORK changes nothing here.
         unsafe {
             *(table as *mut Copy).add(count) = Copy { tile, scratch: scratch.keep().start };
-            // malloc frees the locks of its arenas in the child before it is our turn there: they must not be missing.
-            if !tables.is_arena(tile.start) {
+            // Before it is our turn in the child, libc frees the locks of malloc's arenas there and, if the program has threads,
+            // those of streams, and goes through the threads' descriptors: they must not be missing.
+            if libc::has_one_thread() && !tables.is_arena(tile.start) {
                 let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);
             }
         }

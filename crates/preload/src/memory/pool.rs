@@ -149,8 +149,14 @@ impl Pool {
         })
     }
 
+    /// Whether a request is for memory that may share tiles. Stacks keep off reserved pages: their owner makes guard pages of
+    /// parts of them, when other threads run and such a page cannot be replaced.
+    fn shares_tiles(&self, how: How) -> bool {
+        how.is_plain() && !(self.takes_reserved && how.flags & c::MAP_STACK != 0)
+    }
+
     fn place(&self, len: usize, how: How, arena: bool) -> Option<usize> {
-        let plain = how.is_plain();
+        let plain = self.shares_tiles(how);
         let align = match () {
             () if arena => ARENA_BYTES,
             () if len >= self.align => self.align,
@@ -218,7 +224,7 @@ impl Pool {
             };
             let span = Span::new(at, at + len);
             self.detach(span);
-            let mapped = if how.is_plain() { self.map_plain(span) } else { self.map_other(span, how) };
+            let mapped = if self.shares_tiles(how) { self.map_plain(span) } else { self.map_other(span, how) };
             match mapped {
                 Err(Errno::EEXIST) => self.block_foreign(span),
                 Err(errno) => return Err(errno),

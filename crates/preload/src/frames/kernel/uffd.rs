@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general::{
     UFFD_EVENT_PAGEFAULT, UFFD_FEATURE_MOVE, UFFD_FEATURE_PAGEFAULT_FLAG_WP, UFFD_FEATURE_THREAD_ID,
-    UFFD_USER_MODE_ONLY, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_REGISTER_MODE_WP,
+    UFFD_FEATURE_WP_HUGETLBFS_SHMEM, UFFD_USER_MODE_ONLY, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_REGISTER_MODE_WP,
 };
 
 use crate::boundary::arch::nr;
@@ -108,6 +108,12 @@ impl Uffd {
         let fd =
             task::userfaultfd(0).or_else(|_| by_device()).or_else(|_| task::userfaultfd(UFFD_USER_MODE_ONLY))?;
         Uffd(fd).agreed(UFFD_FEATURE_PAGEFAULT_FLAG_WP.into())
+    }
+
+    /// As [`Uffd::of_writes`], for reserved pages, too (Linux 5.19), and only where writes of the kernel's wait as well.
+    pub fn of_all_writes() -> Result<Uffd> {
+        let fd = task::userfaultfd(0).or_else(|errno| by_device().map_err(|_| errno))?;
+        Uffd(fd).agreed((UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM).into())
     }
 
     /// A new one made by `device`, an open /dev/userfaultfd.

@@ -320,14 +320,17 @@ fn refuse<T>(tile: Span) -> Result<T, Errno> {
 }
 
 /// Makes normal memory of one reserved page, which `set` lists; its protection stays (`shut`: it is not read-write).
-/// Fails when its contents would have to be copied while other threads may write to them.
+/// Fails when its contents would have to be copied while other threads may write to them and cannot be kept waiting.
 pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
     let protection = protection_of(tile, shut)?;
-    if protection & c::PROT_WRITE != 0 && hugetlb::is_resident(tile.start) && !libc::is_alone() {
-        return refuse(tile);
-    }
+    let is_written = protection & c::PROT_WRITE != 0 && hugetlb::is_resident(tile.start) && !libc::is_alone();
     set.reserve(4).map_err(|_| Errno::ENOMEM)?;
-    replace_by_copy(tile, protection)?;
+    let replace = || replace_by_copy(tile, protection);
+    if is_written {
+        backing::program_uffd::replace_while_writes_wait(tile, replace).unwrap_or_else(|| refuse(tile))?;
+    } else {
+        replace()?;
+    }
     let _ = set.remove(tile);
     guest_file::count(Counter::HugetlbDemoted);
     Ok(())
