@@ -154,12 +154,20 @@ def test_the_table_of_a_small_tree(tmp_path: Path) -> None:
         "product lines (no tests, blanks, comments)": "18",
         "product files": "8",
         "product files under 50 lines": "7",
+        "… of which faces of crates, packages and folders": "3",
         "median / p90 / longest Rust function": "1 / 4 / 4",
         "pairs of places that share six or more lines": "0",
         "unsafe blocks": "1",
     }
     longer = subprocess.run([*command, "--long"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "tool::crate tool::x" in longer
+
+
+def test_a_file_beside_its_folder_is_a_face_and_other_short_files_are_not(tmp_path: Path) -> None:
+    sources = {"lib.rs": "mod x;\nmod z;\n", "x.rs": "mod y;\n", "x/y.rs": "", "z.rs": "pub fn z() {}\n"}
+    found = house.measure(tree(tmp_path, {f"crates/a/src/{name}": text for name, text in sources.items()}))
+    assert found.faces == ["crates/a/src/lib.rs", "crates/a/src/x.rs"]
+    assert len(found.short_files) == 4
 
 
 def test_this_tree_has_no_circles_but_the_guests_small_one() -> None:

@@ -49,6 +49,13 @@ class House:
     def short_files(self) -> list[str]:
         return sorted(file for file, length in self.lengths.items() if length < SHORT)
 
+    @property
+    def faces(self) -> list[str]:
+        """The short files that a language asks for, or that name a folder: they declare, and hold little else."""
+        names = {"__init__.py", "__main__.py", "lib.rs", "main.rs", "mod.rs"}
+        folders = {str(Path(file).parent) for file in self.lengths}
+        return [one for one in self.short_files if Path(one).name in names or one.removesuffix(".rs") in folders]
+
     def rows(self) -> list[tuple[str, str]]:
         """Names and values of all measurements, as printed."""
         lengths = sorted(length for length, _ in self.functions)
@@ -66,6 +73,7 @@ class House:
             ("product lines (no tests, blanks, comments)", f"{self.lines:,}"),
             ("product files", str(len(self.files))),
             (f"product files under {SHORT} lines", str(len(self.short_files))),
+            ("… of which faces of crates, packages and folders", str(len(self.faces))),
             ("median / p90 / longest Rust function", function_text),
             ("pairs of places that share six or more lines", str(len(self.copies))),
             ("unsafe blocks", str(self.unsafe_blocks)),

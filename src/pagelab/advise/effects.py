@@ -70,7 +70,7 @@ def effects(shares: Array, found: Array, rng: np.random.Generator) -> Effects:
     """
     pairs, regions = shares.shape
     if pairs < 2:
-        raise ValueError("effects need at least two pairs: one does not tell noise from effects")
+        raise ValueError("effects need at least two pairs: with one, noise and effects cannot be distinguished")
     if found.shape != (pairs,) or not np.isfinite(found).all():
         raise ValueError("every pair needs a difference")
     chains = _Chains(shares, found, rng)

@@ -353,7 +353,9 @@ class RawStudy(_StudySettings):
     @model_validator(mode="after")
     def _groups_are_whole(self) -> RawStudy:
         if self.together > 1 and self.skip_impossible:
-            raise ValueError("together and skip_impossible exclude each other: a group would lack what is left out")
+            raise ValueError(
+                "together and skip_impossible exclude each other: a group would lack the conditions that are left out"
+            )
         return self
 
 

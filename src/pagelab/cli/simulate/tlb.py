@@ -87,11 +87,11 @@ def tlb_command(
             if given:
                 raise BadInputError(f"{option}: whole traces only; leave out --windows")
         if executions != 1:
-            raise BadInputError("--executions: windows have one; their scatter tells the error")
+            raise BadInputError("--executions: with --windows there is one; the scatter of the windows gives the error")
         terminal.echo(_sampled(trace, processor, wanted, (windows, length, warm_up, seed, threads), as_json=as_json))
         return
     if length is not None or warm_up is not None:
-        raise BadInputError("--length and --warm-up are those of windows; give their number: --windows 30")
+        raise BadInputError("--length and --warm-up apply to windows only; give the number of windows: --windows 30")
     runs = tlb(
         trace,
         processor,
