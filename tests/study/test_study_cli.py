@@ -93,7 +93,7 @@ def test_from_run_to_report(tmp_path: Path) -> None:
     assert "report: " in told
     verdict = told.splitlines()[0]
     assert verdict.endswith("not tested: 2 executions of each are too few for tests of 2 comparisons.")
-    assert "next: pagelab study resume small.study --executions 8\n" in told
+    assert f"next: pagelab study resume {out} --executions 8\n" in told
     assert verdict in said.splitlines(), "the session ends with the report's verdict"
     following = next(line for line in told.splitlines() if line.startswith("next: pagelab "))
     assert following.split()[:3] == next(line for line in said.splitlines() if line.startswith("next: ")).split()[:3]
