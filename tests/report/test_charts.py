@@ -13,7 +13,7 @@ from factory import Run, data_of
 
 from pagelab.analysis import Analysis, analyse
 from pagelab.analysis.answer import reach
-from pagelab.analysis.model import Limit
+from pagelab.analysis.limits import Limit
 from pagelab.charts import theme
 from pagelab.report import charts
 from pagelab.report.figure import slug

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagelab.analysis import analyse, load
-from pagelab.analysis.commands import limits_of
+from pagelab.analysis.limits import limits_of
 from pagelab.report import charts
 from pagelab.study.pair import Pair
 from pagelab.study.sides import again, kept, needs_shell

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pagelab.analysis import set_words, verdict
 from pagelab.analysis.caveats import caveats_of
-from pagelab.analysis.commands import with_limits
 from pagelab.analysis.contrasts import contrasts_of, spreads_of
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.design import design_of
 from pagelab.analysis.frames import frames_of
+from pagelab.analysis.limits import with_limits
 from pagelab.analysis.machine import drift_of, machine_of, unbacked_of, waiting_of
 from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
 from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, SetPart, Summary

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pagelab.analysis.limits import Limit, limits_of
 from pagelab.record import Record, RunWarning
 from pagelab.study.plan import Plan
 
 if TYPE_CHECKING:
-    from pagelab.analysis.model import Limit
     from pagelab.study.store import Store
 
 
@@ -64,7 +64,7 @@ class StudyData:
 
 def load(store: Store) -> StudyData:
     """All runs that *store* holds now; later commits are left out."""
-    from pagelab.analysis.commands import as_one, limits_of
+    from pagelab.analysis.commands import as_one
 
     meta = store.meta()
     plan, runs = as_one(store.plan(), store.runs().sort("position"))

@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from pagelab.analysis.answer import Answer
+from pagelab.analysis.limits import Limit
 from pagelab.errors import BadInputError
 from pagelab.stats import NotAchievable, PairedRatio, Pairs, signed_rank
 from pagelab.stats.nondeterminism import Changes, Metric, Refused
@@ -65,6 +66,11 @@ class Judgement:
     reason: str
     needed: int | None = None
     """Executions of each with which an inconclusive gate would be decided if the change stays what it is."""
+
+    def as_limit(self) -> Limit:
+        """For the study that keeps it."""
+        ratio = self.gate.limit_percent / 100 if self.gate.metric == "ratio" else None
+        return Limit(self.gate.text, self.outcome, ratio, self.needed)
 
 
 def parse_gate(text: str) -> Gate:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from pagelab.analysis.frames import FramesPart
+from pagelab.analysis.limits import Limit
 from pagelab.analysis.nondeterminism_model import NondeterminismPart
 
 SCHEMA = "pagelab.analysis/1"
@@ -367,19 +368,6 @@ class Drift:
     tau: float | None
     """Kendall's tau-b of ratio and position."""
     sentence: str
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A limit of ``pagelab compare --fail-if``, and how it was judged."""
-
-    text: str
-    """As it was written: ``ratio>3%``."""
-    outcome: Literal["pass", "fail", "inconclusive"]
-    ratio: float | None
-    """The change at which it stands, a fraction; None where it is not on the ratio of pairs."""
-    needed: int | None = None
-    """Executions of each with which an inconclusive one would be decided if the change stays what it is."""
 
 
 @dataclass(frozen=True)

@@ -183,11 +183,11 @@ def compare_command(
     found = compare(*data, gates=gates, metric=metric, settings=judged, interleaved=sides is not None)
     _say(found, data[0], sides, why, as_json)
     if into is not None and found.judgements:
-        from pagelab.analysis.commands import keep_limits
+        from pagelab.analysis.limits import keep_limits
         from pagelab.study.store import Store
 
         with Store.open(into) as store:
-            keep_limits(store, [(one.gate.text, one.outcome, one.needed) for one in found.judgements])
+            keep_limits(store, [one.as_limit() for one in found.judgements])
     if into is not None and not as_json:
         terminal.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
     raise typer.Exit(EXIT[found.outcome])

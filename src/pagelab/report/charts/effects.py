@@ -9,8 +9,8 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE, reach
-from pagelab.analysis.commands import short
-from pagelab.analysis.model import Analysis, Limit
+from pagelab.analysis.limits import Limit
+from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Judged, judged_of
 from pagelab.charts import theme
 
@@ -32,7 +32,7 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
     keys = _keys(judged)
     low, high = _reach(analysis)
     values = [_value(one, key, low, high) for one, key in zip(judged, keys, strict=True)]
-    limits = [{"limit": 100 * (one.ratio or 0.0), "text": short(one)} for one in drawn_limits(analysis)]
+    limits = [{"limit": 100 * (one.ratio or 0.0), "text": str(one)} for one in drawn_limits(analysis)]
     layers = _layers(values, limits, (low, high), list(analysis.design.policies), _title(judged), width)
     spec = theme.finish(layers, width, (ROW_HEIGHT if len(judged) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(judged))
     if width != "container":
