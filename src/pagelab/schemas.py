@@ -17,7 +17,7 @@ from .advise.live import LiveAdvice
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
 from .model_run.document import Campaign
-from .model_run.kinds import KindsDocument
+from .model_run.kinds_document import KindsDocument
 from .model_run.ranging import RangeDocument
 from .model_run.wrong_simulator import SimulatorSensitivity
 from .models.answer import ModelReport

@@ -82,7 +82,7 @@ def test_captions_have_the_largest_errors_of_what_is_drawn() -> None:
     worst = max(basu.in_sample.relative.items(), key=lambda one: abs(one[1]))
     caption = next(one.caption for one in figures(file, fits) if one.id == "basu")
     side = "below" if worst[1] < 0 else "above"
-    assert f"At most {100 * abs(worst[1]):.1f}% {side} what was measured, in {worst[0]}." in caption
+    assert f"At most {100 * abs(worst[1]):.1f}% {side} what was measured, in {worst[0]} (MOSAIC, Figure 7)." in caption
 
 
 def test_the_table_of_the_anchors_has_their_counts() -> None:

@@ -24,11 +24,7 @@ pub struct Args {
 
 /// Prints one JSON object, `{"cycle_ns": N, "memory_ns": N}`.
 pub fn run(args: &Args) {
-    println!(
-        r#"{{"cycle_ns":{:.6},"memory_ns":{:.3}}}"#,
-        addition_ns(args.chains),
-        load_ns(args.bytes)
-    );
+    println!(r#"{{"cycle_ns":{:.6},"memory_ns":{:.3}}}"#, addition_ns(args.chains), load_ns(args.bytes));
 }
 
 /// Nanoseconds of one of many additions that wait for each other: a cycle of the clock at which the processor now runs;

@@ -7,14 +7,11 @@ study each for ``trial`` and ``runs``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagelab import layouts as making
 from pagelab.errors import BadInputError
@@ -25,6 +22,8 @@ from pagelab.model_run import document, executions
 from pagelab.model_run.document import Asked, Campaign
 from pagelab.model_run.estimate import estimate
 from pagelab.model_run.executions import Execution
+from pagelab.model_run.kinds_answer import following, verdict
+from pagelab.model_run.kinds_document import LEVEL, NAME, Combination, Effect, Kind, KindsDocument
 from pagelab.model_run.points import machine_moved, r_of, usable
 from pagelab.model_run.run import TRIAL, Session, locked, refuse_other_machine, session_of, trial_records, try_it
 from pagelab.model_run.simulation import Counts, Simulator, needed
@@ -37,88 +36,11 @@ from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.store import NAME as STORE
 from pagelab.study.tools import Tools
 
-SCHEMA: Literal["pagelab.model-kinds/1"] = "pagelab.model-kinds/1"
-NAME = "kinds.json"
 RUNS = "runs"
-LEVEL = 0.95
 LEAST_BYTES = TILE
 """A kind of which the program touches less is left out: not one large page would be full."""
 _FEWEST_RUNS = 2 + 2 * fewest_of(1, LEVEL)
 _MARGIN = 0.95
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Kind(_Model):
-    """A kind of memory, and what the program has of it."""
-
-    kind: str
-    touched_bytes: int
-    """In 4K pages; at most: memory that is given back and mapped again counts each time."""
-    left_out: str | None
-    """Why it is no factor of the design; null: it is one."""
-
-
-class Combination(_Model):
-    """Some of the kinds in 2M pages, the others in 4K pages."""
-
-    name: str
-    """As the layout's: ``4K``, or the kinds in 2M pages with + between them."""
-    large: list[str]
-    r: float
-    """By the estimator, in the document's unit."""
-    runs: int
-    h: float | None
-    m: float | None
-    c: float | None
-
-
-class Effect(_Model):
-    """A main effect, or an interaction: factors of R, in percent; 0 is none."""
-
-    kinds: list[str]
-    percent: float
-    low_percent: float | None
-    """Null: too few blocks for an interval."""
-    high_percent: float | None
-    p: float
-    p_holm: float
-    """Over all effects of the design."""
-
-    @property
-    def seen(self) -> bool:
-        """After Holm's correction."""
-        return self.p_holm <= round(1 - LEVEL, 12)
-
-
-class KindsDocument(_Model):
-    """What ``pagelab model kinds --json`` prints, and ``kinds.json``."""
-
-    schema_: Literal["pagelab.model-kinds/1"] = Field(default=SCHEMA, alias="schema")
-    workload: str
-    command: list[str]
-    minutes: float
-    verdict: str
-    window: str | None
-    """Name of the program's window that is R; null: user time of whole executions."""
-    unit: Literal["s", "cycles"]
-    """Of R."""
-    estimator: document.EstimatorName
-    counts: Literal["counted", "simulated"] | None
-    """Source of H, M and C; null: there are none."""
-    counts_why: str
-    level: float = LEVEL
-    kinds: list[Kind]
-    blocks: int
-    """In which every combination counts."""
-    combinations: list[Combination]
-    effects: list[Effect]
-    told: list[Told]
-    directory: str
-    next: str
-    why: str
 
 
 def kinds(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> KindsDocument:
@@ -212,8 +134,6 @@ def _found(
     session: Session, known: list[Kind], combinations: Sequence[Layout], simulated: Sequence[Counts] | None
 ) -> KindsDocument:
     """The document of a design that ran."""
-    from pagelab.model_run.kinds_answer import following, verdict
-
     campaign, trial = session.campaign, session.campaign.trial
     assert trial is not None
     counted = trial.counts == "counted"
@@ -300,21 +220,6 @@ def _lost(reasons: dict[str, int]) -> list[Told]:
         Told(kind="left-out", message=f"left out: {count} executions, and the blocks that they are of: {why}")
         for why, count in reasons.items()
     ]
-
-
-def read(directory: Path) -> KindsDocument | None:
-    """What a design found; None where the directory has none. `BadInputError` for a file that is none, or newer."""
-    path = directory / NAME
-    if not path.is_file():
-        return None
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data.get("schema") != SCHEMA:
-            raise BadInputError(f"cannot read {path}: it is no {SCHEMA}; make one with: pagelab model kinds -- CMD")
-        return KindsDocument.model_validate(data)
-    except (OSError, ValidationError, ValueError, AttributeError) as error:
-        text = str(error).splitlines()[0]
-        raise BadInputError(f"cannot read {path}: {text}; make one with: pagelab model kinds -- CMD") from None
 
 
 def of_model(directory: Path, minutes: float, seed: int) -> Asked:

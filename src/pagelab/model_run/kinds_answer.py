@@ -12,7 +12,7 @@ from pagelab.models.base import number
 
 if TYPE_CHECKING:
     from pagelab.model_run.document import Campaign
-    from pagelab.model_run.kinds import Combination, Effect, Kind, KindsDocument
+    from pagelab.model_run.kinds_document import Combination, Effect, Kind, KindsDocument
 
 
 _MINOR = 0.2

@@ -9,8 +9,8 @@ import altair as alt
 
 from pagelab.charts import theme
 from pagelab.machine.provenance import pagelab_version
-from pagelab.model_run.kinds import KindsDocument
 from pagelab.model_run.kinds_answer import combination_rows, effect_rows, facts
+from pagelab.model_run.kinds_document import KindsDocument
 from pagelab.models.page import written
 from pagelab.report import shell
 from pagelab.report.figure import Figure

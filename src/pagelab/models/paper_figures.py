@@ -96,9 +96,9 @@ def _is_fitted(fits: Fits, name: str) -> bool:
 
 
 def _errors(fits: Fits, *names: str) -> str:
-    """``Largest errors: poly1 13.0%, mosmodel 2.0%.``, of the layouts that are drawn."""
+    """``Largest errors: poly1 13.0%, mosmodel 2.0%``, of the layouts that are drawn."""
     found = [f"{name} {wording.percent(_largest(fits, name)[1], signed=False)}" for name in names]
-    return f"Largest error{'s' if len(names) > 1 else ''}: {', '.join(found)}."
+    return f"Largest error{'s' if len(names) > 1 else ''}: {', '.join(found)}"
 
 
 def _largest(fits: Fits, name: str) -> tuple[str, float, float]:
@@ -114,7 +114,7 @@ def _largest(fits: Fits, name: str) -> tuple[str, float, float]:
 def _side(fits: Fits, name: str) -> str:
     worst, error, sign = _largest(fits, name)
     side = "below" if sign < 0 else "above"
-    return f"At most {wording.percent(error, signed=False)} {side} what was measured, in {worst}."
+    return f"At most {wording.percent(error, signed=False)} {side} what was measured, in {worst}"
 
 
 def _slope(fits: Fits) -> str:

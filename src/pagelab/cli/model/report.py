@@ -56,7 +56,7 @@ def report_command(
 
 def _of_kinds(files: Sequence[Path]) -> Ways | None:
     """Of the directory of `pagelab model kinds`; None for models."""
-    from pagelab.model_run.kinds import read
+    from pagelab.model_run.kinds_document import read
 
     kinds = [one for file in files if (one := read(file)) is not None]
     if not kinds:
