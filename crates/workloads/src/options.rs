@@ -1,5 +1,5 @@
-//! Options that several workloads share, and byte counts as people write them: `4096`, `64K`, `256M`, `1G`, also `MiB` and the like (all binary), and those of this
-//! machine's caches: `L1`, `L2/2`, `L3*2`.
+//! Options that several workloads share, and byte counts as people write them: `4096`, `64K`, `256M`, `1G`, also `MiB` and
+//! the like (all binary), and those of this machine's caches: `L1`, `L2/2`, `L3*2`.
 
 use std::fs;
 use std::path::Path;
