@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from pagelab.diagnose import allocate
 from pagelab.diagnose.model import Diagnosis
 from pagelab.diagnose.page import Phases, figures_of, render, write
 from pagelab.diagnose.picture import axis_ends
+from pagelab.record import WarningKind
 from report.browser import Browser
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "diagnosis-2.json"
@@ -39,7 +41,21 @@ def test_the_diagnosis_comes_first_then_everything(of_the_stack: tuple[Path, Dia
     ]  # fmt: skip
     places = [text.index(each) for each in order]
     assert places == sorted(places)
-    assert "probe: 1 against 1 executions" in text  # warnings of every phase are there
+
+
+def test_warnings_of_every_phase_are_there_but_those_about_a_studys_tests(
+    of_the_stack: tuple[Path, Diagnosis],
+) -> None:
+    directory, found = of_the_stack
+    phases = Phases.load(directory, found)
+    (untested,) = (one for one in phases.analyses["probe"].warnings if one.kind == WarningKind.LEVEL_NOT_REACHABLE)
+    assert untested.message not in render(found, phases, directory)
+    for name, analysis in phases.analyses.items():
+        told = replace(untested, kind=WarningKind.NOISY_MACHINE, message=f"disturbed in {name}")
+        phases.analyses[name] = replace(analysis, warnings=(told,))
+    text = render(found, phases, directory)
+    assert len(phases.analyses) > 2
+    assert all(f"{name}: disturbed in {name}" in text for name in phases.analyses)
 
 
 def test_it_is_drawn_on_desk_and_phone_and_asks_for_nothing(

@@ -20,6 +20,7 @@ from pagelab.diagnose import answer, judge, picture, report_tables, words
 from pagelab.diagnose.campaign import times_of
 from pagelab.diagnose.model import Confirmation, Diagnosis
 from pagelab.diagnose.specs import DEFAULT
+from pagelab.record import WarningKind
 from pagelab.report import charts, shell
 from pagelab.report.figure import Figure
 from pagelab.report.nondeterminism import tables as nd_tables
@@ -255,10 +256,14 @@ def _subtitle(found: Diagnosis, phases: Phases) -> str:
 
 
 def _warnings(phases: Phases) -> list[WarningGroup]:
-    """Warnings of all phases; those about intervals only in phases with enough executions for one."""
+    """Warnings of all phases; those about intervals only in phases with enough executions for one, and none about what
+    a study could test: a diagnosis has tests of its own.
+    """
     found = []
     for phase, analysis in phases.analyses.items():
         for group in analysis.warnings:
+            if group.kind == WarningKind.LEVEL_NOT_REACHABLE:
+                continue
             if phase in ("exploration", "confirmation") or group.kind not in OF_STATISTICS:
                 found.append(replace(group, message=f"{phase}: {group.message}"))
     return sorted(found, key=lambda group: (_SEVERITIES.index(group.severity), group.kind))
