@@ -60,7 +60,7 @@ impl Request {
     }
 
     fn raw_with(&self, addr: usize, flags: i32) -> Result<usize> {
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         unsafe { sys::mmap(addr, self.len, self.prot, flags, self.fd, self.offset) }
     }
 
@@ -330,7 +330,7 @@ fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> 
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
     sys::part_with(addr, len);
     backing::hints::forget(addr, len);
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = |addr, len| unsafe { sys::munmap(addr, len) };
     let Some(span) = our_span(addr, len) else { return raw(addr, len) };
     let raw = |part: Span| raw(part.start, part.len());

@@ -392,7 +392,7 @@ impl Pool {
     pub fn unmap(&mut self, span: Span) -> Result<(), Errno> {
         if self.ready().is_err() && !self.has_hugetlb(span) {
             // Without room in the tables the memory goes all the same; its addresses are not handed out again.
-            // SAFETY: the program's own request.
+            // SAFETY: the program makes this call itself, and answers for its arguments.
             return unsafe { sys::munmap(span.start, span.len()) };
         }
         self.catch_up();

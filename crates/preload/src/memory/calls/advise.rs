@@ -85,7 +85,7 @@ fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
         return sys::is_mapped(addr, len);
     }
     match backing::advice_for(addr, advice) {
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         Some(advised) => unsafe { sys::madvise(addr, len, advised) },
         None => Ok(()),
     }
@@ -94,7 +94,7 @@ fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
 /// Advice about the program's part of the heap.
 fn advise_heap(own: Span, advice: i32) -> Result<()> {
     let Some(advised) = backing::advice_for(own.start, advice) else { return Ok(()) };
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
     match advice {
         c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
@@ -143,7 +143,7 @@ pub fn before_lock_all(flags: usize) {
 pub fn personality(persona: usize) -> Result<usize> {
     const READ_IMPLIES_EXEC: usize = 0x40_0000;
     const ASKS_ONLY: u32 = u32::MAX;
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let before = unsafe { sys::personality(persona) }?;
     if persona as u32 != ASKS_ONLY && (before ^ persona) & READ_IMPLIES_EXEC != 0 {
         // Memory that was mapped in advance can be executed or cannot, as before; parts of reserved pages are given back with

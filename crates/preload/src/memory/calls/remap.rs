@@ -32,7 +32,7 @@ fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> 
         Some(asked) if asked.has_place() => asked.to_target(),
         Some(asked) if asked.len <= asked.from.len() => asked.shrunk(),
         Some(asked) => asked.grown(),
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         None => unsafe { sys::mremap(old, old_len, new_len, flags, new) },
     }
 }
@@ -221,7 +221,7 @@ impl Asked {
         if self.target().is_some() && moves_in_part(self.from, self.len) {
             return self.carried_in_pieces();
         }
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
         match raw {
             Err(Errno::EFAULT) if is_uniform(self.from) => self.carried_in_pieces(),
