@@ -362,7 +362,7 @@ fn scan(plan: &Plan<'_>, libc: &Object) {
     if !files && !residency {
         return;
     }
-    // Advice on files is given only if the policy requests it; without it, files are only measured.
+    // Where the policy governs files, this time is not measuring; a look at files for their residency alone is.
     let begun = if files { None } else { measure::begin() };
     let mut scan = files::Scan::default();
     let mut files_seen = files::Residency::without(if residency { told_by_parent(plan, libc) } else { [0; 2] });

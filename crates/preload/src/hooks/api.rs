@@ -151,7 +151,7 @@ unsafe extern "C" fn pagelab_colors(addr: *const c_void, count: usize, colours: 
                 (function, known) = colours_around(page)?;
             }
             let colour = if *frame == 0 { NO_COLOUR } else { function.of(*frame) };
-            // SAFETY: as in `pagelab_frames`.
+            // SAFETY: the caller promises room for `count` numbers, and these end there at the latest.
             unsafe { colours.add(first + index).write(colour) };
         }
         Ok(())
