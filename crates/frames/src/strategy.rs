@@ -2,7 +2,7 @@
 //!
 //! The steps to a new one are in CONTRIBUTING.md, *A placement strategy*.
 
-/// Implements [`Strategy`] for an enum of strategies: the answers are those of its variant.
+/// Implements `Strategy` for an enum of strategies: the answers are those of its variant.
 macro_rules! dispatch {
     ($any:ident$(<$life:lifetime>)? { $($variant:ident),* }) => {
         impl Strategy for $any$(<$life>)? {

@@ -72,7 +72,7 @@ fn centred(row: &[f64]) -> Option<Vec<f64>> {
     Some(centred)
 }
 
-/// Number of measurements that equal one independent measurement.
+/// The number of measurements that are worth as much as one independent measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
     /// Integrated autocorrelation time τ, at least 1: N measurements are worth N/τ independent ones.

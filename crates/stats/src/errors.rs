@@ -4,8 +4,7 @@
 //! executions varies less than the executions do, and resampled measurements bring their noise into the means a second
 //! time. Here the error is the jackknife's over executions (Miller 1968), combined with the error that normal data
 //! would have, because a jackknife of few values that are similar by chance is far too small.
-//! `docs/method/nondeterminism.md` has formulas and
-//! simulated coverage.
+//! `docs/method/nondeterminism.md` has formulas and simulated coverage.
 
 use crate::executions::Moments;
 

@@ -18,7 +18,7 @@ struct Address {
     path: [u8; PATH],
 }
 
-// SAFETY: numbers only.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for Address {}
 
 calls! {
