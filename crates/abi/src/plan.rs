@@ -10,10 +10,11 @@
 //! of 64-bit words that their lists and texts lie in, then the run directory's path (NUL-terminated).
 //!
 //! # Meaning
-//! A mapping of `len` bytes of some [`Memory`] kind is governed by the **first** section of that kind with `at_least <=
-//! len`; sections of kind [`Memory::Range`] apply to addresses, whatever memory lies there. A kind without a section is
-//! left to the kernel. Offsets of intervals count from [`Section::pool_base`]; bytes that no interval names have the
-//! page size [`Section::otherwise`]. A section's [`Section::frames`] names the [`Strategy`] that places its pages.
+//! A mapping of `len` bytes of some [`Memory`] kind is governed by the **first** section of that kind with
+//! `at_least <= len`; sections of kind [`Memory::Range`] apply to addresses, whatever memory lies there. A kind without
+//! a section is left to the kernel. Offsets of intervals count from [`Section::pool_base`]; bytes that no interval
+//! names have the page size [`Section::otherwise`]. A section's [`Section::frames`] names the [`Strategy`] that places
+//! its pages.
 
 mod encode;
 mod kinds;

@@ -26,7 +26,7 @@ pub struct SectionSpec {
     pub rule: u16,
     /// See [`Section::frames`].
     pub frames: u16,
-    /// See [`Section::range_start`]; `None` but for [`Memory::Range`].
+    /// See [`Section::range_start`]; `None` except for [`Memory::Range`].
     pub range: Option<(u64, u64)>,
     /// Its intervals.
     pub intervals: Vec<Interval>,

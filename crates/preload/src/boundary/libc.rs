@@ -37,7 +37,7 @@ pub fn has_one_thread() -> bool {
     ONE_THREAD.get().is_some_and(|one| one.load(Ordering::Relaxed))
 }
 
-/// How many threads the process has, the library's own included.
+/// Number of threads of the process, including the library's own.
 pub fn threads() -> usize {
     sys::link_count(c"/proc/self/task").map_or(1, |links| (links as usize).saturating_sub(2))
 }

@@ -1,4 +1,4 @@
-//! How much memory there is, and how much of it the process has: `/proc/meminfo` and `/proc/self/statm`.
+//! The amount of memory available, and that of the process: `/proc/meminfo` and `/proc/self/statm`.
 
 use core::ffi::CStr;
 

@@ -14,7 +14,7 @@ use crate::boundary::arch::{self, PAGE};
 use crate::boundary::own::Fresh;
 use crate::boundary::sys::{self, Result, c};
 
-/// How many there are.
+/// Number of stacks.
 const COUNT: usize = 4;
 /// Bytes of each: several times what is needed.
 const BYTES: usize = 64 << 10;

@@ -223,7 +223,7 @@ mod tests {
         pointers.push(core::ptr::null());
         // SAFETY: a null-terminated array of strings.
         let stripped = Stripped::new(unsafe { Strings::at(pointers.as_ptr() as usize) }).unwrap();
-        // SAFETY: as built by `Stripped`.
+        // SAFETY: `Stripped` has built such an array.
         let left = unsafe { Strings::at(stripped.pointer()) };
         left.map(|entry| entry.to_str().unwrap().to_owned()).collect()
     }

@@ -3,7 +3,7 @@
 //! After the first window nothing is locked: a thread writes only to its own slots of the windows file, and ended
 //! windows are claimed one by one. A window costs system calls (0.2 to 0.8 µs each on virtual machines): two getrusage,
 //! at its begin and its end, and two more where the process has several threads. The threads' own clocks would cost
-//! twice as much as getrusage. Where events are counted, each adds two calls ([`counters`]).
+//! twice as much as getrusage. Where events are counted, each adds two calls at both ends ([`counters`]).
 
 mod counters;
 

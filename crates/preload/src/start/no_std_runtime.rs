@@ -1,4 +1,4 @@
-//! What a library without std must bring along: an end for panics, and an allocator that nobody calls.
+//! Parts that a library without std must bring along: a panic handler, and an allocator that nobody calls.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;

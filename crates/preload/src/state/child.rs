@@ -10,7 +10,7 @@ use crate::boundary::own::{Fresh, Once, Published};
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, task};
 
-/// What one room does in a forked child, where it is the only thread that uses the library.
+/// The reset of one room in a forked child, where the calling thread is the only one that uses the library.
 pub type Reset = fn();
 
 /// The list, in its order; it is set before [`ALIVE`] is published.

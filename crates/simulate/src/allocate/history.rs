@@ -14,7 +14,7 @@ pub struct History {
     pub used: f64,
     /// Largest share of memory that holds pages of files.
     pub cached: f64,
-    /// How many times the machine's memory has been handed out and given back before. 0: a machine that has just started.
+    /// How many times the machine's memory was handed out and given back before. 0: the machine has just started.
     pub turnover: f64,
     /// Approximate number of programs that lived at the same time.
     pub programs: usize,

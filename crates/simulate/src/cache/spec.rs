@@ -141,7 +141,7 @@ impl LevelSpec {
         self.bytes / (self.ways * line_bytes)
     }
 
-    /// How lines are spread over the sets; once checked, there always is a function.
+    /// The function that spreads lines over the sets; `None` only before the check.
     pub(super) fn index(&self, line_bytes: u64) -> Option<Index> {
         let sets = self.sets(line_bytes);
         if self.hash.is_empty() {

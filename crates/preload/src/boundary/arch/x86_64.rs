@@ -8,7 +8,7 @@ mod memory;
 
 /// Smallest page.
 pub const PAGE: usize = 4096;
-/// What one page-middle-directory entry maps: the size of transparent huge pages.
+/// Bytes that one page-middle-directory entry maps: the size of transparent huge pages.
 pub const PMD: usize = 2 << 20;
 
 /// System call numbers.

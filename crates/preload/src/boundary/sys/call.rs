@@ -166,7 +166,7 @@ unsafe impl<T: Plain> Argument for &mut T {
     }
 }
 
-/// What a call returns.
+/// The result type of a call.
 pub trait Answer {
     /// Converts the kernel's word, which is not an error.
     fn of(word: usize) -> Self;

@@ -77,7 +77,7 @@ calls! {
     /// fcntl(2) with F_DUPFD_CLOEXEC: a copy of `fd` with a number of at least `lowest`.
     pub fn dup_above(fd: i32, lowest: i32) -> i32 { nr::FCNTL; fd, F_DUPFD_CLOEXEC, lowest }
 
-    // Nothing is written: no result is asked for.
+    // The kernel writes nothing, because the call requests no result.
     fn waitid(kind: u32, id: u32, result: usize, options: u32, usage: usize) -> () {
         nr::WAITID; kind, id, result, options, usage
     }
