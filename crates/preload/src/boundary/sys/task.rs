@@ -14,8 +14,8 @@ use crate::boundary::arch::{clone_thread, nr};
 use super::c;
 use super::call::{Plain, Result, calls, check};
 
-/// Flags for a thread of this process with its own descriptors. CLONE_SYSVSEM would give the program a list of
-/// semaphore adjustments, which kcmp(2) distinguishes from none.
+/// Flags for a thread of this process with its own descriptors. CLONE_SYSVSEM is left out: it would give the program a
+/// list of semaphore adjustments, which kcmp(2) distinguishes from none.
 const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
