@@ -1,8 +1,9 @@
 //! The guest file: the report of one process image, as one fixed-layout shared mapping.
 //!
-//! The guest creates `<run dir>/guests/<pid>-<n>.guest` at start, maps it shared and closes the descriptor at once; every
-//! later update is a plain store, so what it knows survives even SIGKILL. All fields are 64-bit words in the machine's
-//! byte order (writer and reader run on the same host), or byte arrays. The launcher decodes with [`Report::decode`].
+//! The guest creates `<run dir>/guests/<pid>-<n>.guest` at start, maps it shared and closes the descriptor at once.
+//! Every later update is a plain store, so the contents survive even SIGKILL. All fields are 64-bit words in the
+//! machine's byte order (writer and reader run on the same host), or byte arrays. The launcher decodes with
+//! [`Report::decode`].
 //!
 //! If no file can be made (a limit on file sizes, a full file system, no descriptor) the guest leaves a symbolic link
 //! `<pid>-<n>.lost` instead, whose target is the errno: it takes neither a descriptor nor space.
@@ -52,18 +53,18 @@ pub const DIRECTORY: &str = "guests";
 pub const SIZE_COLUMNS: [u64; 10] =
     [4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 1 << 30];
 
-/// One kind of warning and how often there was cause.
+/// One kind of warning, and how often it occurred.
 #[repr(C)]
 pub struct WarningSlot {
     /// [`GuestWarning`] code plus one; 0: empty.
     pub kind: AtomicU64,
-    /// Number of times.
+    /// Number of occurrences.
     pub count: AtomicU64,
-    /// errno of the first time (0: none).
+    /// errno of the first occurrence (0: none).
     pub errno: AtomicU64,
-    /// An address or a file descriptor of the first time; see [`GuestWarning`].
+    /// An address or a file descriptor of the first occurrence; see [`GuestWarning`].
     pub address: AtomicU64,
-    /// Bytes concerned the first time.
+    /// Bytes concerned at the first occurrence.
     pub bytes: AtomicU64,
 }
 
@@ -74,7 +75,7 @@ pub struct ResidencySlot {
     pub pages: AtomicU64,
     /// Of these, resident in the page cache.
     pub resident: AtomicU64,
-    /// Bytes of `path` used.
+    /// Used bytes of `path`.
     pub path_bytes: AtomicU64,
     /// The path, cut to [`PATH_BYTES`] from its end (the file's name is kept).
     pub path: [AtomicU8; PATH_BYTES],
@@ -85,11 +86,11 @@ pub struct ResidencySlot {
 pub struct RegionSlot {
     /// [`crate::plan::Memory`] code plus one; [`REGION_OTHER`] for memory that no section governs.
     pub memory: AtomicU64,
-    /// Page size asked, bytes; 0: left to the kernel.
+    /// Requested page size, bytes; 0: left to the kernel.
     pub asked: AtomicU64,
     /// [`crate::plan::Via`] code.
     pub via: AtomicU64,
-    /// Rule it came from.
+    /// The rule that it comes from.
     pub rule: AtomicU64,
     /// Lowest address concerned.
     pub start: AtomicU64,
@@ -101,21 +102,21 @@ pub struct RegionSlot {
     pub resident: AtomicU64,
     /// Resident bytes by size of the page that maps them; columns: [`SIZE_COLUMNS`].
     pub by_size: [AtomicU64; SIZE_COLUMNS.len()],
-    /// Tiles of the asked size wholly inside mapped memory, with at least one page resident.
+    /// Tiles of the requested size wholly inside mapped memory, with at least one page resident.
     pub whole_touched: AtomicU64,
-    /// Of these, mapped as asked.
+    /// Of these, mapped as requested.
     pub as_asked: AtomicU64,
-    /// Start of the interval that is accounted apart, plus one; 0: the whole section is one account.
+    /// Start of the interval with an account of its own, plus one; 0: the whole section is one account.
     pub interval: AtomicU64,
-    /// Resident bytes by page size that the program gave back before (or broke up): measured just before it did.
+    /// Resident bytes by page size of memory that the program gave back or broke up before: measured just before that.
     pub retired_by_size: [AtomicU64; SIZE_COLUMNS.len()],
     /// Whole touched tiles among them.
     pub retired_whole: AtomicU64,
-    /// Of these, mapped as asked.
+    /// Of these, mapped as requested.
     pub retired_as_asked: AtomicU64,
 }
 
-/// Value of [`RegionSlot::whole_touched`] for "could not be counted" (smaps knows sums only).
+/// Value of [`RegionSlot::whole_touched`] for "could not be counted" (smaps contains only sums).
 pub const UNCOUNTED: u64 = u64::MAX;
 
 /// Value of [`RegionSlot::memory`] for memory that no section governs.
@@ -149,10 +150,10 @@ pub struct MeasuringSlot {
     pub major_faults: AtomicU64,
 }
 
-/// The whole file. A fresh file is all zero, which every field takes for "nothing yet".
+/// The whole file. A fresh file is all zero, and zero means "nothing yet" in every field.
 ///
-/// Only pages that are written take up space in the run directory, so what every process writes comes first and the long
-/// tables last: two pages are the rule.
+/// Only written pages take up space in the run directory. So the fields that every process writes come first, and the
+/// long tables last: most processes write two pages.
 #[repr(C)]
 pub struct GuestFile {
     /// [`MAGIC`], stored last at creation.
@@ -171,7 +172,7 @@ pub struct GuestFile {
     pub state: AtomicU64,
     /// [`DisabledReason`] code, when disabled.
     pub disabled_reason: AtomicU64,
-    /// errno that goes with it (0: none).
+    /// The errno for it (0: none).
     pub disabled_errno: AtomicU64,
     /// CLOCK_MONOTONIC when the guest's start-up code began.
     pub start_ns: AtomicU64,
@@ -185,25 +186,25 @@ pub struct GuestFile {
     pub placement_method: AtomicU64,
     /// Usage at the time of measuring.
     pub rusage: RusageSlot,
-    /// Cost of measuring, in this image in all.
+    /// Cost of all measuring in this image.
     pub measuring: MeasuringSlot,
     /// The engine that places frames.
     pub engine: EngineSlot,
     /// By [`Counter`] code.
     pub counters: [AtomicU64; COUNTER_SLOTS],
-    /// Notes, in order of their first time.
+    /// Warnings, in the order of their first occurrence.
     pub warnings: [WarningSlot; WARNING_SLOTS],
-    /// Bytes of `exe` used.
+    /// Used bytes of `exe`.
     pub exe_bytes: AtomicU64,
     /// The executable's path, as `/proc/self/exe` gives it.
     pub exe: [AtomicU8; EXE_BYTES],
     /// Files that found no slot.
     pub residency_dropped: AtomicU64,
-    /// Slots of `residency` used.
+    /// Used slots of `residency`.
     pub residency_count: AtomicU64,
     /// Regions that found no slot.
     pub regions_dropped: AtomicU64,
-    /// Slots of `regions` used.
+    /// Used slots of `regions`.
     pub region_count: AtomicU64,
     /// Placement by region.
     pub regions: [RegionSlot; REGION_SLOTS],

@@ -1,9 +1,9 @@
 //! The layouts that the launcher and the preload library share: the [`plan`], the [`guest`] file and its [`windows`], and
 //! the kernel's [`page_hints`].
 //!
-//! A crate of its own, without std, because everything that the library links becomes part of the measured program:
-//! with std it would bring libgcc_s, thread-local storage and a panic machinery into every measured program. Only the
-//! encoding and decoding sides, which the library does not use, allocate.
+//! It is a separate crate, without std, because everything that the library links becomes part of the measured program:
+//! std would bring libgcc_s, thread-local storage and panic code into every measured program. Only the encoding and
+//! decoding sides, which the library does not use, allocate.
 #![no_std]
 
 extern crate alloc;

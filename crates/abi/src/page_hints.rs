@@ -15,7 +15,8 @@ pub const FIRST: u32 = 0x2;
 /// Neither compaction nor NUMA balancing moves the pages.
 pub const PIN: u32 = 0x10;
 
-/// Kinds of memory: what brk gives, anonymous mappings, data and bss, the main thread's stack.
+/// Kind of memory: what brk gives. ([`ANON`]: anonymous mappings; [`DATA`]: data and bss; [`STACK`]: the main thread's
+/// stack.)
 pub const HEAP: u32 = 0x1;
 /// See [`HEAP`].
 pub const ANON: u32 = 0x2;
@@ -23,10 +24,10 @@ pub const ANON: u32 = 0x2;
 pub const DATA: u32 = 0x4;
 /// See [`HEAP`].
 pub const STACK: u32 = 0x8;
-/// What the process brings into the page cache.
+/// Pages that the process brings into the page cache.
 pub const FILE: u32 = 0x10;
 
-/// `struct page_hint`. The addresses in it are of lists that live during the call.
+/// `struct page_hint`. The addresses in it point to lists that live during the call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the kernel's")]
@@ -47,7 +48,7 @@ pub struct Hint {
 }
 
 impl Hint {
-    /// A hint with this strategy and nothing else; of a longer name what fits.
+    /// A hint with this strategy and nothing else; a longer name is cut.
     pub fn named(name: &str) -> Hint {
         let mut hint = Hint { size: size_of::<Hint>() as u32, ..Hint::default() };
         for (to, byte) in hint.strategy.iter_mut().take(NAME_BYTES - 1).zip(name.bytes()) {
@@ -72,23 +73,23 @@ pub struct Range {
     pub length: u64,
 }
 
-/// `struct page_hint_counters`: pages that a process asked for under hints.
+/// `struct page_hint_counters`: pages that a process requested under hints.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// They have the colour or frame.
+    /// Pages with the wanted colour or frame.
     pub placed: u64,
-    /// The strategy asked for nothing.
+    /// Pages for which the strategy wanted nothing.
     pub unasked: u64,
-    /// No free page of the colour, or the frame was not free.
+    /// Pages for which no free page had the colour, or the frame was not free.
     pub absent: u64,
-    /// The search was ended by its bound.
+    /// Pages whose search was ended by its bound.
     pub bound: u64,
-    /// Memory was short.
+    /// Pages for which memory was short.
     pub watermark: u64,
 }
 
-/// `struct page_hint_kind_counters`: the same of the memory of some kinds.
+/// `struct page_hint_kind_counters`: the same counters for the memory of some kinds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the kernel's")]
@@ -126,17 +127,17 @@ const fn request<T>(direction: u32, number: u32) -> u32 {
 pub const SET_DEFAULT: u32 = request::<Hint>(WRITE, 0);
 /// Sets the [`Hint`] of the range that it names.
 pub const SET_RANGE: u32 = request::<Hint>(WRITE, 1);
-/// Takes the hints of a [`Range`] back; of length 0: all.
+/// Withdraws the hints of a [`Range`]; of length 0: all hints.
 pub const CLEAR: u32 = request::<Range>(WRITE, 2);
 /// Fills in the [`Hint`] that holds at its address.
 pub const GET: u32 = request::<Hint>(READ | WRITE, 3);
 /// Fills in [`Counters`] of the process.
 pub const COUNTERS: u32 = request::<Counters>(READ, 4);
-/// Sets the [`Hint`] for what the process brings into the page cache.
+/// Sets the [`Hint`] for pages that the process brings into the page cache.
 pub const SET_FILE: u32 = request::<Hint>(WRITE, 5);
-/// Moves the pages of a range to where their hints want them: [`Remap`].
+/// Moves the pages of a range to the frames that their hints want: [`Remap`].
 pub const REMAP: u32 = request::<Remap>(READ | WRITE, 7);
-/// Fills in [`KindCounters`] of the kinds that it names.
+/// Fills in [`KindCounters`] for the kinds that it names.
 pub const KIND_COUNTERS: u32 = request::<KindCounters>(READ | WRITE, 8);
 
 #[cfg(test)]
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn requests_are_those_of_the_header() {
-        // As a C compiler has them: sizes of 104, 16, 40, 48 and 48 bytes.
+        // Values as a C compiler has them, for sizes of 104, 16, 40, 48 and 48 bytes.
         assert_eq!((SET_DEFAULT, SET_RANGE, SET_FILE), (0x4068_dc00, 0x4068_dc01, 0x4068_dc05));
         assert_eq!((CLEAR, GET), (0x4010_dc02, 0xc068_dc03));
         assert_eq!((COUNTERS, REMAP, KIND_COUNTERS), (0x8028_dc04, 0xc030_dc07, 0xc030_dc08));

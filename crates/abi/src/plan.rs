@@ -1,8 +1,8 @@
 //! The compiled plan: the guest's view of a policy, as one flat little-endian file.
 //!
-//! The launcher writes it once; every process of the tree maps it read-only and reads it in place. Nothing here
-//! allocates on the reading side, and [`Plan::parse`] checks every offset before anything else is read, so that a
-//! torn or foreign file disables the guest instead of crashing the program.
+//! The launcher writes it once; every process of the tree maps it read-only and reads it in place. The reading side
+//! allocates nothing, and [`Plan::parse`] checks every offset before anything else is read, so that a torn or foreign
+//! file disables the guest instead of crashing the program.
 //!
 //! # Layout
 //! [`HEADER_BYTES`] of header, then the sections ([`SECTION_BYTES`] each, in rule order), the intervals
@@ -12,8 +12,9 @@
 //! # Meaning
 //! A mapping of `len` bytes of some [`Memory`] kind is governed by the **first** section of that kind with
 //! `at_least <= len`; sections of kind [`Memory::Range`] apply to addresses, whatever memory lies there. A kind without
-//! a section is left to the kernel. Offsets of intervals count from [`Section::pool_base`]; what no interval names has
-//! the page size [`Section::otherwise`]. A section's [`Section::frames`] names the [`Strategy`] that places its pages.
+//! a section is left to the kernel. Offsets of intervals count from [`Section::pool_base`]; bytes that no interval
+//! names have the page size [`Section::otherwise`]. A section's [`Section::frames`] names the [`Strategy`] that places
+//! its pages.
 
 mod encode;
 mod kinds;
@@ -64,12 +65,12 @@ pub const BASE_PAGE: u64 = 4096;
 /// Largest page size a plan may name, in bytes.
 pub const LARGEST_PAGE: u64 = 1 << 30;
 
-/// Offsets `[start, end)` of a pool (absolute addresses for [`Memory::Range`]) and the page size they have.
+/// Offsets `[start, end)` of a pool (absolute addresses for [`Memory::Range`]), and their page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// First byte, a multiple of `page_bytes` (of 4096 for [`KERNEL`]).
     pub start: u64,
-    /// One past the last byte, likewise.
+    /// One past the last byte, a multiple likewise.
     pub end: u64,
     /// Page size in bytes, or [`KERNEL`].
     pub page_bytes: u64,
@@ -77,10 +78,10 @@ pub struct Interval {
     pub via: Via,
 }
 
-/// One section without its intervals: what governs one kind of memory.
+/// One section without its intervals: the rules for one kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The memory it applies to.
+    /// The memory to which it applies.
     pub memory: Memory,
     /// Only mappings of at least this many bytes (0: all).
     pub at_least: u64,
@@ -92,9 +93,9 @@ pub struct Section {
     pub otherwise_via: Via,
     /// The time at which its pages are brought in.
     pub fetch: Fetch,
-    /// Number of the rule it came from; the default is one past the last rule.
+    /// Number of the rule that it comes from; the default is one past the last rule.
     pub rule: u16,
-    /// The placer of its pages: 0 = the kernel, else one more than the number of a [`Strategy`] of the plan.
+    /// The placer of its pages: 0 = the kernel, otherwise one more than the number of a [`Strategy`] of the plan.
     pub frames: u16,
     /// [`Memory::Range`] only: addresses `[range_start, range_end)`.
     pub range_start: u64,
@@ -324,10 +325,11 @@ impl<'a> Plan<'a> {
             .find(|section| section.memory == memory && section.at_least <= len)
     }
 
-    /// Page size, maker and extent of the piece of `section` around `offset`: an interval, or the gap between two.
+    /// Page size, way of making tiles, and extent of the piece of `section` around `offset`: an interval, or the gap
+    /// between two.
     ///
-    /// The extent is the largest `[start, end)` around `offset` with one answer (`end` is `u64::MAX` after the last
-    /// interval), so that callers can work through a range piece by piece.
+    /// The extent is the largest `[start, end)` around `offset` with the same answer (`end` is `u64::MAX` after the
+    /// last interval), so that callers can work through a range piece by piece.
     pub fn piece(&self, section: &Section, offset: u64) -> Interval {
         let (mut low, mut high) = (0, section.interval_count);
         while low < high {

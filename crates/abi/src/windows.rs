@@ -1,8 +1,8 @@
 //! The windows file: the program's own measurements between `pagelab_begin` and `pagelab_end`.
 //!
-//! The guest creates `<run dir>/guests/<pid>-<n>.windows` beside its guest file when the first window begins. Like that file
-//! it is a shared mapping that is only ever stored into, so windows survive whatever ends the program. All fields are 64-bit
-//! words in the machine's byte order, or byte arrays.
+//! The guest creates `<run dir>/guests/<pid>-<n>.windows` beside its guest file when the first window begins. Like that
+//! file it is a shared mapping that is changed only by stores, so windows survive whatever ends the program. All fields
+//! are 64-bit words in the machine's byte order, or byte arrays.
 
 mod decode;
 
@@ -15,44 +15,44 @@ pub use decode::{Measured, Placed, Told, Usage, Windows, handed};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBWNDW");
 /// Version of the layout.
 pub const VERSION: u64 = 3;
-/// What a program that is traced in an emulator calls prctl with where its first window begins (then 1) and its last ends
-/// (then 0): an option that no kernel knows.
+/// A prctl option that no kernel knows. A program that an emulator traces uses it to mark where its first window begins
+/// (argument 1) and its last ends (argument 0).
 pub const TRACE_MARKER: usize = 0x5047_4c42;
 /// Suffix of the file's name.
 pub const SUFFIX: &str = "windows";
 
 /// Longest name of a window, in bytes.
 pub const NAME_BYTES: usize = 56;
-/// Different names.
+/// Most different names.
 pub const NAMES: usize = 128;
-/// Threads that have windows open at a time.
+/// Most threads with open windows at a time.
 pub const THREADS: usize = 128;
-/// Windows open in each other, in one thread.
+/// Most windows open inside each other in one thread.
 pub const DEPTH: usize = 8;
-/// Windows kept of one process image.
+/// Most windows kept of one process image.
 pub const WINDOWS: usize = 200_000;
 /// The file grows by the space of this many windows.
 pub const GROWTH: usize = 256;
-/// Events of counters that are read in windows.
+/// Most events whose counters are read in windows.
 pub const EVENTS: usize = 16;
-/// In place of a count: the counter could not be read, or was not on the hardware within the window.
+/// Stands for a missing count: the counter could not be read, or was not on the hardware during the window.
 pub const NOT_COUNTED: u64 = u64::MAX;
 
-/// Name of the file in the run directory that lists the descriptors of the run's counters ([`HandedFile`]); it is there
-/// where events are counted.
+/// Name of the file in the run directory that lists the descriptors of the run's counters ([`HandedFile`]); it exists
+/// if events are counted.
 pub const HANDED: &str = "counters";
 /// First word of that file ("PGLBCNTR").
 pub const HANDED_MAGIC: u64 = u64::from_le_bytes(*b"PGLBCNTR");
-/// Its bytes.
+/// Size of that file, bytes.
 pub const HANDED_BYTES: usize = size_of::<HandedFile>();
 
-/// A counter of the run that the program's processes have a descriptor of.
+/// A counter of the run of which the program's processes have a descriptor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandedCounter {
     /// The descriptor.
     pub descriptor: u64,
-    /// The kernel's id of the event: what has another one, or none, is not this counter.
+    /// The kernel's id of the event: a file with another id, or without one, is not this counter.
     pub id: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct HandedFile {
     pub magic: u64,
     /// Their number.
     pub count: u64,
-    /// They.
+    /// The counters.
     pub counters: [HandedCounter; EVENTS],
 }
 
@@ -88,16 +88,16 @@ pub struct UsageSlot {
 /// A name, by its number.
 #[repr(C)]
 pub struct NameSlot {
-    /// Bytes of `text` used; 0: the slot is free.
+    /// Used bytes of `text`; 0: the slot is free.
     pub bytes: AtomicU64,
     /// The name.
     pub text: [AtomicU8; NAME_BYTES],
 }
 
-/// Memory of the process, at the last query inside a window.
+/// Memory of the process, at the last look inside a window.
 #[repr(C)]
 pub struct PlacedSlot {
-    /// 1: there was a look.
+    /// 1: the memory was looked at.
     pub looked: AtomicU64,
     /// Bytes in memory.
     pub resident: AtomicU64,
@@ -110,9 +110,9 @@ pub struct PlacedSlot {
 pub struct OpenSlot {
     /// Number of its name.
     pub name: AtomicU64,
-    /// The findings in it so far.
+    /// Findings on memory in it so far.
     pub placed: PlacedSlot,
-    /// Time of its start.
+    /// Readings at its begin.
     pub begin: UsageSlot,
 }
 
@@ -121,9 +121,9 @@ pub struct OpenSlot {
 pub struct ThreadSlot {
     /// Its thread pointer; 0: free.
     pub thread: AtomicU64,
-    /// Number of open ones.
+    /// Number of its open windows.
     pub depth: AtomicU64,
-    /// They.
+    /// Its open windows.
     pub open: [OpenSlot; DEPTH],
 }
 
@@ -134,7 +134,7 @@ pub struct WindowSlot {
     pub name: AtomicU64,
     /// CLOCK_MONOTONIC at its begin.
     pub begin_ns: AtomicU64,
-    /// The findings in it.
+    /// Findings on memory in it.
     pub placed: PlacedSlot,
     /// Time and usage in it.
     pub used: UsageSlot,
@@ -142,7 +142,7 @@ pub struct WindowSlot {
     pub counts: [AtomicU64; EVENTS],
 }
 
-/// Calls that have no window, or a doubtful one, by what was wrong.
+/// Calls without a window, or with a doubtful one, by mistake.
 #[repr(C)]
 pub struct ToldSlot {
     /// Ends in a thread that had none open: it ended twice, was begun in another thread, or before a fork.
@@ -170,13 +170,13 @@ pub struct WindowsFile {
     pub file_bytes: AtomicU64,
     /// Process id.
     pub pid: AtomicU64,
-    /// The misuse.
+    /// Counts of wrong calls.
     pub told: ToldSlot,
-    /// Counters that were handed over; the rest of each window's `counts` is not used.
+    /// Number of counters that were handed over; the rest of each window's `counts` is unused.
     pub events: AtomicU64,
     /// Windows that have ended.
     pub count: AtomicU64,
-    /// Names, the first free one ends the list.
+    /// Names; the first free slot ends the list.
     pub names: [NameSlot; NAMES],
     /// Open windows by thread.
     pub threads: [ThreadSlot; THREADS],

@@ -1,9 +1,9 @@
 //! Frame placement without a machine: strategies for the frame of a page, and the stock of free frames.
 //!
-//! Three parts. [`Colours`] maps a frame number to its cache colour. A [`Strategy`] says what each page of the program
-//! wants ([`Want`]): a colour, one frame, anything. The [`Stock`] knows the free pages of pagelab's pool, sorted by
-//! colour, and finds runs of neighbouring slots that satisfy the wants of neighbouring pages, because one system call
-//! moves a whole run.
+//! There are three parts. [`Colours`] maps a frame number to its cache colour. A [`Strategy`] gives the want of each
+//! page of the program ([`Want`]): a colour, one frame, anything. The [`Stock`] contains the free pages of pagelab's
+//! pool, sorted by colour. It finds runs of neighbouring slots that satisfy the wants of neighbouring pages, because
+//! one system call moves a whole run.
 //!
 //! No system call, no allocation, no panic: this crate is linked into `libpagelab.so` and runs in the measured program,
 //! in a thread that must never fault on governed memory. Frame numbers (`pfn`) and virtual page numbers (`vpn`, address

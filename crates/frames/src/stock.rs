@@ -1,18 +1,18 @@
 //! The stock of free pages, sorted by colour.
 //!
 //! Pages lie in **slots**: 4096 bytes of pagelab's own address space, 512 to a **chunk** (2 MiB, contiguous). A slot is
-//! *free* (it holds a page whose frame number is known, and the page may be handed out), *held* (whoever took it is
-//! working on it: being populated, moved out, moved in, zeroed) or *empty* (its page went to the program; a page that
-//! comes back can be moved in here). Slots change like this:
+//! *free* (its page's frame number is known, and the page may be handed out), *held* (a caller works on it: populates
+//! it, moves its page out or in, zeroes it) or *empty* (its page went to the program; a page that comes back can be
+//! moved in here). Slots change like this:
 //!
 //! ```text
 //! add_chunk → held ── add, give_back ──→ free ── take… ──→ held ── emptied ──→ empty ── take_empty_run ──→ held
 //! ```
 //!
-//! Free slots hang in one doubly linked list a colour, links stored in the slots, so that every change costs a constant.
-//! The neighbours of a slot are found by its number, which makes runs cheap: a chunk cut from one huge page holds
-//! consecutive frames. Memory comes from the caller, 8 KiB and a bit a chunk when the chunk comes, so that small
-//! processes stay small and large ones need nothing set aside. Whoever owns a stock serialises access to it.
+//! Free slots are linked in one doubly linked list for each colour. The links are stored in the slots, so every change
+//! takes constant time. The neighbours of a slot are found by its number, which makes runs cheap: a chunk cut from one
+//! huge page holds consecutive frames. The caller supplies the memory, a little more than 8 KiB for each chunk it adds.
+//! So small processes stay small, and large ones need nothing set aside. The owner of a stock serialises access to it.
 
 mod chunk;
 mod index;
@@ -33,10 +33,10 @@ use lists::NIL;
 
 /// Most chunks of one stock (64 GiB).
 pub const MOST_CHUNKS: usize = 1 << 15;
-/// Frame numbers are below this (4 PiB of memory).
+/// Limit of frame numbers: all are below this (4 PiB of memory).
 pub const FRAME_LIMIT: u64 = 1 << 40;
 
-/// A slot by number: 512 × its chunk's number + its place in the chunk.
+/// A slot by number: 512 × its chunk's number + its index in the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
@@ -51,7 +51,7 @@ impl SlotId {
         self.0 / CHUNK_SLOTS as u32
     }
 
-    /// Place in its chunk, `0..512`.
+    /// Index in its chunk, `0..512`.
     pub const fn index(self) -> u32 {
         self.0 % CHUNK_SLOTS as u32
     }
@@ -67,7 +67,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// One slot.
+    /// A run of one slot.
     pub const fn one(slot: SlotId) -> Run {
         Run { slot, len: 1 }
     }
@@ -78,7 +78,7 @@ impl Run {
     }
 }
 
-/// Which end of its colour's list a page is put at. Single pages are taken from the front.
+/// The end of its colour's list at which a page is put. Single pages are taken from the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Handed out soon: pages that came back, warm in the caches.
@@ -87,27 +87,27 @@ pub enum End {
     Back,
 }
 
-/// Why a change was refused; nothing has changed then.
+/// Why a change was refused; then nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No room in the chunk table.
     Full,
     /// There is no such slot or chunk, or it is in another state.
     State,
-    /// The frame number is 0 (pagemap's answer without the right to know) or beyond [`FRAME_LIMIT`].
+    /// The frame number is 0 (pagemap's answer without the right to see it) or beyond [`FRAME_LIMIT`].
     Frame,
     /// Fewer lists than colours.
     Lists,
 }
 
-/// The store. `'m` is the life of the memory it was given.
+/// The stock. `'m` is the lifetime of the memory that the caller supplied.
 pub struct Stock<'m> {
     colours: Colours,
     chunks: &'m mut [Option<&'m mut Chunk>],
     lists: &'m mut [List],
     empties: List,
     index: Index<'m>,
-    /// Chunk numbers from here on have never been used.
+    /// Chunk numbers from this one on have never been used.
     used: u32,
     totals: Counts,
     chunk_count: u32,
@@ -118,8 +118,8 @@ pub struct Stock<'m> {
 }
 
 impl<'m> Stock<'m> {
-    /// An empty stock. `chunks` (all `None`, at most [`MOST_CHUNKS`] are used) bounds the chunks it can have; `lists`
-    /// needs one entry a colour, with any contents.
+    /// An empty stock. `chunks` (all `None`, at most [`MOST_CHUNKS`] are used) bounds the number of its chunks; `lists`
+    /// needs one entry for each colour, with any contents.
     pub fn new(
         colours: Colours,
         chunks: &'m mut [Option<&'m mut Chunk>],
@@ -143,9 +143,9 @@ impl<'m> Stock<'m> {
         })
     }
 
-    /// Takes a chunk in, with any contents (zeroed memory is a valid one); its 512 slots begin as held. Its number.
+    /// Adds a chunk, with any contents (zeroed memory is valid); its 512 slots begin as held. Returns its number.
     ///
-    /// `address` is where the chunk's pages are, in bytes.
+    /// `address` is where the chunk's pages lie, in bytes.
     pub fn add_chunk(&mut self, chunk: &'m mut Chunk, address: usize) -> Result<u32, Refused> {
         let vacant = |chunks: &[Option<&mut Chunk>]| chunks.iter().position(Option::is_none);
         let number = if self.chunk_count == self.used {
@@ -190,8 +190,8 @@ impl<'m> Stock<'m> {
         Ok(())
     }
 
-    /// Makes held slots free again whose pages are as they were when they were taken: nothing was done with them.
-    /// Slots in another state, or that never had a page, stay as they are.
+    /// Makes held slots free again whose pages were not touched since they were taken. Slots in another state, or that
+    /// never had a page, stay as they are.
     pub fn give_back(&mut self, run: Run) {
         for slot in run.slots() {
             if let Some(pfn) = self.frame(slot) {
@@ -200,7 +200,7 @@ impl<'m> Stock<'m> {
         }
     }
 
-    /// Notes that held slots have lost their pages: they went to the program, or could not be had.
+    /// Records that held slots have lost their pages: these went to the program, or were not available.
     pub fn emptied(&mut self, run: Run) {
         for slot in run.slots() {
             let Some(entry) = self.slot_mut(slot).filter(|entry| entry.state() == State::Held) else { continue };
@@ -209,7 +209,8 @@ impl<'m> Stock<'m> {
         }
     }
 
-    /// Notes that the page in a free slot is now another frame (the kernel moved it). Whether the slot was free.
+    /// Records that the page in a free slot now has another frame (the kernel moved it). Refused if the slot is not
+    /// free.
     pub fn refresh(&mut self, slot: SlotId, pfn: u64) -> Result<(), Refused> {
         if self.state(slot) != Some(State::Free) {
             return Err(Refused::State);
@@ -224,7 +225,7 @@ impl<'m> Stock<'m> {
         self.add(slot, pfn, End::Back)
     }
 
-    /// Sorts everything anew by another colour function. On refusal nothing has changed.
+    /// Sorts all pages anew by another colour function. On refusal nothing has changed.
     pub fn recolour(&mut self, colours: Colours, lists: &'m mut [List]) -> Result<&'m mut [List], Refused> {
         let lists = lists.get_mut(..colours.count() as usize).ok_or(Refused::Lists)?;
         lists.fill(List::EMPTY);
@@ -266,7 +267,7 @@ impl<'m> Stock<'m> {
         self.chunk_count
     }
 
-    /// One past the highest chunk number that was ever used: where to stop when going through all chunks.
+    /// One past the highest chunk number that was ever used: the end of a walk through all chunks.
     pub fn chunk_limit(&self) -> u32 {
         self.used
     }
@@ -281,7 +282,7 @@ impl<'m> Stock<'m> {
         Some(self.chunk(number)?.address())
     }
 
-    /// The offset of the page of `slot`, in bytes.
+    /// The address of the page of `slot`, in bytes.
     pub fn address(&self, slot: SlotId) -> Option<usize> {
         Some(self.chunk_address(slot.chunk())? + slot.index() as usize * 4096)
     }

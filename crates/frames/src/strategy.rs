@@ -2,7 +2,7 @@
 //!
 //! The steps to a new one are in CONTRIBUTING.md, *A placement strategy*.
 
-/// Makes an enum of strategies a strategy: the answers are those of its variant.
+/// Implements `Strategy` for an enum of strategies: the answers are those of its variant.
 macro_rules! dispatch {
     ($any:ident$(<$life:lifetime>)? { $($variant:ident),* }) => {
         impl Strategy for $any$(<$life>)? {
@@ -50,35 +50,36 @@ pub enum Want {
 
 /// Decides where the pages of a range go.
 pub trait Strategy {
-    /// The wanted frame of page `vpn`. Called once a page, in the order pages are placed. May keep state (bin hopping).
+    /// The wanted frame of page `vpn`. Called once for each page, in the order of placement. May keep state (bin
+    /// hopping).
     fn want(&mut self, vpn: u64) -> Want;
 
-    /// Takes the last `count` answers back: those pages were not placed after all (the run ended early).
+    /// Takes back the last `count` answers: those pages were not placed after all (the run ended early).
     fn take_back(&mut self, count: usize);
 
     /// Whether `want` depends on the address alone, so that pages may be placed ahead in batches.
     fn is_by_address(&self) -> bool;
 
-    /// Memory that is moved by a multiple of so many pages keeps its placement. 1: addresses do not matter; 0: it never
-    /// does.
+    /// Memory that is moved by a multiple of this many pages keeps its placement. 1: addresses do not matter; 0: there
+    /// is no such number.
     fn period(&self) -> u64;
 }
 
 /// One of the strategies, dispatched without allocation.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyStrategy<'p> {
-    /// One that reads no lists.
+    /// A strategy that reads no lists.
     Numbered(Numbered),
     /// A colour for each page.
     Modulo(Modulo<'p>),
     /// A frame for each page.
     Exact(Exact<'p>),
-    /// A shared object's.
+    /// The answers of a shared object.
     Module(Module),
 }
 
 impl<'p> AnyStrategy<'p> {
-    /// The plan's `strategy` in the process `pid`; `None` for modules, which have to be found and started first
+    /// The plan's `strategy` in the process `pid`; `None` for modules, which must be found and started first
     /// ([`Module::start`]).
     pub fn of_plan(plan: &Plan<'p>, strategy: &plan::Strategy, pid: u32) -> Option<AnyStrategy<'p>> {
         let (colours, values) = (strategy.colours, plan.words(strategy.values));

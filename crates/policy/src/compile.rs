@@ -13,8 +13,8 @@ use crate::units::PageSize;
 use crate::validate::{applies_to, frames_obstacle};
 use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 
-/// Resolves `policy` for `machine`. What a run adds is of another type, [`crate::plan::RunSpec`], and comes in when the plan
-/// is written. Under [`Backend::Kernel`] the plan has no frames: those are [`crate::hints::hints`].
+/// Resolves `policy` for `machine`. The additions of a run have another type, [`crate::plan::RunSpec`], and are added
+/// when the plan is written. Under [`Backend::Kernel`] the plan has no frames: [`crate::hints::hints`] returns those.
 ///
 /// # Errors
 /// More separate pools or strategies than the plan has room for, and colours without a number.
@@ -25,7 +25,7 @@ pub fn compile(policy: &Policy, machine: &Machine) -> Result<PlanSpec, PolicyErr
     }
 }
 
-/// The plan with all strategies in it, whoever is to carry them out.
+/// Compiles the plan with all strategies, whichever backend is to carry them out.
 pub(crate) fn compile_all(policy: &Policy, machine: &Machine) -> Result<PlanSpec, PolicyError> {
     let compiler = Compiler { policy, machine };
     let mut sections = Vec::new();
@@ -105,7 +105,8 @@ impl<'p> Compiler<'p> {
         let rules = || self.policy.rules.iter().filter(inside);
         let pages = rules().find_map(|rule| Some((rule.pages.as_ref()?, rule.via.unwrap_or(self.policy.via))));
         let (pages, via) = pages.unwrap_or((&self.policy.pages, self.policy.via));
-        // A mosaic counts in a pool, which a range is not; defaults that do not fit leave the range to the kernel.
+        // Offsets of a mosaic count in a pool, and a range has none; defaults that do not fit leave the range to the
+        // kernel.
         let pages = match pages {
             Pages::Size(size) if self.fits_range(*size, via, range) => pages,
             _ => &Pages::Kernel,
@@ -176,7 +177,7 @@ impl<'p> Compiler<'p> {
         }
     }
 
-    /// The number of a strategy as [`strategies::assign`] wants it; `None`: the kernel.
+    /// The number of a strategy in the form for [`strategies::assign`]; `None`: the kernel.
     fn frames(&self, memory: Memory, least: u64) -> Decision<Option<u16>> {
         if frames_obstacle(memory).is_some() {
             return Decision { rule: self.policy.rules.len(), value: None };
@@ -201,8 +202,8 @@ impl<'p> Compiler<'p> {
     }
 }
 
-/// Gives each pair of rules that govern the pages and the frames of anonymous memory a pool of its own, in the order of
-/// the rules: offsets of one rule's mosaic must not meet memory of another's, and a pool has one strategy.
+/// Gives each pair of rules that govern the pages and the frames of anonymous memory its own pool, in the order of the
+/// rules: offsets of one rule's mosaic must not meet memory of another's, and a pool has one strategy.
 fn assign_pools(sections: &mut [SectionSpec], policy: &Policy) -> Result<(), PolicyError> {
     let governs_pages = |section: &SectionSpec| section.otherwise != plan::KERNEL || !section.intervals.is_empty();
     let governs = |section: &SectionSpec| governs_pages(section) || section.frames != 0;
@@ -270,13 +271,13 @@ fn plan_fetch(fetch: Fetch) -> plan::Fetch {
     }
 }
 
-/// A remark on a compiled plan before it runs, which is no error.
+/// Remarks on a compiled plan before it runs; they are no errors.
 #[must_use]
 pub fn warnings(plan: &PlanSpec) -> Vec<RunWarning> {
     tiles_under_frames(plan).into_iter().collect()
 }
 
-/// Tiles above the base page keep their size: their frames are the kernel's choice.
+/// Warns of tiles above the base page under a strategy: their frames are the kernel's choice.
 fn tiles_under_frames(plan: &PlanSpec) -> Option<RunWarning> {
     let has_tiles = |section: &&SectionSpec| {
         section.frames != 0

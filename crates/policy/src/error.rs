@@ -44,7 +44,7 @@ pub struct PolicyError {
     pub place: Place,
     /// The fault.
     pub message: String,
-    /// The values that would be accepted there, where they can be listed.
+    /// The values that would be accepted there, if they can be listed.
     pub allowed: Vec<String>,
     /// The next step: a command to type, if there is one.
     pub next: Option<String>,

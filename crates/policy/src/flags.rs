@@ -1,7 +1,7 @@
 //! Policies from command-line flags, alone or on top of a file.
 //!
-//! `--pages 2M` sets a whole axis: the default, and what rules of the file say on that axis is dropped.
-//! `--pages heap=2M` is a rule in front of all others. `SCOPE=` may name several kinds (`heap+anon=`) or a range
+//! `--pages 2M` sets a whole axis: it is the default, and the values of the file's rules on that axis are dropped.
+//! `--pages heap=2M` is a rule before all others. `SCOPE=` may name several kinds (`heap+anon=`) or a range
 //! (`0x7000…-0x8000…=`). A mosaic is written `0-64M:2M,1G-2G:1G`, with `otherwise:SIZE` for the rest.
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::mosalloc;
 use crate::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule, RawScope, RawTile};
 use crate::read::{Load, frames_with_files};
 
-/// A file that a flag named, read by the caller.
+/// A file that a flag names, read by the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// Its path, for messages.
@@ -44,10 +44,10 @@ pub struct Flags {
     pub inherit_exec: Option<bool>,
 }
 
-/// Puts `flags` on top of `base`; `files` reads what values of `--frames` name.
+/// Adds `flags` to `base`, which they override; `files` reads the files that values of `--frames` name.
 ///
 /// # Errors
-/// A flag that has not the form of one, or contradicts another.
+/// A flag of the wrong form, or one that contradicts another.
 pub fn apply(base: Option<RawPolicy>, flags: &Flags, files: Load<'_>) -> Result<RawPolicy, PolicyError> {
     let mut policy = base.unwrap_or_else(|| RawPolicy::empty(&Place::whole("the flags")));
     rename(&mut policy, flags);
@@ -84,7 +84,7 @@ pub fn apply(base: Option<RawPolicy>, flags: &Flags, files: Load<'_>) -> Result<
     Ok(policy)
 }
 
-/// A file's name no longer identifies the policy once flags change it: they are added to the name.
+/// Adds the flags to the policy's name: once they change the policy, the file's name no longer identifies it.
 fn rename(policy: &mut RawPolicy, flags: &Flags) {
     if let Some(name) = &flags.name {
         policy.name = Some(At::new(name.clone(), &Place::whole(&format!("--name {name}"))));
@@ -193,8 +193,8 @@ fn not_an_interval(item: &str, place: &Place) -> PolicyError {
     PolicyError::new(place, format!("{item:?} is not an interval of a mosaic")).allowed(forms)
 }
 
-/// `KIND`, or `KIND:PARAMETER=VALUE,PARAMETER=VALUE…`. Parameters are separated by `,` or `:`; lists are written
-/// `1+2+3`, or `1,2,3`. Paths are taken as they are up to the next separator, an argument up to the end.
+/// Reads a value of `--frames`: `KIND`, or `KIND:PARAMETER=VALUE,PARAMETER=VALUE…`. Parameters are separated by `,` or
+/// `:`; lists are written `1+2+3`, or `1,2,3`. A path reaches to the next separator, an argument to the end.
 fn frames(files: Load<'_>) -> impl Fn(&str, &Place) -> Result<RawFrames, PolicyError> {
     move |text, place| {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));

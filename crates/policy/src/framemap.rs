@@ -4,8 +4,8 @@
 //! {"schema": "pagelab.framemap/1", "pid": 4711, "colours": 64, "masks": [],
 //!  "spans": [{"start": "0x600000000000", "pages": 3, "frames": [812, 813, null], "colours": [44, 45, null]}]}
 //! ```
-//! A span is a run of virtual pages next to each other; `null` stands for a page that was not resident. Other keys are
-//! left unread, so that a map can carry what else is worth knowing of the process.
+//! A span is a run of neighbouring virtual pages; `null` stands for a page that was not resident. Other keys are not
+//! read, so a map may contain further facts about the process.
 
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ pub const LARGEST_FILE: u64 = 256 << 20;
 pub const MOST_PAGES: usize = 1 << 24;
 /// Bytes of a page in a map.
 const PAGE: u64 = 4096;
-/// One past the highest address a program can have with five-level page tables.
+/// One past the highest address that a program can have with five-level page tables.
 const ADDRESS_END: u64 = 1 << 56;
 
 /// A saved map.
@@ -72,7 +72,7 @@ impl Number {
 /// Reads a saved map; `path` is for messages only.
 ///
 /// # Errors
-/// The first thing that is not as `pagelab map --save` writes it.
+/// The first part that differs from what `pagelab map --save` writes.
 pub fn read(text: &str, path: &str) -> Result<FrameMap, PolicyError> {
     let refused = |place: &Place, message: String| {
         PolicyError::new(place, message).next("write one with: pagelab map PID --save FILE")
@@ -142,10 +142,10 @@ fn span(raw: &RawSpan, colours: u32) -> Result<(Span<FrameNumber>, Span<Colour>)
 /// Largest frame number: 52 bits of physical address.
 pub const LARGEST_FRAME: u64 = (1 << 40) - 1;
 
-/// Whether spans are as the plan wants them: aligned, sorted, disjoint, inside the address space, not empty, not too many.
+/// Checks that spans have the plan's form: aligned, sorted, disjoint, inside the address space, not empty, not too many.
 ///
 /// # Errors
-/// The first that is not.
+/// The first span that does not.
 pub fn check_spans<T>(spans: &[Span<T>]) -> Result<(), String> {
     let mut last = 0;
     let mut pages = 0_usize;
@@ -177,10 +177,10 @@ pub fn check_spans<T>(spans: &[Span<T>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether masks make colours that all exist: not zero, inside a frame number, none a combination of others.
+/// Checks that all colours of the masks exist: no mask is zero, exceeds a frame number, or is a combination of others.
 ///
 /// # Errors
-/// The first that does not.
+/// The first mask of these kinds.
 pub fn check_masks(masks: &[u64]) -> Result<(), String> {
     let mut basis: Vec<u64> = Vec::new();
     for mask in masks {

@@ -1,4 +1,4 @@
-//! Axis `frames` as validated values: the frames of pages.
+//! Axis `frames` as validated values: which frames pages get.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub enum Colours {
 }
 
 impl Colours {
-    /// Their number; `None` if the machine's cache decides and is not known.
+    /// The number of colours; `None` if the machine's cache decides it and is unknown.
     #[must_use]
     pub fn count(&self, machine: &Machine) -> Option<u64> {
         let page = machine.base_page_bytes;
@@ -39,7 +39,7 @@ impl Colours {
         }
     }
 
-    /// The masks, where that is how frames have colours.
+    /// The masks, if they define the colours.
     #[must_use]
     pub fn masks(&self) -> &[u64] {
         match self {
@@ -49,7 +49,7 @@ impl Colours {
     }
 }
 
-/// Pages next to each other, each with what it is to get; `None` where anything will do.
+/// Neighbouring pages, each with the value that it is to get; `None`: any value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span<T> {
     /// Address of the first page.
@@ -74,7 +74,7 @@ pub enum ByPage<T> {
 pub enum FirstBin {
     /// At this colour.
     Colour(u32),
-    /// At one drawn from this seed.
+    /// At a colour drawn from this seed.
     Seed(u64),
 }
 
@@ -93,40 +93,40 @@ pub enum Strategy {
     Kernel,
     /// A colour for each page.
     Modulo {
-        /// Which.
+        /// The colours.
         colours: ByPage<Colour>,
     },
     /// A frame for each page.
     Exact {
-        /// Which.
+        /// The frames.
         frames: ByPage<FrameNumber>,
     },
     /// The answers of a shared object of the user's.
     Module {
         /// Its path.
         path: String,
-        /// A text for it at its start.
+        /// The text that it gets when it starts.
         argument: String,
-        /// A seed for it.
+        /// The seed that it gets.
         seed: u64,
     },
-    /// Any other, which needs numbers only.
+    /// Any other strategy, which needs only numbers.
     #[serde(untagged)]
     ByNumbers(ByNumbers),
 }
 
-/// A strategy that reads no lists, with its numbers; those that its row of the table
-/// ([`StrategyKind::facts`]) does not name have their defaults.
+/// A strategy that reads no lists, with its numbers; numbers that its row of the table ([`StrategyKind::facts`]) does
+/// not name have their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByNumbers {
-    /// Which.
+    /// The kind of strategy.
     #[serde(serialize_with = "write_kind", deserialize_with = "read_kind")]
     pub kind: StrategyKind,
     /// Colours are turned by a hash of the process id, so that processes do not compete for the same ones.
     pub hash_pid: bool,
     /// Colour of the first page.
     pub first: FirstBin,
-    /// Seed of what is drawn for each page.
+    /// Seed from which each page's colour is drawn.
     pub seed: u64,
 }
 
@@ -137,7 +137,8 @@ impl ByNumbers {
         ByNumbers { kind, hash_pid: false, first: FirstBin::default(), seed: 0 }
     }
 
-    /// The parameters that are not at their defaults, as a flag has them; a seed that draws each page's colour always.
+    /// The parameters that are not at their defaults, as a flag has them; a seed that draws each page's colour is
+    /// always one.
     pub(crate) fn words(&self) -> Vec<(Parameter, String)> {
         let mut words = Vec::new();
         words.extend(self.hash_pid.then(|| (Parameter::Hash, "pid".to_owned())));
@@ -185,16 +186,16 @@ impl Strategy {
     }
 }
 
-/// Axis `frames`: where pages come to lie.
+/// Axis `frames`: which frames pages get.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Frames {
     /// The choice of frames.
     pub strategy: Strategy,
     /// Definition of colours.
     pub colours: Colours,
-    /// Pages placed for one fault at most; `None`: as the strategy likes.
+    /// Most pages placed for one fault; `None`: the strategy decides.
     pub fault_around: Option<u16>,
-    /// Memory that may be held beyond what is placed; `None`: as the strategy needs.
+    /// Memory that the pool may hold besides the placed pages; `None`: as the strategy needs.
     pub budget: Option<Bytes>,
     /// Keep placed pages where they are (mlock), so that compaction and swap leave them.
     pub pin: bool,

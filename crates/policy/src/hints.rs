@@ -1,8 +1,8 @@
-//! From a validated [`Policy`] to the hints that a kernel with page placement takes (`kernel/`).
+//! From a validated [`Policy`] to hints for a kernel with page placement (`kernel/`).
 //!
-//! The launcher sets the hints before the program's exec. What outlives an exec is a strategy for each kind of a process's
-//! own memory, and one for the pages that it brings into the page cache; what it executes has them, too. A policy that says
-//! more than this is refused.
+//! The launcher sets the hints before the program's exec. Two kinds of hints survive an exec: a strategy for each kind
+//! of a process's own memory, and one for the pages that it brings into the page cache. Programs that it executes have
+//! them, too. A policy that needs more than this is refused.
 
 use crate::compile::compile_all;
 use crate::error::{Place, PolicyError};
@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::plan::{self, PlanSpec, SectionSpec, StrategyKind, StrategySpec};
 use crate::types::{Backend, Memory, Policy, Rule, Scope};
 
-/// Kinds of a process's own memory that the kernel tells apart. An arena is a mapping like others to it.
+/// Kinds of a process's own memory that the kernel distinguishes. For the kernel, an arena is a mapping like others.
 pub const KINDS: [plan::Memory; 4] =
     [plan::Memory::Heap, plan::Memory::Anon, plan::Memory::Data, plan::Memory::Stack];
 
@@ -20,12 +20,12 @@ const MOST_MASKS: usize = 16;
 /// Longest list that a hint takes.
 const MOST_VALUES: usize = 1 << 20;
 
-/// What the kernel is to be told of some memory of a program.
+/// A hint for the kernel about some memory of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hint {
     /// The strategy.
     pub strategy: StrategySpec,
-    /// What it is for.
+    /// The memory that it is for.
     pub of: Governed,
 }
 
@@ -34,16 +34,16 @@ pub struct Hint {
 pub enum Governed {
     /// The pages that the program brings into the page cache.
     Files,
-    /// The program's own, of these of [`KINDS`].
+    /// The program's own memory of these of [`KINDS`].
     Own(Vec<plan::Memory>),
 }
 
-/// The hints that the kernel is to be given, each for other memory: of the program's own in the order of the policy's rules,
-/// then of files. None: the policy places no frames.
+/// The hints for the kernel, each for other memory: first for the program's own memory, in the order of the policy's
+/// rules, then for files. None: the policy places no frames.
 ///
 /// # Errors
-/// What hints cannot say: arenas apart from other mappings, addresses, strategies in shared objects, several pages for a
-/// fault, children that are not governed.
+/// Requests that hints cannot express: arenas apart from other mappings, addresses, strategies in shared objects,
+/// several pages for a fault, children that are not governed.
 pub fn hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>, PolicyError> {
     if !policy.governs_frames() {
         return Ok(Vec::new());
@@ -69,18 +69,18 @@ pub fn hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>, PolicyErro
     Ok(hints)
 }
 
-/// The strategy of the page cache; only a rule that names files speaks of it.
+/// The strategy of the page cache; only a rule that names files has one.
 fn of_files(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>, PolicyError> {
     let names_files = |rule: &&Rule| matches!(rule.scope, Scope::Memory(set) if set.contains(Memory::File));
     let Some(frames) = policy.rules.iter().filter(names_files).find_map(|rule| rule.frames.as_ref()) else {
         return Ok(None);
     };
-    // As a policy of its own: the plan has no place for what only the kernel can place.
+    // Compiled as a separate policy: the plan has no place for memory that only the kernel can place.
     let alone = Policy { frames: frames.clone(), inherit: policy.inherit, ..Policy::default() };
     Ok(compile_all(&alone, machine)?.strategies.first().cloned())
 }
 
-/// Whether an earlier rule of the policy asks for what no default hint says.
+/// Why no default hint can express an earlier rule of the policy, if none can.
 fn unsayable(rule: &Rule) -> Option<String> {
     let frames = rule.frames.as_ref()?;
     if let Some(bytes) = rule.at_least {
@@ -104,7 +104,7 @@ fn frames_of(plan: &PlanSpec, memory: plan::Memory) -> u16 {
     plan.sections.iter().find(section).map_or(0, |section| section.frames)
 }
 
-/// The strategies of the program's own memory, each with the kinds that it is for.
+/// The strategies of the program's own memory, each with the kinds of memory that it is for.
 fn own_hints(plan: &PlanSpec) -> Vec<Hint> {
     let numbered = (1..).zip(&plan.strategies);
     let hint = |(number, strategy): (u16, &StrategySpec)| {

@@ -1,7 +1,7 @@
-//! Page placement policies: place, size and fetch time of pages.
+//! Page placement policies: the frames, the size and the fetch time of pages.
 //!
-//! Pure: text and a description of the machine go in, a validated [`Policy`] and the compiled [`plan`] come out. No
-//! file is opened, no clock read, no environment looked at.
+//! The crate is pure: text and a description of the machine go in, a validated [`Policy`] and the compiled [`plan`]
+//! come out. It opens no file, reads no clock and looks at no environment variable.
 //!
 //! ```text
 //! TOML, flags, Mosalloc CSV → RawPolicy → validate(&Machine) → Policy → compile → plan
@@ -28,10 +28,11 @@ pub use machine::Machine;
 pub use pagelab_abi::{guest, page_hints, plan, windows};
 pub use types::Policy;
 
-/// Reads and validates a policy's TOML; `path` is for messages, `load` reads the layouts and saved maps it names.
+/// Reads and validates a policy's TOML. `path` is for messages; `load` reads the layouts and saved maps that the policy
+/// names.
 ///
 /// # Errors
-/// The first thing that is refused.
+/// The first part that is refused.
 pub fn parse(text: &str, path: &str, machine: &Machine, load: read::Load<'_>) -> Result<Policy, PolicyError> {
     validate::validate(&read::read_toml(text, path, load)?, machine)
 }

@@ -29,17 +29,17 @@ impl Via {
     }
 }
 
-/// A hugetlb page size the kernel knows.
+/// A hugetlb page size that the kernel knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HugetlbPool {
     /// Size of its pages.
     pub page_bytes: PageSize,
-    /// Pages that can be had: reserved in the pool plus allowed overcommit. `None`: not known, taken as enough.
+    /// Available pages: reserved in the pool plus allowed overcommit. `None`: unknown, and assumed to be enough.
     #[serde(default)]
     pub pages: Option<u64>,
 }
 
-/// The cache that page colours refer to.
+/// The cache whose sets page colours divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheGeometry {
     /// Bytes in a line.
@@ -75,16 +75,17 @@ pub struct Machine {
     /// hugetlb sizes.
     #[serde(default)]
     pub hugetlb: Vec<HugetlbPool>,
-    /// `vm.max_map_count`: each interval of a mosaic is a mapping of its own.
+    /// `vm.max_map_count`: each interval of a mosaic is a separate mapping.
     #[serde(default)]
     pub max_map_count: Option<u64>,
-    /// The last-level cache, where known.
+    /// The last-level cache, if known.
     #[serde(default)]
     pub cache: Option<CacheGeometry>,
 }
 
 impl Machine {
-    /// An x86-64 machine that offers everything the language has: for reading policies away from the machine they ran on.
+    /// An x86-64 machine that offers everything the language has: for reading policies away from the machine on which
+    /// they ran.
     #[must_use]
     pub fn generic_x86_64() -> Machine {
         let hugetlb = |page_bytes| HugetlbPool { page_bytes, pages: None };
@@ -102,7 +103,7 @@ impl Machine {
     /// Reads a description from JSON.
     ///
     /// # Errors
-    /// The fault of the JSON, in serde's words.
+    /// The fault of the JSON, as serde reports it.
     pub fn from_json(text: &str) -> Result<Machine, String> {
         serde_json::from_str(text).map_err(|error| format!("machine description: {error}"))
     }
@@ -143,7 +144,7 @@ impl Machine {
         all
     }
 
-    /// The sizes that can be had under `via`.
+    /// The sizes available under `via`.
     #[must_use]
     pub fn offered_sizes(&self, via: Via) -> Vec<PageSize> {
         let mut all = vec![self.base_page_bytes];

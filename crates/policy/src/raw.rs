@@ -3,12 +3,12 @@
 use crate::error::Place;
 use crate::framemap::FrameMap;
 
-/// A value and where it stands.
+/// A value and its place in the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At<T> {
     /// The value.
     pub value: T,
-    /// Its state.
+    /// Its place in the input.
     pub place: Place,
 }
 
@@ -19,14 +19,14 @@ impl<T> At<T> {
     }
 }
 
-/// Axis `frames` with its parameters as written.
+/// Axis `frames` with its parameters, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawFrames {
     /// Name of the strategy.
     pub kind: At<String>,
     /// Parameters by name: one text, or a list of them.
     pub parameters: Vec<(At<String>, Vec<At<String>>)>,
-    /// The saved map that the parameter `map` named, read.
+    /// The contents of the saved map that the parameter `map` names.
     pub map: Option<At<FrameMap>>,
 }
 
@@ -41,12 +41,12 @@ pub struct RawTile {
     pub size: String,
 }
 
-/// A list of intervals with sizes.
+/// A list of intervals with page sizes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawMosaic {
     /// The intervals, in the order they were written.
     pub tiles: Vec<At<RawTile>>,
-    /// The size elsewhere.
+    /// The page size elsewhere.
     pub otherwise: Option<At<String>>,
 }
 
@@ -57,11 +57,11 @@ pub enum RawPages {
     Word(String),
     /// A mosaic.
     Mosaic(RawMosaic),
-    /// A Mosalloc layout, read.
+    /// The contents of a Mosalloc layout.
     Layout(RawLayout),
 }
 
-/// A Mosalloc layout: one mosaic a pool.
+/// A Mosalloc layout: one mosaic for each pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawLayout {
     /// For the heap.
@@ -72,16 +72,16 @@ pub struct RawLayout {
     pub file: Option<RawMosaic>,
 }
 
-/// The axes of a policy or of one of its rules.
+/// The values of a policy, or of one of its rules, on each axis.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawAxes {
-    /// Where.
+    /// Which frames pages get.
     pub frames: Option<At<RawFrames>>,
-    /// How big.
+    /// How large pages are.
     pub pages: Option<At<RawPages>>,
     /// Method of making tiles.
     pub via: Option<At<String>>,
-    /// When.
+    /// When pages come in.
     pub fetch: Option<At<String>>,
 }
 
@@ -120,9 +120,9 @@ pub struct RawRule {
 pub struct RawPolicy {
     /// The input as a whole.
     pub place: Place,
-    /// Name, where one was given.
+    /// Its name, if one was given.
     pub name: Option<At<String>>,
-    /// Defaults.
+    /// The default values.
     pub axes: RawAxes,
     /// The placer of frames.
     pub backend: Option<At<String>>,

@@ -1,4 +1,4 @@
-//! Policy TOML into a [`RawPolicy`]: shape and keys are checked here, values in [`crate::validate`].
+//! Reads policy TOML into a [`RawPolicy`]: shape and keys are checked here, values in [`crate::validate`].
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule
 const TOP_KEYS: &[&str] = &["name", "frames", "pages", "fetch", "via", "backend", "inherit", "rule"];
 const RULE_KEYS: &[&str] = &["memory", "range", "at_least", "frames", "pages", "fetch", "via"];
 
-/// The files that a policy names: layouts, saved maps, modules. The crate opens none: callers pass what does.
+/// The files that a policy names: layouts, saved maps, modules. This crate opens none: callers pass a value that does.
 pub trait Files {
     /// The text of a file (a layout, a saved map), or why it cannot be read.
     ///
     /// # Errors
-    /// Why, with the path.
+    /// The reason, with the path.
     fn read(&self, path: &str) -> Result<String, String>;
 
-    /// The absolute path of a file that is not read here (a module), so that it means the same wherever the policy goes.
+    /// The absolute path of a file that is not read here (a module), so that it is the same wherever the policy is used.
     fn locate(&self, path: &str) -> String {
         path.to_owned()
     }
@@ -35,10 +35,10 @@ impl<F: Fn(&str) -> Result<String, String>> Files for F {
 /// See [`Files`].
 pub type Load<'l> = &'l dyn Files;
 
-/// Refuses every file: for policies that stand alone.
+/// Refuses every file: for policies that name none.
 ///
 /// # Errors
-/// Always.
+/// It always fails.
 pub fn no_files(path: &str) -> Result<String, String> {
     Err(format!("{path}: this policy must not refer to other files"))
 }
@@ -46,7 +46,7 @@ pub fn no_files(path: &str) -> Result<String, String> {
 /// Reads a policy's TOML; `path` is for messages only.
 ///
 /// # Errors
-/// The first thing that has not the shape of a policy, with its line.
+/// The first part that does not have the shape of a policy, with its line.
 pub fn read_toml(text: &str, path: &str, load: Load<'_>) -> Result<RawPolicy, PolicyError> {
     let reader = Reader::new(text, path, load);
     let document = DeTable::parse(text).map_err(|error| reader.syntax_error(&error))?;
@@ -179,7 +179,7 @@ impl<'l> Reader<'l> {
         Ok(At::new(raw, &place))
     }
 
-    /// `{ STRATEGY = { … } }`; for strategies that live on a file also `{ STRATEGY = "FILE" }`.
+    /// Reads `{ STRATEGY = { … } }`; for strategies that are defined by a file also `{ STRATEGY = "FILE" }`.
     fn frames_by_name(&self, table: &DeTable<'_>, place: &Place) -> Result<RawFrames, PolicyError> {
         let known = |key: &&str| crate::validate::FRAMES_WORDS.contains(key);
         let mut entries = table.iter();
@@ -222,7 +222,7 @@ impl<'l> Reader<'l> {
         frames_with_files(kind, parameters, self.load)
     }
 
-    /// A list of pairs as one list: address, values, address, values …
+    /// Reads a list of pairs as one list: address, values, address, values …
     fn spans(&self, value: &Value<'_>) -> Result<Vec<At<String>>, PolicyError> {
         let pairs = value.get_ref().as_array().ok_or_else(|| self.expected(value, "spans", SPANS_FORM))?;
         let mut texts = Vec::with_capacity(pairs.len() * 2);
@@ -275,7 +275,7 @@ impl<'l> Reader<'l> {
         Ok(At::new(text.to_owned(), &self.place(value)))
     }
 
-    /// A string, or a bare integer (bytes), as text.
+    /// Reads a string, or a bare integer (bytes), as text.
     fn size(&self, value: &Value<'_>, key: &str) -> Result<At<String>, PolicyError> {
         let text = match value.get_ref() {
             DeValue::String(text) => text.to_string(),
@@ -316,7 +316,7 @@ fn no_kind(place: &Place) -> PolicyError {
     PolicyError::new(place, "`frames` does not name its `kind`").allowed(crate::validate::FRAMES_WORDS)
 }
 
-/// Reads the saved map and finds the module that the parameters name.
+/// Reads the saved map and finds the module, if the parameters name one.
 pub(crate) fn frames_with_files(
     kind: At<String>,
     mut parameters: Vec<(At<String>, Vec<At<String>>)>,

@@ -1,11 +1,11 @@
-//! Sizes as people write them: `4096`, `64K`, `2M`, `2 MiB`, `4GB`, `0x200000`.
+//! Sizes in the forms that people write: `4096`, `64K`, `2M`, `2 MiB`, `4GB`, `0x200000`.
 //!
-//! Every unit is binary, also `KB` and `MB`: so does the kernel (`hugepages-2048kB`), and so does Mosalloc (`4GB`).
+//! Every unit is binary, also `KB` and `MB`, as in the kernel (`hugepages-2048kB`) and in Mosalloc (`4GB`).
 
 /// Why a text is not a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeError {
-    /// Nothing there.
+    /// The text is empty.
     Empty,
     /// A minus sign.
     Negative,
@@ -34,7 +34,7 @@ impl SizeError {
     }
 }
 
-/// The forms [`parse`] reads, for error messages.
+/// The forms that [`parse`] reads, for error messages.
 pub const FORMS: &[&str] =
     &["bytes (4096)", "hexadecimal bytes (0x1000)", "K, M, G, T, also as KB or KiB (64M, 2 MiB)"];
 
@@ -87,7 +87,7 @@ fn unit_factor(unit: &str) -> Option<u64> {
     matches!(rest, "" | "b" | "ib").then_some(1 << shift)
 }
 
-/// `bytes` in the largest unit that divides it: `2M`, `1536M`, `4097`. [`parse`] reads it back exactly.
+/// `bytes` in the largest unit that divides it: `2M`, `1536M`, `4097`. [`parse`] reads it back to the same number.
 #[must_use]
 pub fn format(bytes: u64) -> String {
     for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {

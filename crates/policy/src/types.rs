@@ -1,7 +1,7 @@
-//! A validated policy: three independent axes, each with the default `kernel`, and rules with their memory.
+//! A validated policy: three independent axes, each with the default `kernel`, and rules for parts of memory.
 //!
-//! For each axis separately, the first rule that matches a piece of memory and names the axis decides; what no rule
-//! names gets the policy's default. Values of these types satisfy what [`crate::validate`] checks.
+//! For each axis separately, the first rule that matches a piece of memory and names the axis decides; memory that no
+//! such rule matches gets the policy's default. Values of these types satisfy the checks of [`crate::validate`].
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub use crate::frames::{ByNumbers, ByPage, Colours, FirstBin, Frames, Span, Stra
 pub use crate::machine::Via;
 use crate::units::{Address, Bytes, PageSize, PoolOffset};
 
-/// Room in each pool: offsets of a mosaic lie below this.
+/// Size of each pool: offsets of a mosaic lie below this.
 pub const POOL_BYTES: Bytes = Bytes(crate::plan::POOL_BYTES);
 
 /// A kind of memory that a rule can name.
@@ -54,7 +54,7 @@ impl Memory {
         Memory::ALL.into_iter().find(|memory| memory.name() == name)
     }
 
-    /// Bytes in the pool that offsets of a mosaic count in; `None` where this kind has no pool.
+    /// Size of the pool in which the offsets of a mosaic count; `None`: this kind has no pool.
     #[must_use]
     pub const fn pool_bytes(self) -> Option<Bytes> {
         match self {
@@ -63,7 +63,7 @@ impl Memory {
         }
     }
 
-    /// Whether it consists of mappings, each with a size of its own that `at_least` can be compared with.
+    /// Whether it consists of mappings with their own sizes, with which `at_least` can be compared.
     #[must_use]
     pub const fn has_mappings(self) -> bool {
         matches!(self, Memory::Anon | Memory::Arenas | Memory::File)
@@ -91,7 +91,7 @@ impl MemorySet {
     /// Every kind.
     pub const ALL: MemorySet = MemorySet(0b11_1111);
 
-    /// Adds a kind; false where it was in the set already.
+    /// Adds a kind; false if it was in the set already.
     pub fn insert(&mut self, memory: Memory) -> bool {
         let before = self.0;
         self.0 |= 1 << memory as u8;
@@ -159,7 +159,7 @@ pub struct Tile {
     pub size: PageSize,
 }
 
-/// Intervals with sizes; sorted, disjoint, neighbours of one size merged.
+/// Intervals with page sizes: sorted, disjoint, neighbours of one size merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mosaic {
     /// The intervals.
@@ -168,7 +168,7 @@ pub struct Mosaic {
     pub otherwise: Backing,
 }
 
-/// Axis `pages`: how big pages are.
+/// Axis `pages`: how large pages are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pages {
@@ -221,7 +221,7 @@ pub enum Backend {
     Library,
     /// The kernel, where it allocates pages: Linux with the series of `kernel/`.
     Kernel,
-    /// The kernel if it has the series and can carry out the policy, else the library.
+    /// The kernel if it has the series and can carry out the policy, otherwise the library.
     Auto,
 }
 
@@ -259,7 +259,7 @@ impl Default for Inherit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Every kind of memory that the rule's values are possible for, like the policy's defaults.
+    /// Every kind of memory for which the rule's values are possible, like the policy's defaults.
     All,
     /// These kinds.
     Memory(MemorySet),
@@ -272,20 +272,20 @@ pub enum Scope {
     },
 }
 
-/// One rule; an axis that is `None` is left to later rules and the defaults. At least one is named.
+/// One rule. An axis that is `None` is left to later rules and the defaults; at least one axis is named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// Its memory.
     pub scope: Scope,
     /// Only mappings of at least this many bytes.
     pub at_least: Option<Bytes>,
-    /// Where.
+    /// Which frames pages get.
     pub frames: Option<Frames>,
-    /// How big.
+    /// How large pages are.
     pub pages: Option<Pages>,
     /// The way to make tiles of `pages`; `None`: the policy's default. Only together with `pages`.
     pub via: Option<Via>,
-    /// When.
+    /// When pages come in.
     pub fetch: Option<Fetch>,
 }
 
@@ -294,20 +294,20 @@ pub struct Rule {
 pub struct Policy {
     /// Its name in tables and plots.
     pub name: String,
-    /// Where, by default.
+    /// Which frames pages get, by default.
     pub frames: Frames,
-    /// How big, by default.
+    /// How large pages are, by default.
     pub pages: Pages,
     /// How tiles are made, by default.
     pub via: Via,
-    /// When, by default.
+    /// When pages come in, by default.
     pub fetch: Fetch,
     /// The placer of the frames of all rules.
     #[serde(default)]
     pub backend: Backend,
     /// Whether children get the policy too.
     pub inherit: Inherit,
-    /// In order of precedence.
+    /// The rules, in order of precedence.
     pub rules: Vec<Rule>,
 }
 
@@ -324,7 +324,7 @@ impl Policy {
             })
     }
 
-    /// The same policy with all frames left to the kernel's own choice: what is left for the library.
+    /// The same policy with all frames left to the kernel's own choice: the part for the library.
     #[must_use]
     pub fn without_frames(&self) -> Policy {
         let mut left = Policy { frames: Frames::default(), backend: Backend::default(), ..self.clone() };

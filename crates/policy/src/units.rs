@@ -30,7 +30,7 @@ impl PageSize {
     /// 1 GiB.
     pub const G1: PageSize = PageSize(1 << 30);
 
-    /// A page size of `bytes`, or `None` where that is no power of two or absurdly small.
+    /// A page size of `bytes`; `None` if this is no power of two, or below 512.
     #[must_use]
     pub const fn new(bytes: u64) -> Option<PageSize> {
         if bytes.is_power_of_two() && bytes >= 512 { Some(PageSize(bytes)) } else { None }
@@ -96,7 +96,7 @@ impl fmt::Display for Address {
 #[serde(transparent)]
 pub struct FrameNumber(pub u64);
 
-/// The colour of a page: which part of a physically indexed cache it can live in.
+/// The colour of a page: the part of a physically indexed cache in which its lines can lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Colour(pub u32);

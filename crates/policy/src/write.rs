@@ -1,4 +1,4 @@
-//! A policy as canonical TOML: equal policies give equal text, and reading it back gives the same policy.
+//! Writes a policy as canonical TOML: equal policies give equal text, and reading it back gives the same policy.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::plan::Parameter;
 use crate::types::{Backend, Backing, Memory, Mosaic, Pages, Policy, Rule, Scope};
 use crate::validate::write_values;
 
-/// The canonical TOML of a policy. Every default is written out but that of `backend`; layouts stand in it as mosaics.
+/// The canonical TOML of a policy. Every default is written except that of `backend`; layouts appear as mosaics.
 #[must_use]
 pub fn to_toml(policy: &Policy) -> String {
     let mut out = String::new();
@@ -16,7 +16,7 @@ pub fn to_toml(policy: &Policy) -> String {
     key(&mut out, "pages", &pages(&policy.pages));
     key(&mut out, "fetch", &quoted(policy.fetch.name()));
     key(&mut out, "via", &quoted(policy.via.name()));
-    // Policies from before there was a choice keep their text, and so their digest.
+    // Policies from before this choice existed keep their text, and so their digest.
     if policy.backend != Backend::default() {
         key(&mut out, "backend", &quoted(policy.backend.name()));
     }
@@ -72,7 +72,7 @@ fn frames(frames: &Frames) -> String {
     match &frames.strategy {
         Strategy::Kernel => return quoted(frames.strategy.name()),
         Strategy::ByNumbers(numbers) => {
-            // Where a sequence begins is written out.
+            // The first colour of a sequence is written even if it is the default.
             if numbers.kind.takes(Parameter::First) && numbers.first == FirstBin::Colour(0) {
                 fields.push("first = 0".to_owned());
             }

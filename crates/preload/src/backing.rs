@@ -1,5 +1,5 @@
-//! How memory is backed: the one place that decides between transparent huge pages, reserved pages, base pages and
-//! placed frames, and the only caller of the engine that places frames. Higher storeys reach the engine through it.
+//! The choice of backing: only this module decides between transparent huge pages, reserved pages, base pages and
+//! placed frames. Only it calls the engine that places frames; higher storeys reach the engine through it.
 
 pub mod hugetlb;
 pub mod thp;
@@ -19,22 +19,22 @@ pub use crate::frames::{
 use crate::state::layout::Backing;
 use crate::state::{guest_file, plan};
 
-/// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped, and has it backed.
+/// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped, and applies `backing`.
 pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {
     mapping::map_at(span, c::PROT_RW, 0)?;
     apply(span, backing);
     Ok(())
 }
 
-/// As [`map_fresh`], in base pages for now.
+/// As [`map_fresh`], but in base pages for now.
 pub fn map_small(span: Span) -> Result<(), Errno> {
     mapping::map_at(span, c::PROT_RW, 0)?;
     huge_pages::advise_base(span);
     Ok(())
 }
 
-/// Has memory that is mapped already backed as `backing` says: in placed frames where a strategy governs it, and it is in no
-/// tile of larger pages; else as the kernel is advised.
+/// Applies `backing` to memory that is already mapped: placed frames where a strategy governs the memory and no tile of
+/// larger pages contains it; otherwise advice to the kernel.
 pub fn apply(span: Span, backing: Backing) {
     if !backing.is_tiled() && frames::enter(span) {
         return;
@@ -53,7 +53,7 @@ pub fn fallback(errno: Errno, len: usize) {
     guest_file::warn(GuestWarning::Fallback, Some(errno), 0, len);
 }
 
-/// In a forked child: an engine of its own that places frames, unless the policy is not inherited.
+/// Gives a forked child its own engine for placing frames, unless the policy is not inherited.
 pub fn adopt_child() {
     if let Some(plan) = plan::current() {
         frames::adopt_child(plan.flags().contains(Flags::INHERIT_FORK));

@@ -1,17 +1,17 @@
 //! Frame placement: which physical frame a page of governed memory gets.
 //!
-//! Governed memory is registered with a userfaultfd. A thread of our own, the *handler*, answers faults on missing
-//! pages by moving pages in whose frames it knows, out of a pool that it and a second thread, the *refiller*, fill.
-//! Threads of the program do two things only: they register what they map, and ask the handler ([`threads::requests`])
-//! for what needs the pool. Threads of the program never wait for a lock that the handler holds, and the handler never
-//! waits for a lock of theirs: their stacks may be governed memory.
+//! Governed memory is registered with a userfaultfd. One thread of the library's own, the *handler*, answers faults on
+//! missing pages: it moves in pages whose frames it knows. They come from a pool that the handler and a second thread,
+//! the *refiller*, fill. Threads of the program do two things only: they register what they map, and they ask the
+//! handler ([`threads::requests`]) for work that needs the pool. They never wait for a lock that the handler holds, and
+//! the handler never waits for a lock of theirs: their stacks may be governed memory.
 //!
 //! A page that the program has used never returns to the pool. The kernel may have invisible references to it (a pipe
 //! after vmsplice or tee, a socket's queue under MSG_ZEROCOPY, a transfer in progress), through which it would read or
 //! write the next owner's memory. So such pages go to the kernel, which frees them after the last reference, and the
 //! pool is filled with fresh pages.
 //!
-//! A process whose policy leaves frames to the kernel has none of this.
+//! A process whose policy leaves frames to the kernel has no handler, no refiller and no pool.
 
 mod areas;
 #[cfg(feature = "expensive")]
@@ -46,12 +46,12 @@ use running::{is_running, is_wanted};
 use threads::requests::Kind;
 use threads::{handler, handler_affinity, refiller, registration, requests, startup};
 
-/// Where the program's own runtime stops all threads, no frames are placed. Called once, before there are threads.
+/// Forbids placement, where the program's own runtime stops all threads. Called once, before there are threads.
 pub fn forbid() {
     startup::forbid();
 }
 
-/// Learns what of the plan concerns frames. Called once, before there are threads.
+/// Reads the parts of the plan that concern frames. Called once, before there are threads.
 pub fn learn(plan: &Plan<'_>) {
     if areas::learn(plan) {
         module::learn(plan);
@@ -60,12 +60,12 @@ pub fn learn(plan: &Plan<'_>) {
     }
 }
 
-/// Lists memory that exists before the library makes any: to be placed by [`place_existing`].
+/// Lists memory that exists before the library makes any; [`place_existing`] places it later.
 pub fn list_existing(plan: &Plan<'_>) {
     existing::list(plan);
 }
 
-/// Places memory that was there before the library, where a strategy governs it. There must be one thread.
+/// Places memory that existed before the library, where a strategy governs it. There must be one thread.
 pub fn place_existing() {
     if is_wanted() {
         existing::place();
@@ -77,13 +77,13 @@ pub fn is_own(addr: usize) -> bool {
     (chunks::ROOM.start..chunks::ROOM.end).contains(&addr)
 }
 
-/// Memory has just been mapped at `span`, in base pages or in pages of the kernel's choice. From now on its pages are
-/// placed, as far as a strategy governs them. False: (some of) it is left to the kernel.
+/// Governs memory that was just mapped at `span`, in base pages or in pages of the kernel's choice: from now on its
+/// pages are placed, as far as a strategy governs them. False: (some of) it is left to the kernel.
 pub fn enter(span: Span) -> bool {
     if !is_wanted() {
         return false;
     }
-    // Only what lies in pools can have been the program's before; its callers hold the guest's lock.
+    // Only memory in pools can have been the program's before; the callers for it hold the guest's lock.
     if plan::touches_pools(span.start, span.len()) || plan::HEAP.and(span) == span {
         program_uffd::ends(span);
     }
@@ -95,24 +95,24 @@ pub fn enter(span: Span) -> bool {
     all
 }
 
-/// Unlocks memory at `addr` that its strategy pins. False: it does not.
+/// Unlocks memory at `addr` if its strategy pins it. False: it does not.
 pub fn unpin(addr: usize, len: usize) -> bool {
     registration::pins(addr) && task::munlock(addr, len).is_ok()
 }
 
-/// The advice to give instead of advice that the kernel refuses for locked memory, if the library locked it (`None`:
-/// none).
+/// Advice to give instead of `advice`, which the kernel refuses for locked memory, if the library locked it (`None`: no
+/// advice).
 pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
     const MADV_PAGEOUT: i32 = 21;
     match advice {
         c::MADV_DONTNEED if registration::pins(addr) => Some(c::MADV_DONTNEED_LOCKED),
-        // They may be without effect.
+        // These kinds of advice may be without effect.
         c::MADV_FREE | c::MADV_COLD | MADV_PAGEOUT if registration::pins(addr) => None,
         _ => Some(advice),
     }
 }
 
-/// The program has unlocked `span`: what its strategy pins stays locked.
+/// The program has unlocked `span`: locks again the memory that its strategy pins.
 pub fn unlocked(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(engine::is_pinned) && is_running() {
@@ -130,7 +130,7 @@ pub fn all_locked_or_unlocked() {
     }
 }
 
-/// Pages of governed memory are wanted now: places what is missing of `span`. False: it is not ours to do.
+/// Places the missing pages of `span`, which the program wants now. False: the memory is not governed.
 pub fn populate(span: Span) -> bool {
     is_running() && areas::touches(span) && requests::ask(Kind::Eager, span).is_ok()
 }
@@ -148,7 +148,7 @@ pub fn populate_all() {
     });
 }
 
-/// Does `give`, which unmaps or discards `span`. Where that makes the process smaller, the pool may have to follow.
+/// Runs `give`, which unmaps or discards `span`. If that makes the process smaller, the pool's budget may shrink, too.
 pub fn give_back(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
     let result = give();
     if is_running() && span.len() >= MUCH {
@@ -157,10 +157,10 @@ pub fn give_back(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
     result
 }
 
-/// So many bytes given up at a time make a process smaller.
+/// A process counts as smaller when it gives up this many bytes at a time.
 const MUCH: usize = 8 << 20;
 
-/// Does `what`; if it fails for lack of memory, gives the pool's memory back and repeats it once.
+/// Runs `what`; if it fails for lack of memory, gives the pool's memory back and repeats it once.
 pub fn retry_when_short<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
     match what() {
         Err(Errno::ENOMEM) if is_running() && requests::ask(Kind::Shed, Span::new(0, 0)).is_ok() => what(),
@@ -173,20 +173,20 @@ pub fn governs(addr: usize) -> bool {
     is_running() && areas::strategy_of(addr).is_some()
 }
 
-/// Bytes by which memory at `addr` may be moved (and multiples of them) without changing what its strategy wants; at
-/// least a page.
+/// Distance in bytes by which memory at `addr` may be moved (and its multiples) without a change of what its strategy
+/// wants; at least a page.
 pub fn period(addr: usize) -> usize {
     let number = areas::strategy_of(addr).filter(|_| is_running());
     let pages = number.map_or(1, engine::period);
     usize::try_from(pages).unwrap_or(1).clamp(1, MOST_PERIOD) * PAGE
 }
 
-/// Longer periods are not kept when memory moves.
+/// Longer periods are not preserved when memory moves.
 const MOST_PERIOD: usize = 1 << 16;
 
-/// Pages were moved from `old` to `new`; `stays`: the old mapping is still there, and empty. They keep their frames, even
-/// where the new address wants others: the kernel may hold references to them (see above), which an exchange would
-/// leave with the old page, so that they miss what the program writes next.
+/// Pages were moved from `old` to `new`; `stays`: the old mapping still exists, and is empty. The pages keep their
+/// frames, even where the new address wants others. The kernel may hold references to them (see above); an exchange
+/// would leave these with the old page, so that they miss what the program writes next.
 pub fn after_move(old: Span, new: usize, stays: bool) {
     if !is_running() {
         return;
@@ -195,12 +195,13 @@ pub fn after_move(old: Span, new: usize, stays: bool) {
         place::SHADOW.carry(old, new);
     }
     if stays {
-        // The kernel takes the registration away from both.
+        // The kernel takes the registration away from both spans.
         enter(old);
     }
 }
 
-/// The program is about to fork: pages that are held on to would be copied when they are written to, child or no child.
+/// The program is about to fork: releases held pages, which a write would otherwise copy, whether the child lives or
+/// not.
 pub fn before_fork() {
     if is_running() && grip::is_holding() {
         let _ = requests::ask(Kind::LetGo, Span::new(0, 0));
@@ -211,7 +212,7 @@ pub fn before_fork() {
 const RESETS: [fn(); 6] =
     [areas::after_fork, registration::close, requests::reset, handler::forget, refiller::forget, startup::forget];
 
-/// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
+/// In a forked child, before anything else: gives it its own engine, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {
     if !is_wanted() {
         return;
@@ -236,8 +237,8 @@ pub fn has_threads() -> bool {
     is_running()
 }
 
-/// The program is about to install a seccomp filter, or to make a call that needs a single thread: from now on nothing
-/// is placed.
+/// Ends placement for good: the program is about to install a seccomp filter, or to make a call that needs a single
+/// thread.
 pub fn stop(why: EngineFailure) {
     match running::state() {
         running::RUNNING => running::set_state(running::GONE),

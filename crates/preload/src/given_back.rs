@@ -1,4 +1,4 @@
-//! Pages that the program gives back: examined just before, and summed up by region.
+//! Pages that the program gives back: examined just before that, and summed up by region.
 
 pub mod regions;
 pub mod retire;

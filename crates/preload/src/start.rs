@@ -1,5 +1,5 @@
-//! Start-up: find the plan, check libc, put the detours in place. Either all of it works, or the process is left alone
-//! and says why.
+//! Start-up: finds the plan, checks libc, puts the detours in place. Either all of it works, or the library leaves the
+//! process alone and reports why.
 
 mod detour;
 #[cfg(not(test))]
@@ -47,7 +47,7 @@ impl From<DisabledReason> for Stop {
 /// # Safety
 /// Called once, by the dynamic linker, before the program's own code.
 pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    // Other C libraries pass no arguments: find out which one this is before reading them.
+    // Other C libraries pass no arguments, so the code finds out which libc this is before it reads them.
     let Some(libc) = elf::glibc() else {
         say(format_args!("this program does not run on the GNU C library: nothing is governed (unknown-libc)"));
         return;
@@ -70,7 +70,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         }
         return;
     };
-    // A filter that somebody installed after the launcher started may kill us for anything but what the dynamic linker does.
+    // A filter installed after the launcher's start may kill the process for any call but the dynamic linker's.
     if seccomp::filters() > known_filters(given) {
         return;
     }
@@ -100,18 +100,18 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     guest_file::ready();
 }
 
-/// The variable whose name and equals sign are `prefix`, from there on.
+/// The value of the variable whose name and equals sign are `prefix`.
 fn variable(mut environment: Strings<'static>, prefix: &[u8]) -> Option<&'static CStr> {
     let found = environment.find(|entry| entry.to_bytes().starts_with(prefix))?;
     CStr::from_bytes_with_nul(found.to_bytes_with_nul().get(prefix.len()..)?).ok()
 }
 
-/// Whether somebody asked for the library in `LD_PRELOAD`.
+/// Whether `LD_PRELOAD` names the library.
 fn is_preloaded(environment: Strings<'static>) -> bool {
     variable(environment, environment::PRELOAD).is_some_and(|list| environment::names_library(list.to_bytes()))
 }
 
-/// Filters that the launcher is under, as it says; none if it says nothing.
+/// Number of filters that the launcher is under, as it reports; 0 if it reports nothing.
 fn known_filters(environment: Strings<'static>) -> u32 {
     let text = variable(environment, environment::FILTERS).map_or(&[][..], CStr::to_bytes);
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
@@ -126,10 +126,10 @@ fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {
     Plan::parse(bytes.map_err(unreadable)?).map_err(|_| DisabledReason::PlanInvalid.into())
 }
 
-/// Room for a short plan: a mapping of its own would cost every fork more than it does.
+/// Memory for a short plan: a separate mapping would cost every fork more than this does.
 static SHORT_PLAN: Once<[u8; 1024]> = Once::empty();
 
-/// The plan in the file behind `fd`, for good.
+/// Reads the plan from the file behind `fd`; it stays in memory for good.
 fn read_plan(fd: i32) -> Result<&'static [u8], Errno> {
     let len = sys::file_size(fd)?;
     let mut short = [0; 1024];
@@ -231,7 +231,7 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
     Ok(detours)
 }
 
-/// dlopen is watched through ld.so's hook for debuggers; without it, what dlopen maps stays as it is.
+/// Watches dlopen through ld.so's hook for debuggers; without the hook, memory that dlopen maps stays as it is.
 fn watch_objects(detours: &mut Detours) {
     let hook = c"_dl_debug_state";
     let target = entry::objects_changed as *const () as usize;
@@ -246,14 +246,15 @@ fn watch_objects(detours: &mut Detours) {
     }
 }
 
-/// Whether a sanitizer's runtime is linked in that computes where its notes on an address lie, and has them for a few
-/// ranges only: ThreadSanitizer ends the program when mmap returns anything else, MemorySanitizer misreads its own notes.
+/// Whether the program contains a sanitizer's runtime that computes where its data about an address lie, and has room
+/// for a few ranges only: ThreadSanitizer ends the program when mmap returns any other address, MemorySanitizer
+/// misreads its own data.
 fn has_places_of_its_own() -> bool {
     elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
 }
 
-/// Whether LeakSanitizer's runtime is linked in, as a part of AddressSanitizer's, too. Where it is part of the program, it
-/// shows in the function that the runtime asks for.
+/// Whether the program contains LeakSanitizer's runtime, also as a part of AddressSanitizer's. Where it is part of the
+/// program, it shows in the function that the runtime asks for.
 fn looks_for_leaks() -> bool {
     elf::find_named(&|path, object| {
         object.symbol(c"__lsan_do_leak_check").is_some()
@@ -262,12 +263,12 @@ fn looks_for_leaks() -> bool {
     .is_some()
 }
 
-/// Whether valgrind runs the program: it ends it at the first thread that is made past libc.
+/// Whether valgrind runs the program: it ends the program at the first thread that is not made through libc.
 fn is_under_valgrind() -> bool {
     elf::find_named(&|path, _| path.windows(11).any(|name| name == b"/vgpreload_")).is_some()
 }
 
-/// Whether memory would come to lie in pools.
+/// Whether the plan puts memory into pools.
 fn governs_places(plan: &Plan<'_>) -> bool {
     (0..plan.section_count()).filter_map(|number| plan.section(number)).any(|section| section.pool_base != 0)
 }
@@ -275,7 +276,8 @@ fn governs_places(plan: &Plan<'_>) -> bool {
 /// # Safety
 /// The process has one thread.
 unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
-    // An emulator's own threads never touch libc's code: it alone runs the program's, of which this is the first.
+    // An emulator's own threads never touch libc's code; only the program's threads run it, and this is the first of
+    // them.
     let emulated = plan.flags().contains(Flags::EMULATED);
     if !emulated && sys::link_count(c"/proc/self/task").is_ok_and(|links| links > 3) {
         return Err(DisabledReason::Threads.into());
@@ -329,7 +331,7 @@ fn read_clocks_fast() {
     }
 }
 
-/// From now on libc's sbrk works on the pool's heap.
+/// Makes libc's sbrk work on the pool's heap from now on.
 fn move_break(libc: &Object, heap: bool) {
     let Some(symbol) = libc.symbol(c"__curbrk").filter(|_| heap) else { return };
     let known = libc::found_break(symbol.address);
@@ -337,13 +339,13 @@ fn move_break(libc: &Object, heap: bool) {
         return;
     }
     calls::publish_heap(plan::HEAP.start, plan::HEAP.start);
-    // Null: nobody asked yet, and the first sbrk will.
+    // Null: nobody has asked for the break yet, and the first sbrk will.
     if known != 0 {
         libc::set_current_break(plan::HEAP.start);
     }
 }
 
-/// Where libc and the library begin, if a parent of this process was governed: it has recorded what was resident of them.
+/// Where libc and the library begin, if this process's parent was governed: the parent has recorded their resident pages.
 fn told_by_parent(plan: &Plan<'_>, libc: &Object) -> [usize; 2] {
     if !guest_file::has_governed_parent(plan) {
         return [0; 2];
@@ -352,7 +354,7 @@ fn told_by_parent(plan: &Plan<'_>, libc: &Object) -> [usize; 2] {
     [libc.base(), library.map_or(0, |library| library.base())]
 }
 
-/// Memory that exists already: file mappings, data, the stack; and what was resident of files.
+/// Covers memory that exists already: file mappings, data, the stack; and measures which pages of files were resident.
 fn scan(plan: &Plan<'_>, libc: &Object) {
     let concerns = |memory| plan.section_for(memory, usize::MAX as u64).is_some();
     let files = concerns(Memory::File) || concerns(Memory::Data) || concerns(Memory::Stack);
@@ -360,7 +362,7 @@ fn scan(plan: &Plan<'_>, libc: &Object) {
     if !files && !residency {
         return;
     }
-    // Advice on files is the policy's; a look at them alone is measuring.
+    // Where the policy governs files, this time is not measuring; a look at files for their residency alone is.
     let begun = if files { None } else { measure::begin() };
     let mut scan = files::Scan::default();
     let mut files_seen = files::Residency::without(if residency { told_by_parent(plan, libc) } else { [0; 2] });

@@ -17,11 +17,11 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// References between two looks for Ctrl-C and calls of the reporter.
+/// Number of references between two checks for Ctrl-C and calls of the reporter.
 const LOOK: u64 = 1 << 21;
-/// Binary logarithm of the pages whose runs are simulated.
+/// Binary logarithm of the size of pages whose runs are simulated.
 const PAGE_BITS: u32 = 12;
-/// References of a turn of several threads, at least: what beginning and ending it takes counts for little then.
+/// Fewest references in a turn of several threads: with so many, its beginning and end cost little.
 const TURN: usize = 1 << 19;
 
 /// A way to place pages.
@@ -29,14 +29,14 @@ const TURN: usize = 1 << 19;
 #[serde(deny_unknown_fields)]
 struct Placement {
     frames: Frames,
-    /// Colours where `frames` leaves them to the machine.
+    /// Number of colours, if `frames` leaves it to the machine.
     colours: u32,
-    /// Start, end and binary logarithm of the page size.
+    /// Start, end and binary logarithm of the page size of each extent.
     extents: Vec<(u64, u64, u32)>,
     otherwise: u32,
 }
 
-/// Every placement on every machine that the seeds draw.
+/// Every placement, on every machine that the seeds draw.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Design {
@@ -58,7 +58,8 @@ impl Design {
         self.placements.iter().map(|placement| placement.memory(&kernel, seed)).collect()
     }
 
-    /// All of them, with their seeds, of the first seed first. A machine's history takes its time, hence the threads.
+    /// All memories with their seeds; those of the first seed come first. A machine's history takes time to simulate,
+    /// hence the threads.
     fn all_memories(&self, threads: usize) -> PyResult<Vec<(u64, Memory)>> {
         let mut made: Vec<_> = self.seeds.iter().map(|seed| (*seed, Ok(vec![]))).collect();
         let task = |(seed, memories): &mut (u64, Result<Vec<Memory>, String>)| *memories = self.memories(*seed);
@@ -100,7 +101,7 @@ fn parsed<'j, T: Deserialize<'j>>(text: &'j str, what: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| refused(format_args!("{what}: {error}")))
 }
 
-/// Free memory on the machines that the seeds draw, and the frames that a fresh process's first pages get: JSON, one a seed.
+/// Free memory on the machines that the seeds draw, and the frames of a fresh process's first pages: JSON for each seed.
 #[pyfunction]
 pub fn aged_memory(py: Python<'_>, history: &str, seeds: Vec<u64>, pages: u32) -> PyResult<String> {
     let history: History = parsed(history, "history")?;
@@ -121,7 +122,7 @@ enum Executions {
 }
 
 impl Executions {
-    /// The next references, on the caller's thread.
+    /// Simulates the next references, on the caller's thread.
     fn feed(&mut self, batch: &References<'_>) {
         for segment in batch.segments() {
             match self {
@@ -131,7 +132,7 @@ impl Executions {
         }
     }
 
-    /// The next page runs, an execution a task.
+    /// Simulates the next page runs; each execution is a task.
     fn feed_runs(&mut self, runs: &[Run], threads: usize) -> PyResult<()> {
         let Self::Tlbs(simulations) = self else {
             return Err(trace_error(&TraceError::RunsOnly));
@@ -148,7 +149,7 @@ impl Executions {
         fed.into_iter().try_for_each(|(_, done)| done).map_err(refused)
     }
 
-    /// The next references, as tasks for several threads; [`cache::Simulation::turn`] describes the end.
+    /// The next references, as tasks for several threads; [`cache::Simulation::turn`] describes how to end.
     fn turn<'a>(&'a mut self, batch: Option<&'a References<'a>>) -> Vec<Task<'a>> {
         match (self, batch) {
             (Self::Caches(simulation), _) => simulation.turn(batch),
@@ -170,7 +171,7 @@ impl Executions {
     }
 }
 
-/// References that have a buffer of their own.
+/// References with their own buffer.
 #[derive(Default)]
 struct Batch {
     spans: Vec<Span>,
@@ -178,7 +179,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Takes the next references of a trace, as many as make a turn; none at its end.
+    /// Takes the next references of a trace, as many as a turn has; none at the trace's end.
     fn read(&mut self, source: &mut impl ReferenceSource) -> Result<(), TraceError> {
         self.spans.clear();
         self.references.clear();
@@ -192,7 +193,7 @@ impl Batch {
     }
 }
 
-/// Caches or TLBs under several placements, on as many threads.
+/// A simulation of caches or TLBs under several placements, on several threads.
 #[pyclass]
 pub struct PlacedSimulation {
     executions: Option<Executions>,
@@ -201,7 +202,7 @@ pub struct PlacedSimulation {
 
 #[pymethods]
 impl PlacedSimulation {
-    /// A cache hierarchy; both are JSON.
+    /// Makes the simulation of a cache hierarchy; both arguments are JSON.
     #[staticmethod]
     fn caches(py: Python<'_>, hierarchy: &str, design: &str, threads: usize) -> PyResult<Self> {
         let spec: cache::HierarchySpec = parsed(hierarchy, "hierarchy")?;
@@ -214,7 +215,7 @@ impl PlacedSimulation {
         })
     }
 
-    /// Translation hardware, and the data caches that walks read from.
+    /// Makes the simulation of translation hardware, and of the data caches from which walks read.
     #[staticmethod]
     fn tlbs(
         py: Python<'_>,
@@ -251,8 +252,8 @@ impl PlacedSimulation {
         Ok(())
     }
 
-    /// Takes all references of a trace file and returns its header as JSON; `report` is told how many there have been, and how
-    /// many there are where that is known. Ctrl-C ends it.
+    /// Takes all references of a trace file and returns its header as JSON. `report` gets the number of references so
+    /// far, and the total if that is known. Ctrl-C ends it.
     #[pyo3(signature = (path, report = None))]
     fn feed_file(&mut self, py: Python<'_>, path: PathBuf, report: Option<Py<PyAny>>) -> PyResult<String> {
         let mut file = File::open(&path)?;
@@ -303,7 +304,8 @@ impl PlacedSimulation {
         })
     }
 
-    /// The outcome of each execution, of every placement with the first seed first, as JSON; the simulation is empty then.
+    /// The outcome of each execution as JSON: every placement with the first seed first. The simulation is empty
+    /// afterwards.
     fn finish(&mut self, py: Python<'_>) -> PyResult<String> {
         let threads = self.threads;
         let mut executions = self.executions.take().ok_or_else(|| refused("the simulation was finished before"))?;
@@ -321,7 +323,7 @@ impl PlacedSimulation {
     }
 }
 
-/// All that a trace has, in turns: while threads simulate what was read, one of them reads on.
+/// Simulates a whole trace in turns: while threads simulate the references read before, one of them reads on.
 fn feed_in_turns(
     executions: &mut Executions,
     source: &mut (impl ReferenceSource + Send),
@@ -343,7 +345,7 @@ fn feed_in_turns(
     Ok(())
 }
 
-/// Ends the turns.
+/// Simulates the references that are still in work.
 fn drain(executions: &mut Executions, threads: usize) {
     loop {
         let tasks = executions.turn(None);

@@ -1,13 +1,13 @@
-//! Guest files for Python: bytes in, JSON out. What `pagelab stat` shows of a process that runs.
+//! Guest files for Python: bytes in, JSON out. `pagelab stat` shows a running process from them.
 
 use pagelab_abi::guest::{EngineReport, FramesReport, Report};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Decodes a guest file into JSON: who the process is, where its engine stands, and what each strategy did.
+/// Decodes a guest file into JSON: the process, the state of its engine, and the counts of each strategy.
 ///
-/// Raises `ValueError` where the bytes are no guest file, or one of another version.
+/// Raises `ValueError` if the bytes are no guest file, or one of another version.
 #[pyfunction]
 pub fn read_guest(content: &[u8]) -> PyResult<String> {
     let report = Report::decode(content).map_err(|error| PyValueError::new_err(error.to_string()))?;

@@ -75,14 +75,14 @@ impl Files for Beside {
     }
 }
 
-/// Reads and validates TOML. Layouts it names are read relative to `path`.
+/// Reads and validates TOML. Layouts that it names are read relative to `path`.
 #[pyfunction]
 #[pyo3(signature = (text, path, machine_json=None))]
 pub fn parse_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<String> {
     parsed(parse(text, path, &machine(machine_json)?, &loader(path)))
 }
 
-/// Puts flags (JSON of `Flags`) on top of a policy's TOML, or of nothing.
+/// Adds flags (JSON of `Flags`) to a policy's TOML, or to nothing; flags override it.
 #[pyfunction]
 #[pyo3(signature = (flags_json, machine_json=None, base_toml=None, base_path=None))]
 pub fn policy_from_flags(
@@ -99,7 +99,7 @@ pub fn policy_from_flags(
     parsed(base.and_then(|base| apply(base, &flags, &loader(""))).and_then(|raw| validate(&raw, &machine)))
 }
 
-/// A Mosalloc layout as a policy of its own, named after the file.
+/// Converts a Mosalloc layout into a separate policy, named after the file.
 #[pyfunction]
 #[pyo3(signature = (text, path, machine_json=None))]
 pub fn policy_from_csv(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<String> {
@@ -110,7 +110,7 @@ pub fn policy_from_csv(text: &str, path: &str, machine_json: Option<&str>) -> Py
     parsed(apply(None, &flags, &no_files).and_then(|raw| validate(&raw, &machine)))
 }
 
-/// The canonical TOML of a policy's JSON, which must be one that validates.
+/// The canonical TOML of a policy's JSON, which must be valid.
 #[pyfunction]
 pub fn policy_to_toml(policy_json: &str) -> PyResult<String> {
     let policy: Policy =
@@ -124,8 +124,8 @@ pub fn policy_to_toml(policy_json: &str) -> PyResult<String> {
     }
 }
 
-/// Refuses a policy that cannot run on the machine: all that `parse_policy` refuses, and what
-/// does not fit a plan.
+/// Refuses a policy that cannot run on the machine: all that `parse_policy` refuses, and policies that do not fit a
+/// plan.
 #[pyfunction]
 #[pyo3(signature = (text, path, machine_json=None))]
 pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<()> {
@@ -165,7 +165,7 @@ pub fn emulated_plan(text: &str, path: &str, run_dir: PathBuf) -> PyResult<(Vec<
     Ok((bytes, json(&pools)?))
 }
 
-/// The JSON of a machine that offers everything: for reading policies away from the machine they ran on.
+/// The JSON of a machine that offers everything: for reading policies away from the machine on which they ran.
 #[pyfunction]
 pub fn generic_machine() -> PyResult<String> {
     json(&Machine::generic_x86_64())

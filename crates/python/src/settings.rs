@@ -23,7 +23,7 @@ pub fn journal_owner_lives(entry: &str) -> PyResult<bool> {
     Ok(pagelab_settings::is_alive(&parse(entry)?))
 }
 
-/// Identity of this boot; empty where the kernel does not tell.
+/// Identity of this boot; empty if the kernel does not report it.
 #[pyfunction]
 pub fn boot_id() -> String {
     pagelab_settings::boot_id()
@@ -32,6 +32,7 @@ pub fn boot_id() -> String {
 /// Changes one setting: JSON with `made` (an entry, or null) or `refused` (`errno`, or `old` and `got`).
 ///
 /// `changer` has `tree` (`text`, `write`), `step(name)`, `alive(entry)`, `boot` and `pid`. Raises `JournalRefused`, and
+/// exceptions of `step`.
 /// what `step` raises.
 #[pyfunction]
 pub fn journal_change(
@@ -53,13 +54,13 @@ pub fn journal_change(
     Ok(answer.to_string())
 }
 
-/// Undoes one change: a JSON list of what it came to, empty where it is not active. Raises as `journal_change`.
+/// Undoes one change: a JSON list with its result, empty if the change is not active. Raises as `journal_change`.
 #[pyfunction]
 pub fn journal_undo(changer: &Bound<'_, PyAny>, journal: PathBuf, entry: String, force: bool) -> PyResult<String> {
     told(&with(changer, journal, |journal, files| journal.undo(files, &[entry], force))?)
 }
 
-/// Undoes every change whose owner is dead: a JSON list of what became of each. Raises as `journal_change`.
+/// Undoes every change whose owner is dead: a JSON list with the result of each. Raises as `journal_change`.
 #[pyfunction]
 pub fn journal_restore(changer: &Bound<'_, PyAny>, journal: PathBuf, force: bool) -> PyResult<String> {
     told(&with(changer, journal, |journal, files| journal.restore(files, force))?)
@@ -116,7 +117,8 @@ fn with<T>(
     }
 }
 
-/// Settings as a `pagelab.machine.change.Changer` reads and writes them. An exception that is no `OSError` ends the work.
+/// Settings, read and written through a `pagelab.machine.change.Changer`. An exception other than `OSError` ends the
+/// work.
 struct Tree<'py> {
     changer: Bound<'py, PyAny>,
     raised: Option<PyErr>,

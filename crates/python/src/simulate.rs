@@ -1,4 +1,4 @@
-//! Simulations of paging: references in, from arrays or from a trace file; curves out as native integers. And the
+//! Simulations of paging: references in, from arrays or from a trace file; curves out as native integers. Also the
 //! analytical model of page colours.
 
 mod paging;
@@ -36,7 +36,7 @@ pub struct PageRuns {
     /// The trace's header, as JSON.
     #[pyo3(get)]
     header: String,
-    /// References in the whole file; none where it has no index.
+    /// References in the whole file; `None` if it has no index.
     #[pyo3(get)]
     references: Option<u64>,
 }
@@ -57,7 +57,7 @@ impl PageRuns {
         Ok(Self { source, header, references: index.map(|index| index.references()) })
     }
 
-    /// Feeds the next batch to every simulation; how many references it had, none at the end.
+    /// Feeds the next batch to every simulation. Returns how many references it had; `None` at the end.
     fn feed(&mut self, py: Python<'_>, mut simulations: Vec<PyRefMut<'_, Paging>>) -> PyResult<Option<u64>> {
         let mut feeds: Vec<&mut Paging> = simulations.iter_mut().map(|one| &mut **one).collect();
         let source = self.source.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ pub fn model_expected_requests(py: Python<'_>, cases: Vec<(u32, u64)>) -> PyResu
     }))
 }
 
-/// Requests at random until a colour has had `target`, `runs` times: mean and standard deviation.
+/// Makes random requests until a colour has had `target`, `runs` times: mean and standard deviation of their number.
 #[pyfunction]
 pub fn model_fill(py: Python<'_>, colours: u32, target: u32, runs: u32, seed: u64) -> PyResult<(f64, f64)> {
     if colours == 0 || target == 0 || runs < 2 {

@@ -16,7 +16,7 @@ pub fn stats_columns() -> Vec<&'static str> {
     COLUMNS.to_vec()
 }
 
-/// One row of `stats_columns` an experiment, native doubles. Ctrl-C ends it.
+/// One row of `stats_columns` for each experiment, as native doubles. Ctrl-C ends it.
 #[pyfunction]
 #[pyo3(signature = (
     values, ends, experiment_ends, groups, keys, *, seed, estimate_draws, null_draws, threads

@@ -44,7 +44,7 @@ fn invalid(error: impl std::fmt::Display) -> PyErr {
 /// Interval between checks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// Does a `pagelab_trace::operations::Work`, given as JSON; the answer is JSON. Ctrl-C ends it.
+/// Carries out a `pagelab_trace::operations::Work`, given as JSON; the answer is JSON. Ctrl-C ends it.
 #[pyfunction]
 pub fn trace_work(py: Python<'_>, work: &str) -> PyResult<String> {
     let work: Work = serde_json::from_str(work).map_err(invalid)?;
@@ -79,7 +79,7 @@ enum Source {
 
 type Shared = Mutex<Source>;
 
-/// A trace file, batch by batch.
+/// Reads a trace file, batch by batch.
 #[pyclass(frozen)]
 pub struct TraceBatches {
     source: Shared,
@@ -151,7 +151,7 @@ impl TraceBatches {
     }
 }
 
-/// References of a batch, a column each.
+/// References of a batch, in one column for each property.
 #[derive(Default)]
 struct Columns {
     address: Vec<u8>,
@@ -263,7 +263,7 @@ impl TraceFile {
         })
     }
 
-    /// Ends the file with what is known at the end, as JSON.
+    /// Ends the file with the facts known only at the end, as JSON.
     fn finish(&self, py: Python<'_>, ending: &str) -> PyResult<()> {
         let ending = serde_json::from_str(ending).map_err(invalid)?;
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,23 +1,23 @@
 //! The analytical model of allocation until one colour is full (PAGING, section 3), and its Monte-Carlo check.
 //!
-//! Requests have independent, uniformly distributed colours. With c colours of k pages, the request that finds its colour
-//! full is, on average, number E(c, k) = ∫₀^∞ S_k(t/c)^c e^(−t) dt, where S_k(x) = Σ_{j≤k} x^j/j!
+//! Requests have independent, uniformly distributed colours. With c colours of k pages each, the first request that
+//! finds its colour full is, on average, number E(c, k) = ∫₀^∞ S_k(t/c)^c e^(−t) dt, where S_k(x) = Σ_{j≤k} x^j/j!
 //! (Klamkin and Newman, "Extensions of the birthday surprise", J. Combinatorial Theory 3, 1967).
 
 mod gamma;
 
 use pagelab_stats::stream::{Stream, mix};
 
-/// Nodes of a panel of the quadrature, and panels.
+/// Nodes of a panel of the quadrature, and the number of panels.
 const NODES: usize = 16;
 const PANELS: u32 = 32;
 
 /// E(c, k): the mean number of requests up to and with the first one that finds its colour full.
 ///
-/// With t = c·x the integral is c ∫ Q(k+1, x)^c dx, Q the regularised upper incomplete gamma function: c times the mean of
-/// the least of c gamma variables. Below the transition the integrand is 1 to the last bit, above it is 0; in between it is
-/// smooth, and Gauss-Legendre panels integrate the exponential of c·ln Q. The relative error is below 1e-11 for c ≤ 4096,
-/// k ≤ 10⁷ (tests compare with 40-digit arithmetic). `colours` must be at least 1.
+/// With t = c·x the integral is c ∫ Q(k+1, x)^c dx, where Q is the regularised upper incomplete gamma function: c times
+/// the mean of the smallest of c gamma variables. Below the transition the integrand is 1 to the last bit, above it is
+/// 0. In between it is smooth, and Gauss-Legendre panels integrate the exponential of c·ln Q. The relative error is
+/// below 1e-11 for c ≤ 4096, k ≤ 10⁷ (tests compare with 40-digit arithmetic). `colours` must be at least 1.
 #[must_use]
 pub fn expected_requests(colours: u32, pages_per_colour: u64) -> f64 {
     let c = f64::from(colours);
@@ -32,7 +32,8 @@ pub fn expected_requests(colours: u32, pages_per_colour: u64) -> f64 {
     c * (low + integrate(low, high, |x| log_survival(x).exp()))
 }
 
-/// The end of the initial part of `low..high` where `holds`, which must be such a part, to a thousandth of the range.
+/// The end of the initial part of `low..high` in which `holds` is true, to a thousandth of the range. It must be true
+/// in one such part only.
 fn last_where(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
@@ -82,8 +83,9 @@ pub struct Fill {
     pub runs: u32,
 }
 
-/// Requests of uniformly distributed colours until one colour has had `target` of them; `runs` times, each with a stream
-/// of its own. `target` k + 1 is the paper's formula, k is its simulation. `colours`, `target` at least 1, `runs` 2.
+/// Makes requests of uniformly distributed colours until one colour has had `target` of them; `runs` times, each with
+/// its own stream. `target` k + 1 is the paper's formula, k is its simulation. `colours` and `target` are at least 1,
+/// `runs` at least 2.
 #[must_use]
 pub fn fill(colours: u32, target: u32, runs: u32, seed: u64) -> Fill {
     let mut counts = vec![0; colours as usize];

@@ -1,10 +1,10 @@
-//! Optional instructions of the processor.
+//! Optional instructions of the processor, and code that uses them.
 
 pub mod lanes;
 
 use std::sync::OnceLock;
 
-/// Instructions that code is compiled for, each with those before it.
+/// Sets of instructions for which code is compiled; each contains those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Instructions of every processor of the architecture.
@@ -15,10 +15,10 @@ pub enum Level {
     Avx512,
 }
 
-/// The environment variable that keeps code to a level: `baseline` or `avx2`, to measure what the others gain.
+/// The environment variable that limits code to a level: `baseline` or `avx2`, to measure the gain of the others.
 pub const LIMIT: &str = "PAGELAB_INSTRUCTIONS";
 
-/// The best that this processor has, and that [`LIMIT`] allows.
+/// The highest level that this processor has and [`LIMIT`] allows.
 #[inline]
 pub fn level() -> Level {
     #[cfg(test)]
@@ -57,7 +57,7 @@ fn detected() -> Level {
 
 /// Runs `work` compiled for the widest instructions that the processor has ([`level`]).
 ///
-/// `work` must be `#[inline(always)]` down to its loops: what is not inlined stays baseline code.
+/// `work` must be `#[inline(always)]` down to its loops: functions that are not inlined remain baseline code.
 #[inline]
 pub fn widest(work: impl FnOnce()) {
     #[cfg(target_arch = "x86_64")]
@@ -77,7 +77,7 @@ pub fn widest(work: impl FnOnce()) {
 
 /// Work that knows the level for which it is compiled.
 pub trait Leveled {
-    /// Does it; `#[inline(always)]` down to its loops. `LEVEL` is a [`Level`] that the processor has.
+    /// Does the work; `#[inline(always)]` down to its loops. `LEVEL` is a [`Level`] that the processor has.
     fn run<const LEVEL: u8>(self);
 }
 
@@ -96,7 +96,7 @@ pub fn widest_level(work: impl Leveled) {
             );
         },
         #[expect(unsafe_code, reason = "as above")]
-        // SAFETY: as above.
+        // SAFETY: the processor has every feature of its level.
         Level::Avx512 => unsafe {
             return wider(
                 #[inline(always)]
@@ -121,14 +121,14 @@ fn wider(work: impl FnOnce()) {
     work();
 }
 
-/// A bit for each lane in which both have the same.
+/// A bit for each lane in which both have the same value.
 #[inline(always)]
 pub fn equal_lanes(one: &[u16; 16], other: &[u16; 16]) -> u16 {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16};
         #[expect(unsafe_code, reason = "the intrinsics take pointers")]
-        // SAFETY: SSE2 is part of x86-64; each load reads 8 of the 16 lanes that are there, from any alignment.
+        // SAFETY: SSE2 is part of x86-64; each load reads 8 of the 16 lanes, at any alignment.
         unsafe {
             let half = |at: usize| {
                 let lanes = |of: &[u16; 16]| _mm_loadu_si128(of.as_ptr().add(at).cast());
@@ -141,7 +141,8 @@ pub fn equal_lanes(one: &[u16; 16], other: &[u16; 16]) -> u16 {
     one.iter().zip(other).rev().fold(0, |bits, (one, other)| bits << 1 | u16::from(one == other))
 }
 
-/// A bit for each of at most 32 words that is `wanted` when the bits of `LOW` are set; in code that is compiled for `LEVEL`, a [`Level`] that the processor has.
+/// A bit for each of at most 32 words that equals `wanted` when the bits of `LOW` are set; for code that is compiled
+/// for `LEVEL`, a [`Level`] that the processor has.
 #[inline(always)]
 pub fn equal_words<const W: usize, const LOW: u64, const LEVEL: u8>(words: &[u64; W], wanted: u64) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -153,7 +154,7 @@ pub fn equal_words<const W: usize, const LOW: u64, const LEVEL: u8>(words: &[u64
         };
         let (mut found, mut at) = (0, 0);
         #[expect(unsafe_code, reason = "instructions that the baseline lacks")]
-        // SAFETY: the processor has the level's; each load reads words that are there, from any alignment.
+        // SAFETY: the processor has the level's instructions; each load reads words of the array, at any alignment.
         unsafe {
             if LEVEL >= Level::Avx512 as u8 {
                 while at + 8 <= W {
@@ -180,8 +181,8 @@ pub fn equal_words<const W: usize, const LOW: u64, const LEVEL: u8>(words: &[u64
     words.iter().enumerate().fold(0, |found, (at, word)| found | u32::from(*word | LOW == wanted) << at)
 }
 
-/// Puts `word` in front of `words`; those up to `way` take what was before them. In code that is compiled for `LEVEL`, a [`Level`]
-/// that the processor has.
+/// Puts `word` in front of `words`; each word up to `way` moves one place back. For code that is compiled for `LEVEL`,
+/// a [`Level`] that the processor has.
 #[inline(always)]
 pub fn to_front<const W: usize, const LEVEL: u8>(words: &mut [u64; W], way: usize, word: u64) {
     #[cfg(target_arch = "x86_64")]
@@ -195,7 +196,8 @@ pub fn to_front<const W: usize, const LEVEL: u8>(words: &mut [u64; W], way: usiz
         let moved = (2_u32 << way) - 1;
         let mut at = 0;
         #[expect(unsafe_code, reason = "instructions that the baseline lacks")]
-        // SAFETY: the processor has the level's; loads and stores are of words that are there, at any alignment.
+        // SAFETY: the processor has the level's instructions; loads and stores are of words of the array, at any
+        // alignment.
         unsafe {
             let mut before = _mm512_set1_epi64(word as i64);
             while at + 8 <= W {
@@ -223,13 +225,13 @@ pub fn to_front<const W: usize, const LEVEL: u8>(words: &mut [u64; W], way: usiz
     });
 }
 
-/// Tells the processor that `slice[index]` is wanted soon; an index outside does nothing.
+/// Tells the processor that `slice[index]` is needed soon; an index outside does nothing.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(wanted) = slice.get(index) {
         #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
-        // SAFETY: a prefetch reads and writes nothing, and the pointer is a reference's.
+        // SAFETY: a prefetch reads and writes nothing, and the pointer comes from a reference.
         unsafe {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(wanted).cast());
@@ -249,7 +251,7 @@ pub mod tests {
         pub static LIMIT: Cell<Level> = const { Cell::new(Level::Avx512) };
     }
 
-    /// What `work` gives on processors of every level, up to this one's.
+    /// Results of `work` on processors of every level, up to this one's.
     pub fn on_every_level<T>(work: impl Fn() -> T) -> Vec<T> {
         let levels = [Level::Baseline, Level::Avx2, Level::Avx512];
         let results = levels.into_iter().filter(|level| *level <= allowed()).map(|level| {

@@ -1,6 +1,6 @@
-//! Simulators of virtual memory, and the analytical model beside them; pure: references in, counts out, no files, no clock.
+//! Simulators of virtual memory, and an analytical model. The crate is pure: references in, counts out, no files, no clock.
 //!
-//! What is computed, with its sources, is in `docs/method/paging.md`.
+//! `docs/method/paging.md` describes what is computed, with its sources.
 #![deny(unsafe_code)]
 
 pub mod allocate;

@@ -1,4 +1,4 @@
-//! Dense page numbers, so that all state of pages lies in arrays; and maps from pages to numbers.
+//! Dense page numbers, so that all state of pages is in arrays; and maps from pages to numbers.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -6,10 +6,10 @@ use crate::cpu;
 use crate::table::Table;
 
 const CHUNK_BITS: u32 = 6;
-/// Pages of one chunk: neighbours share an entry of the directory and lie together in every array.
+/// Pages of one chunk: neighbours share an entry of the directory and are together in every array.
 const CHUNK: usize = 1 << CHUNK_BITS;
 
-/// How many pages ahead the directory is fetched.
+/// Number of pages by which the directory is prefetched.
 const AHEAD: usize = 12;
 
 /// A page's number inside the simulator: below [`Pages::len`], with holes for pages that were never seen.
@@ -33,7 +33,7 @@ pub struct Pages {
 
 impl Default for Pages {
     fn default() -> Self {
-        // A random odd multiplier: no trace can be built to make every probe long.
+        // A random odd multiplier, so that no trace can be built in which every probe is long.
         let multiplier = RandomState::new().hash_one(0_u64) | 1;
         Self { entries: Table::new(64, EMPTY), shift: u64::BITS - 6, multiplier, keys: Vec::new() }
     }
@@ -42,7 +42,7 @@ impl Default for Pages {
 const EMPTY: Entry = Entry { key: 0, chunk: 0 };
 
 impl Pages {
-    /// Length of arrays that have a place for each page seen so far.
+    /// Length of arrays with a place for each page seen so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len() * CHUNK
@@ -133,7 +133,7 @@ impl Pages {
 /// [`PageMap::get`] of a page without a number.
 pub(crate) const NONE: u64 = u64::MAX;
 
-/// A number for each page, its frame for instance; pages of all address spaces in one map.
+/// A number for each page, such as its frame; one map for pages of all address spaces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageMap {
     pages: Pages,

@@ -18,7 +18,7 @@ pub use stack::{Curve, Parallel, Stacks};
 /// Bits of a page's number that hold the virtual page number; the address-space identifier lies above.
 pub const VPN_BITS: u32 = pagelab_trace::NUMBER_BITS;
 
-/// References to one page, one after the other: a page number stands for one, a run for as many as it counts.
+/// References to one page in sequence: a page number stands for one, a run for as many as it counts.
 pub trait Touch: Copy {
     /// Virtual page number, with the address-space identifier shifted up by [`VPN_BITS`].
     fn page(&self) -> u64;

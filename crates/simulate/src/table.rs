@@ -1,8 +1,8 @@
-//! Tables of simulators: arrays that grow, in large pages where they are large.
+//! Tables of the simulators: growing arrays, which use large pages if they are large.
 //!
-//! A reference touches a few random places of tables of many megabytes. With pages of 4 KiB most of these touches miss the
-//! TLB, too; so a table of 2 MiB or more lies at a multiple of 2 MiB, and the kernel is asked to back it with large pages.
-//! Where it does not, nothing is lost.
+//! A reference touches a few random places in tables of many megabytes. With pages of 4 KiB most of these touches also
+//! miss the TLB. So a table of 2 MiB or more lies at a multiple of 2 MiB, and the kernel is asked to back it with large
+//! pages. If it does not, nothing is lost.
 
 #![allow(unsafe_code, reason = "Vec has no alignment of its own, and moves in ways that take large pages apart")]
 
@@ -22,7 +22,7 @@ pub struct Table<T: Copy> {
 
 // SAFETY: a table owns its elements, as a vector does.
 unsafe impl<T: Copy + Send> Send for Table<T> {}
-// SAFETY: as above; a shared table is only read.
+// SAFETY: a table owns its elements, as a vector does, and a shared table is only read.
 unsafe impl<T: Copy + Sync> Sync for Table<T> {}
 
 impl<T: Copy> Table<T> {
@@ -33,7 +33,7 @@ impl<T: Copy> Table<T> {
         table
     }
 
-    /// Makes the table `length` long; elements that come in have this value. Memory is kept when it gets shorter.
+    /// Makes the table `length` long; new elements get this value. A shorter table keeps its memory.
     pub fn resize(&mut self, length: usize, value: T) {
         if length > self.capacity {
             self.move_to(length.max(self.capacity * 2));
@@ -60,7 +60,7 @@ impl<T: Copy> Table<T> {
         let start = unsafe { alloc(layout) };
         let Some(start) = NonNull::new(start.cast::<T>()) else { handle_alloc_error(layout) };
         advise(start.as_ptr().cast(), layout);
-        // SAFETY: both are at least `length` long, and one of them is new.
+        // SAFETY: both are at least `length` long, and do not overlap, because one was just allocated.
         unsafe { start.copy_from_nonoverlapping(self.start, self.length) };
         self.release();
         (self.start, self.capacity) = (start, capacity);
@@ -80,11 +80,11 @@ impl<T: Copy> Table<T> {
     }
 }
 
-/// Asks for large pages; the kernel may refuse.
+/// Requests large pages; the kernel may refuse.
 fn advise(start: *mut u8, layout: Layout) {
     #[cfg(target_os = "linux")]
     if layout.size() >= LARGE {
-        // SAFETY: the advice changes nothing but the sizes of pages, and the range is one allocation's.
+        // SAFETY: the advice changes only page sizes, and the range is one allocation.
         unsafe { libc::madvise(start.cast(), layout.size(), libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
@@ -102,7 +102,7 @@ impl<T: Copy> Clone for Table<T> {
         let mut copy = Self::default();
         if self.length > 0 {
             copy.move_to(self.length);
-            // SAFETY: the copy has room for as many elements, which were written here.
+            // SAFETY: the copy has space for as many elements, and those of this table were written.
             unsafe { copy.start.copy_from_nonoverlapping(self.start, self.length) };
             copy.length = self.length;
         }
@@ -121,7 +121,7 @@ impl<T: Copy> Deref for Table<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: elements below `length` were written.
+        // SAFETY: all elements below `length` were written.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -129,7 +129,7 @@ impl<T: Copy> Deref for Table<T> {
 impl<T: Copy> DerefMut for Table<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and this is the only reference to the table.
+        // SAFETY: all elements below `length` were written, and this is the only reference to the table.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }

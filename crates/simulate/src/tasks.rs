@@ -3,11 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// A piece of work that no other piece of the same turn needs.
+/// A piece of work on which no other piece of the same turn depends.
 pub type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// Does all of it with up to `threads` threads, the caller's among them. Whoever is free takes the next task, so the long ones
-/// go first.
+/// Does all tasks with up to `threads` threads, including the caller's. A free thread takes the next task, so long ones
+/// should come first.
 pub fn run_all(threads: usize, tasks: Vec<Task<'_>>) {
     let more = threads.min(tasks.len()).saturating_sub(1);
     let queue = Mutex::new(tasks.into_iter());

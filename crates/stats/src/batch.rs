@@ -9,10 +9,10 @@ use crate::executions::Experiment;
 use crate::impact::Settings;
 use crate::report::{Report, report};
 
-/// The interval at which the caller is asked whether to go on.
+/// The interval at which the caller is asked whether to continue.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// Experiments one after the other in memory.
+/// Experiments, stored one after the other in memory.
 #[derive(Debug, Clone)]
 pub struct Batch<'a> {
     experiments: Vec<(Experiment<'a>, usize, u64)>,
@@ -59,8 +59,8 @@ impl fmt::Display for BatchError {
 impl std::error::Error for BatchError {}
 
 impl<'a> Batch<'a> {
-    /// `ends`: where each execution ends in `values`; `experiment_ends`: where each experiment ends in `ends`. `groups`
-    /// and `keys`: one an experiment. `scratch` receives the ends relative to each experiment's start.
+    /// `ends`: end of each execution in `values`; `experiment_ends`: end of each experiment in `ends`. `groups` and
+    /// `keys`: one for each experiment. `scratch` receives the ends relative to each experiment's start.
     ///
     /// # Errors
     /// Lengths that differ, ends that do not rise, groups that are too large.
@@ -107,10 +107,10 @@ impl<'a> Batch<'a> {
         Ok(Self { experiments })
     }
 
-    /// One report an experiment, in order. `go_on` is asked now and then on the calling thread.
+    /// One report for each experiment, in order. `go_on` is called now and then on the calling thread.
     ///
     /// # Errors
-    /// `Stopped` when `go_on` says no.
+    /// `Stopped` if `go_on` returns false.
     pub fn reports<F: FnMut() -> bool>(
         &self,
         settings: &Settings,

@@ -9,7 +9,7 @@ pub struct Change {
     pub after: usize,
     /// Standardised difference of ranks there: the largest over all places, in absolute value.
     pub z: f64,
-    /// Places looked at (the fewest measurements of an execution, less one).
+    /// Number of places examined (the fewest measurements of an execution, less one).
     pub places: usize,
     /// Mean before over mean after, less 1; averaged over executions.
     pub shift: f64,
@@ -17,9 +17,9 @@ pub struct Change {
 
 /// The largest standardised CUSUM of within-execution midranks, summed over executions (after Pettitt 1979, with the
 /// variance of sampling without replacement, so that a change after the first measurement counts as much as one in the
-/// middle). Only the first measurements that all executions have are looked at.
+/// middle). It uses only as many first measurements as all executions have.
 ///
-/// None with fewer than three measurements, or where each execution is constant.
+/// None with fewer than three measurements, or if each execution is constant.
 #[must_use]
 pub fn change(experiment: &Experiment<'_>) -> Option<Change> {
     let count = experiment.fewest();

@@ -3,22 +3,22 @@
 
 use crate::executions::Experiment;
 
-/// Products of lags are summed up to this many; a chain that is still correlated there is marked as truncated.
+/// Most products that are summed; a chain that is still correlated at the last lag is marked as truncated.
 const MOST_PRODUCTS: usize = 400_000_000;
-/// Lags looked at however long the series are.
+/// Fewest lags examined, however long the series are.
 const LEAST_LAGS: usize = 32;
 
 /// Lag-1 serial correlation of several series of one kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Serial {
-    /// Mean of the series' correlations, weighted by length. Under independence about −1/length.
+    /// Mean of the series' correlations, weighted by length. Under independence it is about −1/length.
     pub correlation: f64,
     /// (sum of weighted correlations − its mean) / its standard deviation, both exact if each series is exchangeable
     /// (Wald, Wolfowitz 1943; moments of sums over distinct indices).
     pub z: f64,
 }
 
-/// None where no series has three values that differ.
+/// None if no series has three values that differ.
 pub fn serial<'a, I: Iterator<Item = &'a [f64]>>(series: I) -> Option<Serial> {
     let (mut weight, mut sum, mut excess, mut variance) = (0.0, 0.0, 0.0, 0.0);
     for row in series {
@@ -38,8 +38,8 @@ pub fn serial<'a, I: Iterator<Item = &'a [f64]>>(series: I) -> Option<Serial> {
     (weight > 0.0 && variance > 0.0).then(|| Serial { correlation: sum / weight, z: excess / variance.sqrt() })
 }
 
-/// Variance, over all orders of `count` values of mean 0 and mean square 1 with sum of fourth powers `fourth`, of the
-/// sum of products of neighbours (whose mean is −1).
+/// Variance of the sum of products of neighbours (whose mean is −1), over all orders of `count` values with mean 0,
+/// mean square 1 and sum of fourth powers `fourth`.
 ///
 /// The square of the sum has count − 1 terms a²b², 2(count − 2) terms ab²c and (count − 2)(count − 3) terms abcd of
 /// distinct values; their means over orders follow from the power sums.
@@ -55,7 +55,7 @@ fn lag_one_variance(count: f64, fourth: f64) -> f64 {
     (n - 1.0) * two + 2.0 * (n - 2.0) * three + (n - 2.0) * (n - 3.0) * four - 1.0
 }
 
-/// Values less their mean, over their root mean square; None where all are equal.
+/// Values less their mean, over their root mean square; None if all are equal.
 fn centred(row: &[f64]) -> Option<Vec<f64>> {
     let &first = row.first()?;
     let count = row.len() as f64;
@@ -72,19 +72,19 @@ fn centred(row: &[f64]) -> Option<Vec<f64>> {
     Some(centred)
 }
 
-/// Number of measurements that equal one independent measurement.
+/// The number of measurements that are worth as much as one independent measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
     /// Integrated autocorrelation time τ, at least 1: N measurements are worth N/τ independent ones.
     pub time: f64,
-    /// The correlation had not died out at the last lag looked at: τ is at least this.
+    /// Whether the correlation had not died out at the last lag examined: then τ is at least `time`.
     pub truncated: bool,
 }
 
 /// Geyer's initial monotone sequence (Practical Markov Chain Monte Carlo, 1992, section 3.3) on the executions' pooled
 /// autocorrelations, each corrected for the mean being estimated (−(m − k)/(m(m − 1)) at lag k under independence).
 ///
-/// None where no execution has three measurements that differ.
+/// None if no execution has three measurements that differ.
 #[must_use]
 pub fn memory(experiment: &Experiment<'_>) -> Option<Memory> {
     let rows: Vec<Vec<f64>> = experiment.rows().filter(|row| row.len() >= 3).filter_map(centred).collect();

@@ -1,31 +1,32 @@
-//! Standard errors of the spreads, on the scale of logarithms: what their intervals are made of.
+//! Standard errors of the spreads, on the scale of logarithms, from which their intervals are made.
 //!
-//! Percentiles of bootstrap replicates, which ALLOC uses, hold the true spread too rarely, since a resample of few
-//! executions varies less than they do, and since resampled measurements bring their noise into the means a second time.
-//! Here the error is the jackknife's over executions (Miller 1968), held up by the error that normal data would have:
-//! a jackknife of few values that look alike by chance is far too small. `docs/method/nondeterminism.md` has formulas and
-//! simulated coverage.
+//! Percentiles of bootstrap replicates, which ALLOC uses, contain the true spread too rarely: a resample of few
+//! executions varies less than the executions do, and resampled measurements bring their noise into the means a second
+//! time. Here the error is the jackknife's over executions (Miller 1968), combined with the error that normal data
+//! would have, because a jackknife of few values that are similar by chance is far too small.
+//! `docs/method/nondeterminism.md` has formulas and simulated coverage.
 
 use crate::executions::Moments;
 
-/// Executions' worth of the normal error in that of the CV of everything.
+/// Weight of the normal error in that of the CV of all measurements, in executions.
 const PRIOR: f64 = 4.0;
 
 /// The bounds of an interval on the log scale, relative to the log of its estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogError {
-    /// Distance of the interval's centre from the estimate: what few executions are expected to take from it.
+    /// Distance of the interval's centre from the estimate: the expected loss from having few executions.
     pub shift: f64,
     /// Standard error.
     pub error: f64,
 }
 
 impl LogError {
-    /// Of a number that cannot vary.
+    /// The error of a number that cannot vary.
     const NONE: Self = Self { shift: 0.0, error: 0.0 };
 }
 
-/// Relative standard error of the mean of `values`, which are independent: of its log, by the delta method. None for one.
+/// Relative standard error of the mean of `values`, which are independent; that is the error of its log, by the delta
+/// method. None for one value.
 #[must_use]
 pub fn of_mean(values: &[f64]) -> Option<f64> {
     let all = Moments::of(values);
@@ -33,7 +34,7 @@ pub fn of_mean(values: &[f64]) -> Option<f64> {
     Some(if variance == 0.0 { 0.0 } else { (variance / all.count).sqrt() / all.mean })
 }
 
-/// Share of the variance that lies between executions, and sums that both spreads need.
+/// Share of the variance that lies between executions, and sums for both spreads.
 struct Shares {
     executions: f64,
     total: f64,
@@ -50,7 +51,8 @@ impl Shares {
         Self { executions, total, between_means, within_degrees: total - executions }
     }
 
-    /// Variance that the logarithm of a standard deviation has for normal data, `share` of it between executions.
+    /// Variance of the logarithm of a standard deviation for normal data, with `share` of their variance between
+    /// executions.
     fn normal(&self, share: f64) -> f64 {
         let rest = 1.0 - share;
         let within = if self.within_degrees > 0.0 { rest * rest / self.within_degrees } else { 0.0 };
@@ -58,7 +60,7 @@ impl Shares {
     }
 }
 
-/// Of the CV of all measurements together; None for one execution.
+/// Error of the CV of all measurements together; None for one execution.
 #[must_use]
 pub fn of_pooled(moments: &[Moments]) -> Option<LogError> {
     if moments.len() < 2 {
@@ -76,7 +78,7 @@ pub fn of_pooled(moments: &[Moments]) -> Option<LogError> {
     let within: f64 = moments.iter().map(|one| one.squares).sum::<f64>() / shares.within_degrees.max(1.0);
     let measurements = total / n;
     let between = (shares.between_means - within / measurements).max(0.0);
-    // The means carry at least what normal noise inside brings into them.
+    // The variance of the means is at least what normal noise inside executions causes.
     let share = (between / (between + within)).max(1.0 / measurements).min(1.0);
     let normal = shares.normal(share);
     // n executions show (n − 1)/n of the variance between them.
@@ -91,17 +93,18 @@ pub fn of_pooled(moments: &[Moments]) -> Option<LogError> {
         let left = squares - apart - rest * moved * moved;
         logs.push(0.5 * (left.max(0.0) / (rest - 1.0)).ln() - (grand + moved).ln());
     }
-    // If one execution makes all of the spread, the jackknife has no bound: at most twice the infinitesimal one.
+    // If one execution causes all of the spread, the jackknife has no bound; so it is limited to twice the
+    // infinitesimal one.
     let most = 4.0 * influences * n / (n - 1.0);
     let found = jackknife(&logs).filter(|found| *found < most).unwrap_or(most);
     let error = (((n - 1.0) * found + PRIOR * normal) / (n - 1.0 + PRIOR)).sqrt();
     Some(LogError { shift: lost + normal / 2.0, error })
 }
 
-/// Of the impact factor: of √(variance between single measurements) × mean of the inverse deviations inside, which is
-/// its expectation but for factors that the group size alone decides.
+/// Error of the impact factor: of √(variance between single measurements) × mean of the inverse deviations inside. This
+/// is the factor's expectation, except for factors that depend only on the group size.
 ///
-/// None with fewer than three executions, with one measurement in any, and where any has no spread.
+/// None with fewer than three executions, with one measurement in any, and if any has no spread.
 #[must_use]
 pub fn of_impact(moments: &[Moments]) -> Option<LogError> {
     if moments.len() < 3 {
@@ -133,7 +136,7 @@ pub fn of_impact(moments: &[Moments]) -> Option<LogError> {
     Some(LogError { shift: share * share / (4.0 * (n - 1.0)), error })
 }
 
-/// The jackknife's variance from the statistic without each execution in turn; None where one of them does not exist.
+/// The jackknife's variance, from the statistic without each execution in turn; None if one of these does not exist.
 fn jackknife(without: &[f64]) -> Option<f64> {
     let all = Moments::of(without);
     let found = all.squares * (all.count - 1.0) / all.count;

@@ -1,6 +1,6 @@
 //! One experiment: executions, each with its measurements.
 
-/// Executions of one workload under one condition. `ends[i]` is where execution i's measurements end in `values`.
+/// Executions of one workload under one condition. `ends[i]` is the end of execution i's measurements in `values`.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment<'a> {
     values: &'a [f64],
@@ -52,10 +52,10 @@ impl<'a> Experiment<'a> {
     }
 }
 
-/// Kept values of an execution.
+/// Moments of the measurements of one execution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
-    /// Measurements.
+    /// Number of measurements.
     pub count: f64,
     /// Their mean.
     pub mean: f64,
@@ -64,7 +64,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Two passes, from the first value on: a constant row has squares of exactly 0.
+    /// Computed in two passes, relative to the first value: a constant row has squares of exactly 0.
     #[must_use]
     pub fn of(row: &[f64]) -> Self {
         let (Some(&first), count) = (row.first(), row.len() as f64) else {
@@ -72,7 +72,7 @@ impl Moments {
         };
         let offset = row.iter().map(|value| value - first).sum::<f64>() / count;
         let mean = first + offset;
-        // The second sum takes away what rounding of the mean left (Chan, Golub, LeVeque 1983).
+        // The second sum removes the rounding error of the mean (Chan, Golub, LeVeque 1983).
         let (mut squares, mut rest) = (0.0, 0.0);
         for value in row {
             let deviation = (value - first) - offset;
@@ -98,19 +98,19 @@ impl Moments {
 /// Values of all executions together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Levels {
-    /// Mean of the executions' means, each execution counting alike.
+    /// Mean of the executions' means; each execution has the same weight.
     pub mean: f64,
-    /// Mean of the executions' CVs; NaN where an execution has one measurement.
+    /// Mean of the executions' CVs; NaN if an execution has one measurement.
     pub within: f64,
-    /// CV of all measurements together; NaN where there is one in all.
+    /// CV of all measurements together; NaN if there is only one.
     pub pooled: f64,
 }
 
 impl Levels {
-    /// Of executions with these moments and CVs.
+    /// Values of executions with these moments and CVs.
     #[must_use]
     pub fn of(moments: &[Moments], cvs: &[f64]) -> Self {
-        // Means are summed relative to the first, so that equal ones give exactly themselves.
+        // Means are summed relative to the first, so that equal means give exactly the same mean.
         let first = moments.first().map_or(f64::NAN, |one| one.mean);
         let (mut sum, mut count, mut weighted) = (0.0, 0.0, 0.0);
         for one in moments {

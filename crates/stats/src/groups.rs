@@ -5,8 +5,8 @@ use crate::stream::Stream;
 
 /// Sum of squared deviations from the mean, in one pass over values taken relative to the group's first.
 ///
-/// That is safe: the squared distance of the first value from the mean is at most (g − 1)/g of the sum itself, so no
-/// more than about log₂ g bits are lost; and a group of equal values gives exactly 0.
+/// That is safe: the squared distance of the first value from the mean is at most (g − 1)/g of the sum itself, so at
+/// most about log₂ g bits are lost. A group of equal values gives exactly 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Squares {
     first: f64,
@@ -34,8 +34,8 @@ impl Squares {
     }
 }
 
-/// Rows that are held in memory. Groups are drawn by a partial Fisher–Yates shuffle in place: the order that one draw
-/// leaves is as good a start for the next as any.
+/// Rows in memory. Groups are drawn by a partial Fisher–Yates shuffle in place: any order is as good as another for the
+/// start of the next draw.
 #[derive(Debug, Default)]
 pub struct Held {
     values: Vec<f64>,
@@ -50,7 +50,7 @@ struct Span {
 }
 
 impl Held {
-    /// The experiment as it was measured.
+    /// The experiment in the order in which it was measured.
     #[must_use]
     pub fn measured(experiment: &Experiment<'_>) -> Self {
         let mut held = Self::default();
@@ -81,7 +81,7 @@ impl Held {
     }
 }
 
-/// The same sum for a group that lies together, in two running sums: half the wait for each addition.
+/// The same sum for a group that is contiguous, in two running sums, so that each addition waits half as long.
 #[inline]
 fn squares_of(group: &[f64]) -> f64 {
     let Some(&first) = group.first() else { return 0.0 };
@@ -103,7 +103,7 @@ fn squares_of(group: &[f64]) -> f64 {
     (squares[0] + squares[1] - sum * sum / group.len() as f64).max(0.0)
 }
 
-/// Squares of `size` of the row's values, which are brought to its front. All of a row needs no draw.
+/// Squares of `size` of the row's values, which are moved to its front. If all values are wanted, there is no draw.
 #[inline]
 pub fn squares_of_some(row: &mut [f64], size: usize, stream: &mut Stream) -> f64 {
     let count = row.len();
@@ -119,7 +119,7 @@ pub fn squares_of_some(row: &mut [f64], size: usize, stream: &mut Stream) -> f64
     squares_of(&row[..size.min(count)])
 }
 
-/// Brings `size` of `order` to its front, each choice equally likely; all of them need no draw.
+/// Moves `size` elements of `order` to its front, each choice equally likely; if all are wanted, there is no draw.
 #[inline]
 pub fn choose(order: &mut [u32], size: usize, stream: &mut Stream) {
     let count = order.len();
@@ -144,11 +144,11 @@ pub fn draw_pair(rows: &mut Held, order: &mut [u32], size: usize, stream: &mut S
     (between.total(chosen.len()), within)
 }
 
-/// The same pair under exchange: measurements are dealt to the executions anew, keeping each execution's count.
+/// The same pair under exchange: measurements are dealt to the executions anew, and each execution keeps its count.
 ///
-/// Only the 2·size measurements that are looked at are dealt. The first `size` of `pool` become the group within, as the
-/// first positions of the execution they belong to; if that execution is also looked at for the group between, it shows
-/// one of its positions, which may be one of those.
+/// Only the 2·size measurements that are examined are dealt. The first `size` of `pool` become the group within, in the
+/// first positions of their execution. If that execution is also examined for the group between, it supplies one of its
+/// positions, which may be one of those.
 #[inline]
 pub fn draw_exchanged_pair(
     pool: &mut [f64],

@@ -7,13 +7,13 @@ use crate::stream::{Part, Stream};
 /// Common settings of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Names the whole analysis's random numbers.
+    /// Seed of the random numbers of the whole analysis.
     pub seed: u64,
-    /// Ratios drawn for its point estimate.
+    /// Number of ratios drawn for its point estimate.
     pub estimate_draws: u32,
-    /// Ratios drawn under exchange.
+    /// Number of ratios drawn under exchange.
     pub null_draws: u32,
-    /// Threads; 0 is one for each CPU this process may use.
+    /// Number of threads; 0: one for each CPU that this process may use.
     pub threads: usize,
 }
 
@@ -23,7 +23,7 @@ impl Default for Settings {
     }
 }
 
-/// Draws whose group within has no spread are drawn again, at most this many times the requested draws.
+/// Draws whose group within has no spread are repeated, at most this many times the requested draws.
 const MOST_AGAIN: u64 = 19;
 
 /// Sums over drawn ratios of standard deviations.
@@ -43,7 +43,7 @@ pub struct Ratios {
 pub struct Ratio {
     /// Mean of the ratios.
     pub mean: f64,
-    /// Geometric mean of the ratios; 0 where a group between had no spread.
+    /// Geometric mean of the ratios; 0 if a group between had no spread.
     pub log_mean: f64,
     /// Standard error of `mean` from the number of draws alone.
     pub error: f64,
@@ -64,7 +64,7 @@ impl Ratios {
         self.drawn += 1;
         self.sum += square.sqrt();
         self.sum_of_squares += square;
-        // Logarithms are taken of products that stay far inside the range of doubles.
+        // Logarithms are taken of products, which stay far inside the range of doubles.
         if (1e-140..1e140).contains(&square) {
             self.product *= square;
             if !(1e-140..1e140).contains(&self.product) {
@@ -76,7 +76,7 @@ impl Ratios {
         }
     }
 
-    /// Draws until `draws` ratios exist; None where too many groups within have no spread.
+    /// Draws until `draws` ratios exist; None if too many groups within have no spread.
     fn fill<F: FnMut() -> (f64, f64)>(draws: u32, mut pair: F) -> (Self, Option<Ratio>) {
         let mut all = Self::new();
         let draws = u64::from(draws);
@@ -94,18 +94,18 @@ impl Ratios {
     }
 }
 
-/// The impact factor with all that is shown beside it.
+/// The impact factor, and the values that are shown with it.
 #[derive(Debug, Clone, Copy)]
 pub struct Impact {
-    /// The estimate, from the measurements as they are; None where a group within has no spread nearly always.
+    /// The estimate, from the measurements as they are; None if a group within nearly always has no spread.
     pub estimate: Option<Ratio>,
     /// Draws of the estimate whose group within had no spread.
     pub zeros: u64,
-    /// The same quantity where measurements are exchanged between executions.
+    /// The same quantity with measurements exchanged between executions.
     pub null: Option<Ratio>,
 }
 
-/// All of it, for groups of `size` (at least 2, at most the executions and the fewest measurements).
+/// Computes all values, for groups of `size` (at least 2, at most the executions and the fewest measurements).
 #[must_use]
 pub fn impact(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Settings) -> Impact {
     let mut order: Vec<u32> = (0..experiment.executions() as u32).collect();
@@ -136,7 +136,7 @@ mod tests {
         Settings { seed: 11, ..Settings::default() }
     }
 
-    /// Sums of twelve uniform numbers: near enough to normal for moments of small groups.
+    /// Sums of twelve uniform numbers: close enough to normal for moments of small groups.
     fn normals(count: usize, index: u64) -> Vec<f64> {
         let mut stream = Stream::new(99, 0, Part::Impact, index);
         let uniform = |stream: &mut Stream| stream.next() as f64 / 2f64.powi(64);

@@ -9,7 +9,7 @@ use crate::trend::trend;
 
 macro_rules! report {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// One row. What does not exist is NaN here; the Python side turns it into a typed refusal.
+        /// One row. A value that does not exist is NaN here; the Python side turns it into a typed refusal.
         #[derive(Debug, Clone, Copy)]
         pub struct Report {
             $($(#[$doc])* pub $field: f64,)*
@@ -39,7 +39,7 @@ report! {
     within_error,
     /// CV of all measurements: unclassified non-determinism.
     pooled,
-    /// Distance of its interval's centre, on the log scale.
+    /// Distance of its interval's centre from the estimate, on the log scale.
     pooled_shift,
     /// Standard error of its logarithm.
     pooled_error,
@@ -47,11 +47,12 @@ report! {
     between_means,
     /// Mean of the executions' variances.
     within_variance,
-    /// Mean over executions of variance / measurements: what the variance of the means owes to the spread within.
+    /// Mean over executions of variance / measurements: the part of the variance of the means that comes from the
+    /// spread within.
     within_share,
     /// The impact factor: non-determinism in execution.
     impact,
-    /// Distance of its interval's centre, on the log scale.
+    /// Distance of its interval's centre from the estimate, on the log scale.
     impact_shift,
     /// Standard error of its logarithm, from the executions.
     impact_error,
@@ -59,7 +60,7 @@ report! {
     draw_error,
     /// Geometric mean of the ratios.
     log_impact,
-    /// The impact factor under exchange.
+    /// The impact factor with measurements exchanged between executions.
     null_impact,
     /// Geometric mean of the ratios under exchange.
     null_log_impact,
@@ -67,17 +68,17 @@ report! {
     zeros,
     /// Lag-1 correlation inside executions.
     lag_one,
-    /// Standardised.
+    /// The same, standardised.
     lag_one_z,
     /// Integrated autocorrelation time inside executions.
     memory,
-    /// 1 where it is only a lower bound.
+    /// 1 if the time is only a lower bound.
     memory_truncated,
     /// Measurements before the most likely change of level.
     change_after,
     /// Standardised size of that change.
     change_z,
-    /// Places looked at.
+    /// Number of places examined.
     change_places,
     /// Relative size of that change.
     change_shift,
@@ -91,11 +92,11 @@ report! {
     trend_shift,
     /// Lag-1 correlation of the executions' means.
     means_lag_one,
-    /// Standardised.
+    /// The same, standardised.
     means_lag_one_z,
 }
 
-/// Everything about one experiment. `group` is the impact factor's group size; 0 leaves the impact factor out.
+/// The report of one experiment. `group` is the impact factor's group size; 0 leaves the impact factor out.
 #[must_use]
 pub fn report(experiment: &Experiment<'_>, group: usize, key: u64, settings: &Settings) -> Report {
     let mut report = Report::EMPTY;
@@ -119,8 +120,8 @@ fn put_spread(report: &mut Report, moments: &[Moments]) {
     }
 }
 
-/// Unweighted: every execution counts alike, as in the mean. An execution with one measurement has no variance of its
-/// own; its share is taken from the others' mean variance.
+/// Unweighted: every execution has the same weight, as in the mean. An execution with one measurement has no variance
+/// of its own; the others' mean variance is used for its share.
 fn components(report: &mut Report, moments: &[Moments]) {
     let count = moments.len() as f64;
     let means: Vec<f64> = moments.iter().map(|one| one.mean).collect();

@@ -1,7 +1,7 @@
-//! Random streams that are addressed, not shared: every resample of every experiment has its own.
+//! Random streams that are addressed, not shared: every resample of every experiment has its own stream.
 //!
-//! A stream is named by four words: the user's seed, the experiment's key, the part of the method, and the number of the
-//! resample. Hence no draw depends on what another thread drew, nor on which other experiments are in the batch.
+//! A stream is named by four words: the user's seed, the experiment's key, the part of the method, and the number of
+//! the resample. So no draw depends on the draws of another thread, nor on the other experiments in the batch.
 
 /// The step of SplitMix64's state.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -16,17 +16,17 @@ pub const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Which part of the method a stream serves. The numbers are part of the recipe.
+/// The part of the method that a stream serves. The numbers are part of the recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Part {
     /// The impact factor's point estimate.
     Impact = 2,
-    /// The impact factor where measurements are exchanged between executions.
+    /// The impact factor with measurements exchanged between executions.
     ImpactNull = 4,
 }
 
-/// One address for a stream: a hash of its four words.
+/// The address of a stream: a hash of its four words.
 #[must_use]
 pub const fn address(seed: u64, key: u64, part: Part, index: u64) -> u64 {
     mix(mix(mix(mix(seed) ^ key) ^ part as u64) ^ index)
@@ -67,7 +67,7 @@ impl Stream {
         result
     }
 
-    /// A number in `0..bound`, each equally likely, from a word of its own (Lemire: Fast Random Integer Generation in an
+    /// A number in `0..bound`, each equally likely, from a separate word (Lemire: Fast Random Integer Generation in an
     /// Interval, 2019). `bound` 0 counts as 1.
     #[inline]
     pub const fn below(&mut self, bound: u32) -> u32 {
@@ -81,11 +81,11 @@ impl Stream {
         }
     }
 
-    /// Numbers in `0..bound(i)` for each i below `count`, each equally likely, handed to `take` in order.
+    /// Numbers in `0..bound(i)` for each i below `count`, each equally likely, passed to `take` in order.
     ///
-    /// Number i is made of the sixteen bits at place i mod 4, from the lowest, of word i / 4; where they would be uneven
-    /// (less than once in 65,536 / bound times), or where the bound is above 2¹⁶, of a word of its own ([`Self::below`]),
-    /// drawn there and then.
+    /// Number i is made of sixteen bits of word i / 4: those at place i mod 4, counted from the lowest. If these would
+    /// be uneven (less than once in 65,536 / bound times), or if the bound is above 2¹⁶, it is made of a separate word
+    /// ([`Self::below`]), drawn at once.
     #[inline]
     pub fn each_below<B, T>(&mut self, count: usize, bound: B, mut take: T)
     where
@@ -104,7 +104,7 @@ impl Stream {
         }
     }
 
-    /// A number below `bound` from sixteen bits, where they will do.
+    /// A number below `bound` from sixteen bits, if these are enough.
     #[inline(always)]
     fn lane_below(&mut self, sixteen: u32, bound: u32) -> u32 {
         let product = sixteen.wrapping_mul(bound);
@@ -116,7 +116,7 @@ impl Stream {
         }
     }
 
-    /// [`Self::below`], kept out of the loops: inlined there, it costs a third of their speed.
+    /// [`Self::below`], kept out of the loops: inlined there, it would cost a third of their speed.
     #[cold]
     #[inline(never)]
     fn again(&mut self, bound: u32) -> u32 {
@@ -129,7 +129,7 @@ impl Stream {
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The sequence of this seed.
+    /// The sequence for this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn numbers_of_one_word_are_independent() {
-        // All 6 × 5 × 4 shuffles' numbers, then many with all kinds of bounds.
+        // The numbers for all 6 × 5 × 4 shuffles, then many with all kinds of bounds.
         let mut stream = Stream::new(7, 0, Part::Impact, 2);
         let mut seen = std::collections::BTreeMap::new();
         for _ in 0..60_000 {

@@ -1,9 +1,9 @@
-//! Trend over the schedule: Kendall's S of the executions' means, in the order they ran.
+//! Trend over the schedule: Kendall's S of the executions' means, in the order in which they ran.
 
 /// Kendall's statistic of values in order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
-    /// Rising pairs less falling pairs.
+    /// Rising pairs minus falling pairs.
     pub s: f64,
     /// Its variance if every order were equally likely, ties counted (Kendall: Rank Correlation Methods, chapter 4).
     pub variance: f64,
@@ -11,7 +11,7 @@ pub struct Trend {
     pub tau: f64,
 }
 
-/// None with fewer than three values, or where all are equal.
+/// Kendall's statistic of `values`; None with fewer than three values, or if all are equal.
 #[must_use]
 pub fn trend(values: &[f64]) -> Option<Trend> {
     let n = values.len() as f64;
@@ -32,7 +32,7 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
     (tied < pairs && variance > 0.0).then(|| Trend { s, variance, tau: s / (pairs * (pairs - tied)).sqrt() })
 }
 
-/// Pairs in falling order; sorts the values (merge sort).
+/// Number of pairs in falling order; sorts the values (merge sort).
 fn inversions(values: &mut [f64]) -> u64 {
     let middle = values.len() / 2;
     if middle == 0 {

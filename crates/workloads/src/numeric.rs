@@ -1,8 +1,8 @@
 //! Numerical kernels after ALLOC's native benchmarks: SciMark's five, and a real Fourier transform by way of Hartley's.
 //!
-//! Written from their mathematical definitions (docs/benchmarks.md names them). Each measurement is the mean time of
-//! one operation in nanoseconds, over a number of operations that depends on the size alone: nothing is calibrated
-//! while it runs. Memory is allocated and filled outside of what is timed, as ALLOC's warm-up does.
+//! They are written from their mathematical definitions (docs/benchmarks.md names them). Each measurement is the mean
+//! time of one operation in nanoseconds, over a number of operations that depends only on the size: nothing is
+//! calibrated at run time. Memory is allocated and filled outside the timed part, as in ALLOC's warm-up.
 
 mod complex_fft;
 mod hartley;
@@ -17,7 +17,7 @@ use crate::measure::{Measurements, Proof};
 use crate::options;
 use crate::rng::Rng;
 
-/// Floating-point operations that a measurement aims at: some milliseconds.
+/// Number of floating-point operations for which a measurement aims: some milliseconds.
 const WORK: u64 = 8_000_000;
 
 /// Real Fourier transform by the fast Hartley transform, forward and back
@@ -80,19 +80,19 @@ trait Kernel {
     /// Allocated memory.
     type Data;
 
-    /// Floating-point operations of one operation, roughly.
+    /// Approximate number of floating-point operations in one operation.
     fn flops(&self) -> u64;
-    /// Bytes of the working set as it came out.
+    /// Actual bytes of the working set.
     fn bytes(&self) -> usize;
-    /// Allocates and fills; the same contents at each call.
+    /// Allocates and fills memory; the contents are the same at each call.
     fn prepare(&self, rng: Rng) -> Self::Data;
     /// The timed operation.
     fn operate(&self, data: &mut Self::Data);
-    /// Compares results with what another way of computing them gives, after `operated` operations.
+    /// Compares results with those of another way to compute them, after `operated` operations.
     fn check(&self, data: &Self::Data, operated: u64) -> Tally;
 }
 
-/// Results compared with what they must be.
+/// Counts of results, compared with the expected ones.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Tally {
     right: u64,
@@ -136,7 +136,7 @@ fn repeat<K: Kernel>(kernel: &K, how: &How, measurements: &mut Measurements) -> 
     let mut operated = 0;
     for _ in 0..how.repetitions {
         if how.memory == When::Each {
-            // Given back before anew: the allocator may hand out the same frames, as it may to any program.
+            // Freed before the new allocation: the allocator may hand out the same frames, as for any program.
             data = None;
             operated = 0;
         }
@@ -155,7 +155,7 @@ fn repeat<K: Kernel>(kernel: &K, how: &How, measurements: &mut Measurements) -> 
     Ok(Proof { checksum: tally.right, expected: tally.checked })
 }
 
-/// Whether `found` is `wanted` but for rounding, on the scale given.
+/// Whether `found` equals `wanted` except for rounding, on the scale given.
 fn close(found: f64, wanted: f64, scale: f64) -> bool {
     (found - wanted).abs() <= 1e-9 * scale
 }
@@ -165,7 +165,7 @@ fn unit(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The largest power of two of elements that fit, at least `least`.
+/// The largest power-of-two number of elements that fits into `bytes`, at least `least`.
 fn power_of_two(bytes: usize, element: usize, least: usize) -> usize {
     let fit = (bytes / element).max(least);
     1 << fit.ilog2()
@@ -180,7 +180,7 @@ fn side(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Every kernel at small sizes: right with memory once and anew, and a spoilt result is noticed.
+    /// Tests a kernel at small sizes: it is right with memory allocated once and anew, and notices a spoilt result.
     fn proves<K: Kernel>(kernel: &K, spoil: impl Fn(&mut K::Data)) {
         let mut data = kernel.prepare(Rng::new(3));
         for operated in 1..=3 {

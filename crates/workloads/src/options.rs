@@ -1,5 +1,5 @@
-//! Options that several workloads share, and byte counts as people write them: `4096`, `64K`, `256M`, `1G`, also `MiB` and
-//! the like (all binary), and those of this machine's caches: `L1`, `L2/2`, `L3*2`.
+//! Options that several workloads share, and byte counts in the forms that people write: `4096`, `64K`, `256M`, `1G`,
+//! also `MiB` and the like (all binary), and those of this machine's caches: `L1`, `L2/2`, `L3*2`.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("'{text}' must be more than 0 and fit into an address space"))
 }
 
-/// A byte count, or the size of a data cache of this machine, also divided or multiplied: `L1`, `L2/2`, `L3*2`.
+/// Parses a byte count, or the size of a data cache of this machine, also divided or multiplied: `L1`, `L2/2`, `L3*2`.
 pub fn parse_bytes_or_cache(text: &str) -> Result<usize, String> {
     parse_with_caches(text, Path::new(CACHES))
 }
@@ -79,7 +79,7 @@ fn parse_with_caches(text: &str, caches: &Path) -> Result<usize, String> {
     .ok_or_else(wrong)
 }
 
-/// The size of CPU 0's cache of that level which holds data.
+/// The size of CPU 0's cache of that level that holds data.
 fn data_cache(level: u32, caches: &Path) -> Option<usize> {
     let indices = fs::read_dir(caches).ok()?.flatten().map(|entry| entry.path());
     indices

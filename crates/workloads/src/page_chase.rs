@@ -1,7 +1,7 @@
-//! Chains of dependent loads, one line of each page, over the same lines in pages of several sizes: the
-//! measurement of `pagelab doctor --probe-translation`.
+//! Chains of dependent loads to one line of each page, over the same lines in pages of several sizes: the measurement
+//! of `pagelab doctor --probe-translation`.
 //!
-//! It prints every sample, and concludes nothing: `pagelab.machine.translation` finds the levels of the hardware.
+//! It prints every sample and draws no conclusions: `pagelab.machine.translation` finds the levels of the hardware.
 
 mod memory;
 
@@ -15,7 +15,7 @@ use memory::{Backing, Memory};
 const LINE: usize = 64;
 const LINES_OF_SMALL_PAGE: u64 = 64;
 const PIECES: usize = 3;
-/// Chains that are followed at a time, at most.
+/// Most chains that are followed at a time.
 const MOST_CHAINS: usize = 16;
 
 /// Latency of chains with one line a page, in pages of several sizes (one JSON document)
@@ -47,7 +47,7 @@ pub struct Args {
     seed: u64,
 }
 
-/// Which lines a chain visits, in pages of which size.
+/// The lines that a chain visits, and the size of their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// One line of each 4 KiB, in pages of 4 KiB.
@@ -60,7 +60,7 @@ enum Kind {
     Large,
     /// The same lines in pages of 1 GiB.
     LargeIn1G,
-    /// As many lines of the same sets of a first-level cache, close together: nothing to translate.
+    /// As many lines of the same sets of a first-level cache, close together, so that there is nothing to translate.
     Dense,
 }
 
@@ -84,13 +84,13 @@ impl Kind {
         }
     }
 
-    /// In which of the memories there are its lines. Where there are no large pages, those close together are in small ones.
+    /// Number of the memory that has its lines. Without large pages, lines that are close together are in small ones.
     fn place(self, backings: &[Backing]) -> Option<usize> {
         let of = |wanted: Backing| backings.iter().position(|backing| *backing == wanted);
         of(self.backing()).or_else(|| of(Backing::Small).filter(|_| self == Kind::Dense))
     }
 
-    /// Bytes that `count` pages take, at most.
+    /// Most bytes that `count` pages take.
     fn span(self, count: usize) -> usize {
         match self {
             Kind::Large | Kind::LargeIn1G => count * memory::LARGE,
@@ -122,7 +122,7 @@ impl Kind {
     }
 }
 
-/// The measurements of a round.
+/// One measurement of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Task {
     kind: Kind,
@@ -162,7 +162,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything for which there is memory.
+/// All measurements for which there is memory.
 fn tasks(args: &Args, memories: &[Memory]) -> Vec<Task> {
     let backings: Vec<Backing> = memories.iter().map(|memory| memory.backing).collect();
     let small = [Kind::Small, Kind::SameIn2M, Kind::SameIn1G, Kind::Dense];
@@ -188,7 +188,7 @@ fn tasks(args: &Args, memories: &[Memory]) -> Vec<Task> {
     tasks
 }
 
-/// Nanoseconds a load of each chain: the median of some pieces, after a round to warm up.
+/// Nanoseconds per load of each chain: the median of some pieces, after a round to warm up.
 fn time(memory: &mut [u8], task: Task, loads: usize, rng: &mut Rng) -> f64 {
     let mut lines = task.kind.lines(task.pages);
     rng.shuffle(&mut lines);
@@ -218,7 +218,7 @@ fn time(memory: &mut [u8], task: Task, loads: usize, rng: &mut Rng) -> f64 {
     pieces[PIECES / 2]
 }
 
-/// Follows `steps` links of `N` chains in turns.
+/// Follows `steps` links of each of `N` chains in turn.
 #[inline(never)]
 fn chase<const N: usize>(memory: &[u8], at: &mut [usize; MOST_CHAINS], steps: usize) {
     let mut own = [0; N];

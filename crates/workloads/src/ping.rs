@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use crate::measure::{Measurements, Proof};
 use crate::rng::mix;
 
-/// An end that hears nothing for so long gives up rather than hang.
+/// An end that receives nothing for this long gives up, instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Calls of a method in another process, over loopback
@@ -39,22 +39,23 @@ enum Protocol {
     Http,
 }
 
-/// Makes a call and waits for its answer.
+/// A function that makes a call and waits for its answer.
 type Client = Box<dyn FnMut(u64) -> Result<u64, String>>;
 
-/// The method that is called: anything that only the server could have computed.
+/// The method that is called. It mixes all bits of the argument, so that a wrong answer is noticed.
 fn method(argument: u64) -> u64 {
     mix(argument ^ 0x70_69_6E_67)
 }
 
-/// Runs client and server; the proof adds up the answers and compares with what the method gives here.
+/// Runs client and server; the proof adds up the answers and compares the sum with the method's results in this
+/// process.
 pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Option<Proof>, String> {
     if args.serve {
         return serve(args.protocol).map(|()| None);
     }
     let (mut server, port) = start_server(args.protocol)?;
     let proof = call(args, port, measurements);
-    // The client's end is closed by now, which ends the server; after an error it may wait for nothing.
+    // The client's end is closed now, which ends the server; after an error the server may wait for nothing.
     if proof.is_err() {
         let _ = server.kill();
     }
@@ -113,7 +114,7 @@ fn call(args: &Args, port: u16, measurements: &mut Measurements) -> Result<Proof
     Ok(Proof { checksum, expected })
 }
 
-/// No waiting for more to send (a call would take 40 ms), and no waiting for ever.
+/// Sets a stream's options: it does not wait for more data to send (a call would take 40 ms), and never waits for ever.
 fn ready(stream: &TcpStream) -> Result<(), String> {
     stream
         .set_nodelay(true)
@@ -121,7 +122,7 @@ fn ready(stream: &TcpStream) -> Result<(), String> {
         .map_err(|error| format!("cannot set up the connection: {error}"))
 }
 
-/// The server's process: prints the port it listens on, serves one client to its end.
+/// The server's process: prints the port on which it listens, and serves one client to its end.
 fn serve(protocol: Protocol) -> Result<(), String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| format!("cannot listen: {error}"))?;
     let port = listener.local_addr().map_err(|error| format!("cannot tell the port: {error}"))?.port();

@@ -1,4 +1,4 @@
-//! Dependent loads along one random cycle: the latency of memory and of its translation, nothing overlapped.
+//! Dependent loads along one random cycle: the latency of memory and of address translation, without overlap.
 
 use crate::measure::{Measurements, Proof};
 use crate::options::Memory;
@@ -19,7 +19,7 @@ pub struct Args {
     laps: u64,
 }
 
-/// Walks the cycle; the proof is that each lap comes back to its start having added up every node's number.
+/// Walks the cycle. The proof is that each lap returns to its start with the sum of every node's number.
 pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String> {
     if args.stride < 64 || !args.stride.is_multiple_of(64) {
         return Err(format!("--stride {} must be a multiple of 64 bytes (a cache line)", args.stride));
@@ -51,7 +51,7 @@ fn build(nodes: usize, stride_words: usize, seed: u64) -> (Vec<u64>, usize) {
     for i in (1..nodes).rev() {
         order.swap(i, rng.below(i));
     }
-    // One line of each stride, at a scattered place in it, so that long strides do not fall into few cache sets.
+    // One line of each stride, at a random place in it, so that long strides do not map to few cache sets.
     let lines = stride_words / LINE_WORDS;
     let word_of = |node: u32| node as usize * stride_words + (mix(u64::from(node)) as usize % lines) * LINE_WORDS;
     let mut memory = vec![0_u64; nodes * stride_words];
@@ -63,7 +63,7 @@ fn build(nodes: usize, stride_words: usize, seed: u64) -> (Vec<u64>, usize) {
     (memory, word_of(0))
 }
 
-/// Follows `steps` links and returns where it ended and the sum of the numbers of the nodes it left.
+/// Follows `steps` links. Returns where it ended, and the sum of the numbers of the nodes that it left.
 fn chase(memory: &[u64], start: usize, steps: u64) -> (usize, u64) {
     let (mut at, mut sum) = (start, 0_u64);
     for _ in 0..steps {

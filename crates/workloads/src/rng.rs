@@ -16,7 +16,7 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number in `0..bound` by multiplication (bias below 2⁻³² for the bounds used here).
+    /// A number in `0..bound`, by multiplication (bias below 2⁻³² for the bounds used here).
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
@@ -28,7 +28,7 @@ impl Rng {
         }
     }
 
-    /// `count` different numbers below `bound`, in random order; fewer where there are not as many.
+    /// `count` different numbers below `bound`, in random order; fewer if there are not as many.
     pub fn sample(&mut self, bound: usize, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..bound).collect();
         for i in 0..count.min(bound) {
@@ -40,7 +40,7 @@ impl Rng {
     }
 }
 
-/// SplitMix64's finaliser: a bijection on 64 bits that looks random.
+/// SplitMix64's finaliser: a bijection on 64 bits whose results look random.
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -26,7 +26,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
         replay.step();
     }
     measurements.end_window();
-    // Every element of an array holds the same value, so that its sum is known bit for bit as a count of equals.
+    // Every element of an array has the same value, so its sum is known exactly from a count of equal elements.
     let right = |array: &[f64], value: f64| array.iter().filter(|x| x.to_bits() == value.to_bits()).count() as u64;
     let checksum = right(&a, replay.a) + right(&b, replay.b) + right(&c, replay.c);
     Ok(Proof { checksum, expected: 3 * ops })

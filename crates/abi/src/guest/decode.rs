@@ -17,7 +17,7 @@ use super::{
 };
 use crate::plan::{Memory, StrategyKind, Via};
 
-/// Why a file is not a guest's.
+/// Why a file cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// Shorter than the layout: the guest died while creating it.

@@ -1,7 +1,7 @@
-//! Frame placement in the guest file: one slot a strategy, and one for the engine.
+//! Frame placement in the guest file: one slot for each strategy, and one for the engine.
 //!
-//! Every word is updated while the program runs (that is what `pagelab stat` reads), except those described as counted
-//! at exit.
+//! Every word is updated while the program runs, and `pagelab stat` reads it then; words described as counted at exit
+//! are the exception.
 
 use core::sync::atomic::AtomicU64;
 
@@ -39,7 +39,7 @@ macro_rules! words {
         }
 
         impl $plain {
-            /// Reads it with `word`, which gets byte offsets in the slot.
+            /// Reads a slot by `word`, which gets byte offsets in the slot.
             pub(super) fn read(word: impl Fn(usize) -> u64) -> $plain {
                 $plain { $($field: word(core::mem::offset_of!($slot, $field)),)+ }
             }
@@ -62,41 +62,41 @@ words! {
     FramesCountSlot => FramesCounts {
         /// Pages that were to be placed.
         requests,
-        /// Pages placed on a frame as wanted (of the colour, or the very frame; any frame where any would do).
+        /// Pages placed on a wanted frame (of the colour, or the very frame; any frame where any would do).
         placed,
         /// Pages that got a frame of another colour, or another frame.
         fallbacks,
         /// Pages that the kernel filled (UFFDIO_ZEROPAGE) because no page could be moved there.
         zero_pages,
-        /// Pages placed by faults of the program, whether the fault touched them or they lay around it.
+        /// Pages placed for faults of the program: the pages touched, and those around them.
         demand_pages,
         /// Pages placed ahead on request (MADV_POPULATE_WRITE, mlock, `fetch = "prefault"`).
         eager_pages,
         /// Missing-page faults of the program that were answered.
         faults,
-        /// Moves (UFFDIO_MOVE) that placed pages; pages a move = pages placed / runs.
+        /// Moves (UFFDIO_MOVE) that placed pages; pages per move = pages placed / runs.
         runs,
         /// Pages of existing memory that were moved onto frames of the policy, their contents kept.
         remapped_pages,
         /// Of these, pages that had to be copied.
         copied_pages,
-        /// Of those placed by faults, pages that the fault did not touch: placed ahead.
+        /// Of the pages placed for faults, those that the fault did not touch: placed ahead.
         ahead_pages,
-        /// At exit: of these, resident pages that hold nothing but zeros, so that perhaps nobody ever touched them (32,768
-        /// pages are looked at).
+        /// At exit: of these, resident pages that hold nothing but zeros, so that perhaps nobody ever touched them (at
+        /// most 32,768 pages are examined).
         ahead_zero_pages,
         /// At exit: resident pages of governed ranges.
         resident_pages,
-        /// At exit: of these, still on the frame they were placed on.
+        /// At exit: of these, still on the frame on which they were placed.
         kept_pages,
-        /// At exit: of these, on another frame than they were placed on.
+        /// At exit: of these, on another frame than the one on which they were placed.
         moved_pages,
         /// At exit: of these, never placed by the engine.
         unplaced_pages,
     }
 }
 
-/// Everything of one strategy.
+/// All counts of one strategy.
 #[repr(C)]
 pub struct FramesSlot {
     /// [`crate::plan::StrategyKind`] code plus one; 0: empty.
@@ -122,17 +122,18 @@ words! {
         messages,
         /// Times the handler woke to one or more messages.
         batches,
-        /// Moves answered by EEXIST: the page was there already.
+        /// Moves answered by EEXIST: the page was present already.
         eexist,
         /// Moves answered by EINVAL: locked, read-only, or changed meanwhile.
         einval,
         /// Moves answered by EBUSY: the pool's page was in use.
         ebusy,
-        /// Faults that were asked to be repeated, since nothing could be moved there: an old message, or memory like that.
+        /// Faults that had to be repeated, since nothing could be moved there: an outdated message, or memory of that
+        /// kind.
         doubted,
         /// UFFDIO_MOVE calls, splitting included.
         moves,
-        /// Pages they moved.
+        /// Pages moved by these calls.
         move_pages,
         /// Faults that waited for a refill.
         waits,
@@ -142,31 +143,31 @@ words! {
         refills,
         /// Pages populated for the pool.
         refill_pages,
-        /// Time this took.
+        /// Time that the refills took.
         refill_ns,
-        /// Time splitting huge pages took (part of `refill_ns`).
+        /// Time that splitting huge pages took (part of `refill_ns`).
         split_ns,
         /// Chunks of the pool that were made.
         chunks,
-        /// Of these, without a huge page underneath: they hold hardly any contiguous frames.
+        /// Of these, without a huge page behind them: they have hardly any contiguous frames.
         small_chunks,
         /// Bytes the pool holds now.
         pool_bytes,
         /// Most bytes it held.
         pool_peak_bytes,
-        /// Bytes it may hold beyond what is placed.
+        /// Bytes that it may hold besides the placed pages.
         budget_bytes,
         /// Pages returned to the kernel.
         released_pages,
         /// Times the program had closed or replaced the userfaultfd's descriptor.
         lost_descriptors,
-        /// Memory nodes that pools were made for.
+        /// Memory nodes for which pools were made.
         nodes,
-        /// Pages that lie on another node than the program's memory policy wants, which had no memory.
+        /// Pages on another node than the one that the program's memory policy wants, because that one had no memory.
         other_node_pages,
         /// Free pages that were found on other frames than before, or swapped out, when they were about to be handed out.
         strayed_pages,
-        /// Pages handed out while the kernel moved free pages, which could not be held on to: some may lie elsewhere.
+        /// Pages handed out without being held while the kernel moved free pages: some may lie elsewhere.
         unheld_pages,
     }
 }
@@ -178,7 +179,7 @@ pub struct EngineSlot {
     pub state: AtomicU64,
     /// [`super::EngineFailure`] code.
     pub failure: AtomicU64,
-    /// errno that goes with it (0: none).
+    /// The errno for it (0: none).
     pub errno: AtomicU64,
     /// CLOCK_MONOTONIC when it was started.
     pub start_ns: AtomicU64,
@@ -186,6 +187,6 @@ pub struct EngineSlot {
     pub ready_ns: AtomicU64,
     /// Its counts.
     pub counts: EngineCountSlot,
-    /// Where there are several memory nodes: pages placed, by node.
+    /// Pages placed, by node, if there are several memory nodes.
     pub pages_by_node: [AtomicU64; NODE_SLOTS],
 }

@@ -32,11 +32,11 @@ macro_rules! coded {
 coded! {
     /// State of the guest.
     State {
-        /// Start-up code running: a file left in this state means the program died in it.
+        /// The start-up code runs: a file left in this state means that the program died in it.
         Starting = "starting",
         /// Governing.
         Active = "active",
-        /// Loaded, but all calls go to the kernel: see [`DisabledReason`].
+        /// Loaded, but all calls go to the kernel unchanged: see [`DisabledReason`].
         Disabled = "disabled",
         /// Measured, or decided not to, and exiting.
         Exited = "exited",
@@ -58,7 +58,7 @@ coded! {
 coded! {
     /// Why the guest left the process alone.
     DisabledReason {
-        /// It did not.
+        /// It did not leave it alone.
         None = "none",
         /// `PAGELAB_PLAN` is not set.
         NoPlan = "no-plan",
@@ -78,14 +78,15 @@ coded! {
         Threads = "threads",
         /// The policy is not inherited over fork.
         NotInherited = "not-inherited",
-        /// Own memory could not be had.
+        /// The library could not get memory for itself.
         NoMemory = "no-memory",
         /// The processor architecture is not supported.
         Architecture = "architecture",
         /// The program's break cannot be moved to the pool.
         Break = "break",
-        /// A sanitizer's runtime that allows memory in its own places only (ThreadSanitizer, MemorySanitizer); valgrind, which
-        /// knows neither userfaultfds nor threads past libc, where frames are to be placed.
+        /// A sanitizer's runtime that allows memory only in its own places (ThreadSanitizer, MemorySanitizer); or, for
+        /// policies that place frames, valgrind, which knows neither userfaultfds nor threads that are not made by
+        /// libc.
         Sanitizer = "sanitizer",
     }
 }
@@ -105,25 +106,25 @@ coded! {
 }
 
 coded! {
-    /// Why a process has no engine although its policy governs frames, or lost it.
+    /// Why a process has no engine although its policy governs frames, or has lost it.
     EngineFailure {
-        /// It did not.
+        /// It has one.
         None = "none",
-        /// No userfaultfd that sees the kernel's own accesses could be had.
+        /// There is no userfaultfd that sees the kernel's own accesses.
         Userfaultfd = "userfaultfd",
         /// The kernel cannot move pages (UFFDIO_MOVE, Linux 6.8).
         NoMove = "no-move",
         /// Frame numbers could not be read from /proc/self/pagemap.
         FrameNumbers = "frame-numbers",
-        /// Memory for the engine or its first pages could not be had.
+        /// There is no memory for the engine or its first pages.
         NoMemory = "no-memory",
         /// Its threads could not be started.
         Threads = "threads",
         /// Memory could not be registered.
         Register = "register",
-        /// The program locked itself in with seccomp.
+        /// The program installed a seccomp filter.
         Sandbox = "sandbox",
-        /// The program entered other namespaces, for which the kernel wants a single thread.
+        /// The program entered other namespaces, which the kernel allows only to a single thread.
         Namespaces = "namespaces",
         /// The policy is not inherited over fork.
         NotInherited = "not-inherited",
@@ -133,7 +134,8 @@ coded! {
         HandlerDied = "handler-died",
         /// Anything else; see the errno.
         Other = "other",
-        /// LeakSanitizer's runtime, which stops all threads, the library's too, and then reads the program's memory.
+        /// The program contains LeakSanitizer's runtime, which stops all threads, also the library's, and then reads
+        /// the program's memory.
         Sanitizer = "sanitizer",
     }
 }
@@ -141,7 +143,7 @@ coded! {
 coded! {
     /// Why governed memory could not be placed.
     OutOfReach {
-        /// It lies in tiles of larger pages, which the axis `pages` asked for.
+        /// It lies in tiles of larger pages, which the axis `pages` requested.
         LargerPage = "larger-page",
         /// It is a file's page cache, or a private page not yet copied from it.
         File = "file",
@@ -151,7 +153,7 @@ coded! {
         LockedReadonly = "locked-readonly",
         /// It is a stack in use.
         StackInUse = "stack-in-use",
-        /// It was there before the library.
+        /// It existed before the library.
         Early = "early",
         /// Anything else.
         Other = "other",
@@ -163,9 +165,9 @@ coded! {
     Counter {
         /// mmap calls that mapped memory in a pool.
         MmapGoverned = "mmap.governed",
-        /// mmap calls that the kernel placed outside of the pools; those that failed there, too.
+        /// mmap calls that the kernel placed outside the pools, including those that failed there.
         MmapPassed = "mmap.passed",
-        /// munmap calls that touched a pool; a call over several pools counts in each, here and below.
+        /// munmap calls that touched a pool; a call over several pools counts once in each, here and below.
         MunmapGoverned = "munmap.governed",
         /// mremap calls that touched a pool.
         MremapGoverned = "mremap.governed",
@@ -177,7 +179,7 @@ coded! {
         MprotectGoverned = "mprotect.governed",
         /// malloc arena heaps recognised.
         ArenasRecognised = "arenas.recognised",
-        /// Requests the kernel got unchanged because the pool had no room.
+        /// Requests that went to the kernel unchanged because the pool had no room.
         FallbackPoolFull = "fallback.pool-full",
         /// … because the kernel refused the guest's mapping for lack of memory.
         FallbackNoMemory = "fallback.enomem",
@@ -189,7 +191,7 @@ coded! {
         FallbackTables = "fallback.tables",
         /// Tiles not made because `vm.max_map_count` was near.
         FallbackMapCount = "fallback.map-count",
-        /// hugetlb tiles made of transparent huge or base pages because the kernel's pool was exhausted.
+        /// hugetlb tiles replaced by transparent huge or base pages because the kernel's pool was exhausted.
         FallbackHugetlb = "fallback.hugetlb",
         /// Tiles that governed requests entered.
         TilesAsked = "tiles.asked",
@@ -197,7 +199,7 @@ coded! {
         TilesMaterialised = "tiles.materialised",
         /// Tiles made huge by collapsing.
         TilesCollapsed = "tiles.collapsed",
-        /// Tiles the kernel refused to collapse.
+        /// Tiles that the kernel refused to collapse.
         TilesCollapseFailed = "tiles.collapse-failed",
         /// Tiles split by a partial munmap, mprotect or madvise of the program.
         TilesSplit = "tiles.split",
@@ -205,13 +207,13 @@ coded! {
         TilesRefilled = "tiles.refilled",
         /// hugetlb tiles mapped.
         HugetlbTiles = "hugetlb.tiles",
-        /// Partial operations on hugetlb tiles done by hand (zeroing, holding, copying).
+        /// Partial operations on hugetlb tiles that the library carried out itself (holding, copying).
         HugetlbEmulated = "hugetlb.emulated",
         /// hugetlb tiles turned into normal memory (mprotect, fork).
         HugetlbDemoted = "hugetlb.demoted",
-        /// Tiles between 4K and 2M that were made mappings of their own, because the policy names several sizes.
+        /// Tiles between 4K and 2M that became separate mappings, because the policy names several sizes.
         MthpTiles = "mthp.tiles",
-        /// Calls answered with an error the kernel would not have given.
+        /// Calls answered with an error that the kernel would not have returned.
         CallsRefused = "calls.refused",
         /// File mappings advised (MADV_RANDOM or MADV_WILLNEED).
         FilesAdvised = "files.advised",
@@ -225,7 +227,7 @@ coded! {
         PrefaultDone = "prefault.done",
         /// Anonymous mappings not populated (NORESERVE, PROT_NONE, or too little memory available).
         PrefaultSkipped = "prefault.skipped",
-        /// Spans given back whose placement was not looked at, because none of many before had been touched.
+        /// Spans given back without a look at their placement, because many before them had hardly been touched.
         RetiredUnseen = "retired.unseen",
         /// exec calls.
         Execs = "execs",
@@ -235,7 +237,7 @@ coded! {
 }
 
 coded! {
-    /// Things worth a typed warning.
+    /// Events with a typed warning.
     GuestWarning {
         /// A request went to the kernel unchanged. `bytes`: its length.
         Fallback = "fallback",
@@ -259,7 +261,7 @@ coded! {
         PlacementUnknown = "placement-unknown",
         /// Memory of another owner lay in a pool. `address`: where.
         PoolOccupied = "pool-occupied",
-        /// The program locked itself in with seccomp: placement was measured then, and nothing after it.
+        /// The program installed a seccomp filter: placement was measured then, and nothing after it.
         Sandboxed = "sandboxed",
         /// The hook that watches dlopen could not be installed.
         DlopenUnwatched = "dlopen-unwatched",
@@ -267,7 +269,7 @@ coded! {
 }
 
 impl GuestWarning {
-    /// The `WarningKind` of the record that it becomes.
+    /// Name of its `WarningKind` in the record.
     pub fn warning_kind(self) -> &'static str {
         match self {
             GuestWarning::Fallback

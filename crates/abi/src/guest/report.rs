@@ -13,7 +13,7 @@ use crate::plan::{Memory, StrategyKind, Via};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PlacementMethod {
-    /// Not at all (killed, or not asked).
+    /// Not measured (the process was killed, or the run did not request it).
     None = 0,
     /// `PAGEMAP_SCAN`: exact, page by page.
     PagemapScan = 1,
@@ -28,7 +28,7 @@ pub struct WarningReport {
     pub kind: GuestWarning,
     /// Its number of occurrences.
     pub count: u64,
-    /// errno of the first time.
+    /// errno of the first occurrence.
     pub errno: Option<i32>,
     /// See [`GuestWarning`].
     pub address: u64,
@@ -39,7 +39,7 @@ pub struct WarningReport {
 /// One file's residency at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residency {
-    /// Path, its beginning cut off when long.
+    /// Path; the beginning of a long one is cut off.
     pub path: String,
     /// Pages mapped.
     pub pages: u64,
@@ -52,11 +52,11 @@ pub struct Residency {
 pub struct RegionReport {
     /// Kind of memory; `None`: no section governs it.
     pub memory: Option<Memory>,
-    /// Page size asked, bytes; `None`: left to the kernel.
+    /// Requested page size, bytes; `None`: left to the kernel.
     pub asked: Option<u64>,
     /// The requested way to make tiles; `None` without a request.
     pub via: Option<Via>,
-    /// Rule it came from.
+    /// The rule that it comes from.
     pub rule: u64,
     /// Lowest address.
     pub start: u64,
@@ -68,12 +68,12 @@ pub struct RegionReport {
     pub resident_bytes: u64,
     /// `(page bytes, resident bytes)`, without empty columns.
     pub by_size: Vec<(u64, u64)>,
-    /// Whole touched tiles and tiles as asked; `None` where nothing was asked or they could not be counted.
+    /// Whole touched tiles, and tiles as requested; `None` without a request, or if they could not be counted.
     pub tiles: Option<(u64, u64)>,
-    /// `(page bytes, resident bytes)` that the program gave back or broke up before its end, measured just before it did.
-    /// Memory that is mapped, given back and mapped again counts each time.
+    /// `(page bytes, resident bytes)` of memory that the program gave back or broke up before its end, measured just
+    /// before that. Memory that is mapped, given back and mapped again counts each time.
     pub retired_by_size: Vec<(u64, u64)>,
-    /// Whole touched tiles and tiles as asked among them; `None` where nothing was asked.
+    /// Whole touched tiles and tiles as requested among them; `None` without a request.
     pub retired_tiles: Option<(u64, u64)>,
 }
 
@@ -129,7 +129,7 @@ pub struct FramesReport {
     pub counts: FramesCounts,
     /// Bytes that could not be placed, by reason, without reasons that did not occur.
     pub out_of_reach: Vec<(OutOfReach, u64)>,
-    /// By colour, up to [`super::COLOUR_SLOTS`] (with more colours, colour c is counted at c modulo that).
+    /// Counts by colour, up to [`super::COLOUR_SLOTS`] (with more colours, colour c is counted at c modulo that).
     pub by_colour: Vec<ColourCounts>,
 }
 
@@ -140,7 +140,7 @@ pub struct EngineReport {
     pub state: EngineState,
     /// Why it is not running.
     pub failure: EngineFailure,
-    /// errno that goes with it.
+    /// The errno for it.
     pub errno: Option<i32>,
     /// CLOCK_MONOTONIC when it was started; `None`: it was not.
     pub start_ns: Option<u64>,
@@ -148,7 +148,7 @@ pub struct EngineReport {
     pub ready_ns: Option<u64>,
     /// Its counts.
     pub counts: EngineCounts,
-    /// Where there are several memory nodes: pages placed, by node.
+    /// Pages placed, by node, if there are several memory nodes.
     pub pages_by_node: [u64; super::NODE_SLOTS],
 }
 
@@ -179,7 +179,7 @@ pub struct Report {
     pub placement: PlacementMethod,
     /// Non-zero counters by name.
     pub counters: Vec<(&'static str, u64)>,
-    /// Notes, in order of their first time.
+    /// Warnings, in the order of their first occurrence.
     pub warnings: Vec<WarningReport>,
     /// Residency of mapped files at start.
     pub residency: Vec<Residency>,
@@ -193,7 +193,7 @@ pub struct Report {
     pub rusage: Option<Rusage>,
     /// Cost of measuring.
     pub measuring: Measuring,
-    /// The engine that places frames; `None`: never started, and never wanted.
+    /// The engine that places frames; `None`: neither started nor wanted.
     pub engine: Option<EngineReport>,
     /// Frame placement, by strategy.
     pub frames: Vec<FramesReport>,

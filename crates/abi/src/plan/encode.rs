@@ -26,7 +26,7 @@ pub struct SectionSpec {
     pub rule: u16,
     /// See [`Section::frames`].
     pub frames: u16,
-    /// See [`Section::range_start`]; `None` but for [`Memory::Range`].
+    /// See [`Section::range_start`]; `None` except for [`Memory::Range`].
     pub range: Option<(u64, u64)>,
     /// Its intervals.
     pub intervals: Vec<Interval>,
@@ -54,7 +54,7 @@ impl SectionSpec {
         }
     }
 
-    /// Its contents for a reader.
+    /// Whether a reader sees the same contents in `section`.
     pub fn matches(&self, section: &Section) -> bool {
         section.memory == self.memory
             && section.at_least == self.at_least
@@ -78,21 +78,21 @@ pub struct StrategySpec {
     pub pin: bool,
     /// Colours are turned by a hash of the process id.
     pub pid_hash: bool,
-    /// Pages placed for one fault at most; 0: as the strategy likes.
+    /// Most pages placed for one fault; 0: the strategy decides.
     pub fault_around: u16,
     /// Number of colours.
     pub colours: u32,
     /// Colour of the first page.
     pub first: u32,
-    /// Seed of what is drawn.
+    /// Seed of the strategy's random draws.
     pub seed: u64,
-    /// Bytes that may be held beyond what is placed.
+    /// Bytes that the pool may hold besides the placed pages.
     pub budget_bytes: u64,
     /// Colour function, one mask a bit.
     pub masks: Vec<u64>,
-    /// Colours or frame numbers.
+    /// Values of pages: colours or frame numbers.
     pub values: Vec<u64>,
-    /// Sorted and disjoint.
+    /// Spans of pages with values, sorted and disjoint.
     pub spans: Vec<Span>,
     /// Path of a module.
     pub module: Vec<u8>,
@@ -140,7 +140,7 @@ impl StrategySpec {
 pub struct PlanSpec {
     /// See [`Flags`]; those that a run adds are in [`RunSpec`].
     pub flags: Flags,
-    /// In rule order.
+    /// Its sections, in rule order.
     pub sections: Vec<SectionSpec>,
     /// Number of rules of the policy; sections with this [`SectionSpec::rule`] are its default's.
     pub rules: u16,
@@ -148,21 +148,22 @@ pub struct PlanSpec {
     pub strategies: Vec<StrategySpec>,
 }
 
-/// The additions of one run to a compiled policy. They fill in what the policy leaves open, and change nothing of it.
+/// The additions of one run to a compiled policy. They set what the policy leaves open, and change nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSpec {
     /// Absolute path of the run directory, where guests create their files.
     pub run_dir: Vec<u8>,
     /// [`Flags::MEASURE`] and [`Flags::RESIDENCY`], where the run wants them.
     pub flags: Flags,
-    /// Bound on what a strategy's pool may hold, by its number; counts where the policy names none ([`Strategy`]).
+    /// Most bytes that a strategy's pool may hold, by the strategy's number; used where the policy names none
+    /// ([`Strategy`]).
     pub budgets: Vec<u64>,
-    /// Path under which a strategy's module is loaded, by its number; empty: as the policy has it.
+    /// Path from which a strategy's module is loaded, by the strategy's number; empty: as the policy has it.
     pub modules: Vec<Vec<u8>>,
 }
 
 impl RunSpec {
-    /// Bytes that strategy `number` of the plan may hold beyond what it places; 0: as the library has it.
+    /// Bytes that strategy `number` of the plan may hold besides its placed pages; 0: the library decides.
     fn budget(&self, number: usize, strategy: &StrategySpec) -> u64 {
         match strategy.budget_bytes {
             0 => self.budgets.get(number).copied().unwrap_or(0),
@@ -176,7 +177,7 @@ impl RunSpec {
 }
 
 impl PlanSpec {
-    /// The file's bytes for one run, read back and checked before they are handed out.
+    /// The file's bytes for one run; they are read back and checked before they are returned.
     pub fn encode(&self, run: &RunSpec) -> Result<Vec<u8>, PlanError> {
         let intervals: usize = self.sections.iter().map(|section| section.intervals.len()).sum();
         let mut table = Vec::new();

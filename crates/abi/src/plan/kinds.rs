@@ -48,7 +48,7 @@ impl Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Via {
-    /// Transparent huge pages: no reserved pool, no privileges, partial unmapping stays possible.
+    /// Transparent huge pages: no reserved pool, no privileges, and partial unmapping stays possible.
     Thp = 0,
     /// The kernel's reserved pools.
     Hugetlb = 1,
@@ -92,7 +92,7 @@ pub struct Flags(pub u32);
 impl Flags {
     /// Forked children keep the policy.
     pub const INHERIT_FORK: Flags = Flags(1);
-    /// Programs started by exec keep the policy; without it the guest takes itself out of their environment.
+    /// Programs started by exec keep the policy; without this flag the guest removes itself from their environment.
     pub const INHERIT_EXEC: Flags = Flags(1 << 1);
     /// Placement is measured at exit.
     pub const MEASURE: Flags = Flags(1 << 2);
@@ -100,7 +100,7 @@ impl Flags {
     pub const RESIDENCY: Flags = Flags(1 << 3);
     /// The guest may switch mTHP sizes in sysfs around populating a tile (several mTHP sizes; root, a host of one's own).
     pub const MTHP_SWITCHES: Flags = Flags(1 << 4);
-    /// The program runs in a user-mode emulator, whose own threads are counted in `/proc/self/task` beside the program's.
+    /// The program runs in a user-mode emulator; `/proc/self/task` counts the emulator's own threads with the program's.
     pub const EMULATED: Flags = Flags(1 << 5);
     /// The program's own hints (`pagelab.h`) go to the kernel, which places pages itself.
     pub const HINTS_BY_KERNEL: Flags = Flags(1 << 6);

@@ -10,7 +10,7 @@ pub enum Parameter {
     Hash,
     /// The colour to begin with.
     First,
-    /// Seed of what is drawn. With [`Parameter::First`]: it draws the colour to begin with.
+    /// Seed of the random draws. With [`Parameter::First`]: it draws the colour to begin with.
     Seed,
     /// Colours, repeated over the virtual pages.
     Pattern,
@@ -43,7 +43,7 @@ impl Parameter {
         }
     }
 
-    /// Its values, and what holds without it.
+    /// Its values, and its default.
     #[must_use]
     pub const fn takes(self) -> &'static str {
         match self {
@@ -71,15 +71,15 @@ pub struct Facts {
     pub summary: &'static str,
     /// Its example in help texts.
     pub example: &'static str,
-    /// It wants particular colours or frames: the pool may have to hold much that it rejects.
+    /// Whether it wants particular colours or frames: then the pool may have to hold many pages that it rejects.
     pub is_particular: bool,
-    /// Answers depend on the order of faults: pages are placed ahead only while memory is touched in order. Where it is
-    /// true, `Strategy::is_by_address` is false.
+    /// Whether answers depend on the order of faults: then pages are placed ahead only while memory is touched in
+    /// order, and `Strategy::is_by_address` is false.
     pub is_in_sequence: bool,
 }
 
 macro_rules! strategies {
-    // Codes are 0, 1, 2 … in order, and new ones come last: plans, guest files and `pagelab.h` have them.
+    // Codes are 0, 1, 2 … in order, and new ones come last: plans, guest files and `pagelab.h` contain them.
     ($($(#[$doc:meta])* $kind:ident = $code:literal: $facts:expr;)*) => {
         /// How the frames of pages are chosen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

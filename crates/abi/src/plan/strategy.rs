@@ -5,11 +5,11 @@ use super::{u16_at, u32_at, u64_at};
 
 /// [`Strategy::first`]: the first colour is drawn from the seed.
 pub const FIRST_FROM_SEED: u32 = u32::MAX;
-/// An entry of [`Strategy::values`] for a page that may lie anywhere.
+/// An entry of [`Strategy::values`] for a page that may lie on any frame.
 pub const ANYWHERE: u64 = u64::MAX;
 /// Largest frame number: 52 bits of physical address.
 const LARGEST_FRAME: u64 = (1 << 40) - 1;
-/// One past the highest address a program can have with five-level page tables.
+/// One past the highest address that a program can have with five-level page tables.
 const ADDRESS_END: u64 = 1 << 56;
 
 /// Words `[first, first + count)` of the plan's table.
@@ -35,26 +35,26 @@ pub struct Strategy {
     pub pin: bool,
     /// [`Parameter::Hash`]: colours are turned by a hash of the process id.
     pub pid_hash: bool,
-    /// Pages placed for one fault at most; 0: as the strategy likes.
+    /// Most pages placed for one fault; 0: the strategy decides.
     pub fault_around: u16,
     /// Number of colours, 1 to [`MOST_COLOURS`].
     pub colours: u32,
     /// [`Parameter::First`]: colour of the first page, or [`FIRST_FROM_SEED`].
     pub first: u32,
-    /// Seed of what is drawn.
+    /// Seed of the strategy's random draws.
     pub seed: u64,
-    /// Bytes that may be held beyond what is placed; 0: as the strategy needs.
+    /// Bytes that the pool may hold besides the placed pages; 0: as the strategy needs.
     pub budget_bytes: u64,
     /// Bit i of a frame's colour is the parity of `frame & masks[i]`; none: the colour is `frame % colours`.
     pub masks: WordRange,
-    /// [`StrategyKind::Modulo`]: colours; [`StrategyKind::Exact`]: frame numbers; [`ANYWHERE`] where any will do.
+    /// [`StrategyKind::Modulo`]: colours; [`StrategyKind::Exact`]: frame numbers; [`ANYWHERE`]: any frame.
     pub values: WordRange,
     spans: WordRange,
     module: Text,
     argument: Text,
 }
 
-/// Pages next to each other that have entries of [`Strategy::values`].
+/// Neighbouring pages that have entries in [`Strategy::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Address of the first page.
@@ -80,7 +80,7 @@ impl<'a> Words<'a> {
         self.0.len() / 8
     }
 
-    /// Whether there is none.
+    /// Whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.0.len() < 8
     }
@@ -90,7 +90,7 @@ impl<'a> Words<'a> {
         u64_at(self.0, index.checked_mul(8)?)
     }
 
-    /// All of them, in order.
+    /// All words, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.0.chunks_exact(8).map(|raw| u64_at(raw, 0).unwrap_or(0))
     }
@@ -102,14 +102,14 @@ impl WordRange {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
 impl Strategy {
-    /// A strategy without lists, pins or seeds, as no plan names it: for hints that the program gives itself.
+    /// A strategy without lists, pins or seeds, for the program's own hints; no plan names it.
     pub fn plain(kind: StrategyKind, colours: u32) -> Strategy {
         Strategy {
             kind,
@@ -140,7 +140,7 @@ impl<'a> Plan<'a> {
         self.strategies
     }
 
-    /// Whether any section has a strategy: if not, nothing of frame placement is needed in the process.
+    /// Whether any section has a strategy: if not, the process needs nothing for frame placement.
     pub fn governs_frames(&self) -> bool {
         self.strategies > 0
             && (0..self.sections).any(|number| self.section(number).is_some_and(|section| section.governs_frames()))

@@ -9,7 +9,7 @@ fn interval(start: u64, end: u64, page_bytes: u64) -> Interval {
     Interval { start, end, page_bytes, via: Via::Thp }
 }
 
-/// One of each kind.
+/// One strategy of each kind.
 fn strategies() -> Vec<StrategySpec> {
     let of = StrategySpec::new;
     let span = |start, pages, first_value| Span { start, pages, first_value };

@@ -1,4 +1,4 @@
-//! Reading windows files (the launcher's side; allocates). The program may have written anything into its file.
+//! Reading windows files (the launcher's side; allocates). The program may have written any bytes into its file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ pub struct Measured {
     pub name: usize,
     /// CLOCK_MONOTONIC at its begin.
     pub begin_ns: u64,
-    /// The findings in it; `None`: it was not examined.
+    /// Findings on memory in it; `None`: the memory was not looked at.
     pub placed: Option<Placed>,
     /// Time and usage in it.
     pub used: Usage,
@@ -45,7 +45,7 @@ pub struct Measured {
     pub counts: [Option<u64>; EVENTS],
 }
 
-/// Calls that have no window, or a doubtful one; see [`ToldSlot`].
+/// Calls without a window, or with a doubtful one; see [`ToldSlot`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "field by field as in ToldSlot")]
 pub struct Told {
@@ -66,9 +66,9 @@ pub struct Windows {
     pub ended: Vec<Measured>,
     /// Names (by index) of windows that never ended, one for each.
     pub open: Vec<usize>,
-    /// The misuse.
+    /// Counts of wrong calls.
     pub told: Told,
-    /// Number of the run's counters that the image knew.
+    /// Number of the run's counters that the image had.
     pub events: usize,
 }
 
@@ -133,7 +133,7 @@ fn told(head: &[u8]) -> Told {
 }
 
 impl Windows {
-    /// Bytes of ended windows that follow [`HEAD_BYTES`] bytes of a file. `None`: that is no finished windows file.
+    /// Bytes of ended windows that follow [`HEAD_BYTES`] bytes of a file. `None`: this is no finished windows file.
     #[must_use]
     pub fn ended_bytes(head: &[u8]) -> Option<usize> {
         let is_one = head.len() >= HEAD_BYTES

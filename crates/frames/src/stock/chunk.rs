@@ -13,7 +13,7 @@ const FRAME_MASK: u64 = (1 << FRAME_BITS) - 1;
 /// State of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Somebody is working on it.
+    /// A caller works on it.
     Held,
     /// It has no page.
     Empty,
@@ -42,7 +42,7 @@ impl Counts {
     }
 }
 
-/// A slot: 40 bits of frame number (0: none), 16 of colour, 2 of state, and its neighbours in its list.
+/// A slot: 40 bits of frame number (0: none), 16 of colour, 2 of state, and its two neighbours in its list.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Slot {
@@ -74,7 +74,7 @@ impl Slot {
         (self.word >> FRAME_BITS) as u32 & 0xffff
     }
 
-    /// Free, with this frame. (The number of colours does not exceed 2^16, frame numbers are below 2^40.)
+    /// Makes the slot free, with this frame. (The number of colours is at most 2^16, and frame numbers are below 2^40.)
     pub fn set_page(&mut self, frame: u64, colour: u32) {
         self.word = (frame & FRAME_MASK) | u64::from(colour & 0xffff) << FRAME_BITS | 2 << STATE_SHIFT;
     }
@@ -83,7 +83,7 @@ impl Slot {
         self.word = 1 << STATE_SHIFT;
     }
 
-    /// Held; the frame stays known.
+    /// Makes the slot held; the frame stays known.
     pub fn set_held(&mut self) {
         self.word &= (1 << STATE_SHIFT) - 1;
     }

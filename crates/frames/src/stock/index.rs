@@ -1,12 +1,12 @@
-//! Index from frame numbers to free slots: open addressing, optional.
+//! The optional index from frame numbers to free slots, by open addressing.
 
 use super::{NIL, SlotId, State, Stock};
 
 const FRAME_BITS: u32 = 40;
 const FRAME_MASK: u64 = (1 << FRAME_BITS) - 1;
 
-/// Linear probing over words of frame number (40 bits) and slot + 1 (24 bits); 0 is a vacant place. Deletion shifts
-/// what follows back, so that there are no tombstones and the table never degrades.
+/// Linear probing over words of frame number (40 bits) and slot + 1 (24 bits); 0 is a vacant place. A deletion shifts
+/// the following entries back, so there are no tombstones and the table never degrades.
 pub(super) struct Index<'m> {
     table: Option<&'m mut [u64]>,
     entries: usize,
@@ -41,7 +41,7 @@ impl<'m> Index<'m> {
         }
     }
 
-    /// Adds an entry. A table that is nearly full is switched off instead: searching it would take too long.
+    /// Adds an entry. A table that becomes nearly full is switched off instead: a search in it would take too long.
     pub fn insert(&mut self, frame: u64, slot: u32) {
         let Some(table) = self.table.as_deref_mut() else { return };
         if (self.entries + 1) * 8 > table.len() * 7 {
@@ -113,10 +113,10 @@ impl<'m> Index<'m> {
 }
 
 impl<'m> Stock<'m> {
-    /// Gives the stock (a larger) room to find frames by number, or takes it away; the old room comes back.
+    /// Gives the stock memory (or more memory) for an index by frame number, or takes it away; returns the old memory.
     ///
-    /// Only the largest power of two of `table` is used. Without a table, or when it fills up, finding a frame goes
-    /// through all chunks, and [`Stock::index_room`] says how much would do.
+    /// Only the largest power of two of `table` is used. Without a table, or when it fills up, a search for a frame
+    /// goes through all chunks, and [`Stock::index_room`] returns the size that would be enough.
     pub fn set_index(&mut self, table: Option<&'m mut [u64]>) -> Option<&'m mut [u64]> {
         let usable = |table: &'m mut [u64]| {
             let len = if table.is_empty() { 0 } else { 1 << table.len().ilog2() };
@@ -136,12 +136,12 @@ impl<'m> Stock<'m> {
         old.table
     }
 
-    /// Words that an index should have: twice to four times the free pages, with one chunk to spare.
+    /// Words that an index should have: two to four times the number of free pages, with one chunk to spare.
     pub fn index_room(&self) -> usize {
         (2 * (self.totals.free as usize + 512)).next_power_of_two()
     }
 
-    /// Whether frames are found by number without going through all chunks.
+    /// Whether frames are found by number without a walk through all chunks.
     pub fn has_index(&self) -> bool {
         self.index.is_on()
     }

@@ -1,10 +1,10 @@
-//! The linked lists through the slots: one a colour, one of empty slots.
+//! The linked lists through the slots: one for each colour, and one of empty slots.
 
 use super::{End, SlotId, State, Stock};
 
-/// No slot.
+/// Number that stands for no slot.
 pub(super) const NIL: u32 = u32::MAX;
-/// The number of the list of empty slots, where colours' lists have the colour.
+/// Number of the list of empty slots; the other lists have their colour as the number.
 pub(super) const EMPTIES: u32 = u32::MAX;
 
 /// Both ends of a list and its length. Zeroed memory is a valid (meaningless) value.
@@ -19,7 +19,7 @@ pub struct List {
 }
 
 impl List {
-    /// Without slots.
+    /// A list without slots.
     pub const EMPTY: List = List { head: NIL, tail: NIL, count: 0, asked: 0 };
 }
 
@@ -42,7 +42,7 @@ impl Stock<'_> {
         }
     }
 
-    /// Hangs a slot, which the caller has just made free or empty, into the list it now belongs to.
+    /// Links a slot, which the caller has just made free or empty, into its new list.
     pub(super) fn link(&mut self, slot: SlotId, end: End) {
         let Some(entry) = self.slot(slot).copied() else { return };
         let number = if entry.state() == State::Free { entry.colour() } else { EMPTIES };
@@ -67,7 +67,7 @@ impl Stock<'_> {
         }
     }
 
-    /// Takes a free or empty slot out of its list and makes it held; anything else stays as it is.
+    /// Takes a free or empty slot out of its list and makes it held; other slots stay as they are.
     #[inline]
     pub(super) fn hold(&mut self, slot: SlotId) {
         let Some(entry) = self.slot_mut(slot) else { return };

@@ -1,17 +1,17 @@
 //! Target numbers of pages of each colour in the stock.
 //!
-//! A colour that programs ask for often must not run out, and the others should not take its place in a bounded store. So
-//! requests are counted by colour, older ones with less and less weight, and a stock has a **goal** for each colour, in
-//! proportion to them. Before there are many requests, all colours count alike.
+//! A colour that programs request often must not run out, and the others should not take its place in a bounded stock.
+//! So requests are counted by colour, older ones with less and less weight, and a stock has a **goal** for each colour,
+//! in proportion to them. Before there are many requests, all colours have equal goals.
 
 use super::Stock;
 
-/// Requests, spread evenly, that are assumed before the first one.
+/// Number of requests, spread evenly, that are assumed before the first one.
 const PRIOR: u64 = 1024;
-/// At this number of requests all counts are halved: those before the last 8,192 to 16,384 hardly count.
+/// At this number of requests all counts are halved: requests before the last 8,192 to 16,384 hardly count.
 const MEMORY: u32 = 16 * PRIOR as u32;
-/// A colour gets at most this many even shares. Chunks bring all colours alike: a goal of k shares may cost k times the
-/// memory that it names.
+/// A colour's goal is at most this many even shares. Chunks bring all colours alike, so a goal of k shares may cost k
+/// times the memory that it names.
 const MOST_SHARES: u64 = 4;
 
 impl Stock<'_> {
@@ -27,8 +27,8 @@ impl Stock<'_> {
         }
     }
 
-    /// Free pages of colour `colour` that a stock of `pages` pages should have: its share of late requests, between
-    /// nothing and four times the even share (but at least a page, where there is a share at all).
+    /// Free pages of colour `colour` that a stock of `pages` pages should have: its share of recent requests, between
+    /// nothing and four times the even share (but at least a page, if there is a share at all).
     #[inline]
     pub fn goal(&self, colour: u32, pages: u32) -> u32 {
         let Some(list) = self.lists.get(colour as usize) else { return 0 };
@@ -45,7 +45,7 @@ impl Stock<'_> {
         self.count(colour) * part < self.goal(colour, pages)
     }
 
-    /// Whether some colour would run out within `requests` more requests, spread as the recent ones.
+    /// Whether some colour would run out within `requests` more requests, spread as the recent ones were.
     pub fn runs_out(&self, requests: u32) -> bool {
         let all = u64::from(self.asked);
         let lacks = |list: &super::List| u64::from(list.count) * all < u64::from(requests) * u64::from(list.asked);

@@ -11,10 +11,10 @@ const LOOKS: u32 = 4;
 const NEIGHBOURS: u32 = 8;
 
 impl Stock<'_> {
-    /// Takes the longest run that satisfies the first of `wants`, and as many as possible after it: neighbouring slots
-    /// for neighbouring pages. `None` if not even the first can be had.
+    /// Takes the longest run that satisfies the first of `wants` and as many as possible of those after it:
+    /// neighbouring slots for neighbouring pages. `None` if not even the first can be satisfied.
     ///
-    /// A bounded number of candidates is looked at, so it may miss the longest one; it never misses the first page.
+    /// It examines a bounded number of candidates, so it may miss the longest run; it never misses the first page.
     pub fn take_run(&mut self, wants: &[Want]) -> Option<Run> {
         let run = match *wants.first()? {
             Want::Colour(colour) => self.longest(colour, wants)?,
@@ -41,8 +41,8 @@ impl Stock<'_> {
         self.take_slot(self.find(pfn)?.0)
     }
 
-    /// Takes a page of another colour where `colour` has none: of the colours up to 8 away the one with most pages,
-    /// then of any.
+    /// Takes a page of another colour where `colour` has none: of the colours up to 8 away, the one with most pages;
+    /// then any colour.
     pub fn take_near(&mut self, colour: u32) -> Option<SlotId> {
         let colours = self.colours.count();
         let colour = colour.min(colours - 1);
@@ -64,14 +64,14 @@ impl Stock<'_> {
         self.take(colour)
     }
 
-    /// Takes a free or empty slot by number, to work on it; returns whether it was one.
+    /// Takes a free or empty slot by number, to work on it; returns whether the slot was free or empty.
     pub fn take_this(&mut self, slot: SlotId) -> bool {
         let can = matches!(self.state(slot), Some(State::Free | State::Empty));
         self.hold(slot);
         can
     }
 
-    /// Takes up to `most` neighbouring empty slots, as the place of pages that come back.
+    /// Takes up to `most` neighbouring empty slots, to which pages that come back can be moved.
     pub fn take_empty_run(&mut self, most: u32) -> Option<Run> {
         let mut best: Option<Run> = None;
         let mut at = self.empties.head;
@@ -92,7 +92,7 @@ impl Stock<'_> {
         Some(run)
     }
 
-    /// The first run of free slots from `from` on, whatever their colours: for going through all free pages.
+    /// The first run of free slots from `from` on, whatever their colours: for a walk through all free pages.
     pub fn next_free(&self, from: SlotId) -> Option<Run> {
         let (mut number, mut index) = (from.chunk(), from.index());
         while number < self.used {
@@ -122,7 +122,7 @@ impl Stock<'_> {
         Some(SlotId(slot))
     }
 
-    /// A colour with more than `keep` free pages, the next one from the cursor.
+    /// A colour with more than `keep` free pages: the next one from the cursor on.
     pub(super) fn next_colour(&mut self, keep: u32) -> Option<u32> {
         if self.totals.free == 0 {
             return None;
@@ -193,7 +193,7 @@ impl Stock<'_> {
         self.list(EMPTIES).map_or(0, |list| list.count)
     }
 
-    /// Takes up to `most` neighbouring free pages of colours that have more than `keep` pages, leaving each of them at
+    /// Takes up to `most` neighbouring free pages of colours that have more than `keep` pages; each colour keeps at
     /// least `keep`. The colours take turns. The caller gives the pages back to the kernel, then calls
     /// [`Stock::emptied`].
     pub fn take_surplus(&mut self, keep: u32, most: u32) -> Option<Run> {
@@ -212,8 +212,8 @@ impl Stock<'_> {
         (taken.len > 0).then_some(taken)
     }
 
-    /// The first chunk from number `from` on that can go as a whole ([`Stock::remove_chunk`]): nobody works on its slots,
-    /// and it has at most `most_free` free pages (0: all its pages went to the program).
+    /// The first chunk from number `from` on that can be removed as a whole ([`Stock::remove_chunk`]): nobody works on
+    /// its slots, and it has at most `most_free` free pages (0: all its pages went to the program).
     pub fn spare_chunk(&self, from: u32, most_free: u32) -> Option<u32> {
         let spare = |counts: super::Counts| counts.held == 0 && counts.free <= most_free;
         (from..self.used).find(|number| self.chunk_counts(*number).is_some_and(spare))
@@ -224,7 +224,7 @@ impl Stock<'_> {
         entry.is_some_and(|entry| self.count(entry.colour()) > keep)
     }
 
-    /// The first slot of the surplus run that ends with `slot`, at most half of `most` back.
+    /// The first slot of the surplus run that ends with `slot`, at most half of `most` slots before it.
     fn surplus_before(&self, slot: SlotId, keep: u32, most: u32) -> SlotId {
         let mut first = slot;
         while first.index() > 0 && slot.0 - first.0 < most / 2 && self.is_surplus(SlotId(first.0 - 1), keep) {

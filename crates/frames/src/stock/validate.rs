@@ -11,7 +11,7 @@ use super::{CHUNK_SLOTS, Counts, NIL, SlotId, State, Stock};
 pub struct Broken {
     /// The fault.
     pub what: &'static str,
-    /// With which slot, chunk or colour.
+    /// The number of the slot, chunk or colour concerned.
     pub number: u32,
 }
 
@@ -26,7 +26,7 @@ fn check(holds: bool, what: &'static str, number: u32) -> Result<(), Broken> {
 }
 
 impl Stock<'_> {
-    /// Goes through all chunks and lists. For tests and expensive builds.
+    /// Checks all chunks and lists. For tests and expensive builds.
     pub fn validate(&self) -> Result<(), Broken> {
         let mut totals = Counts::default();
         let mut chunks = 0;
@@ -79,7 +79,7 @@ impl Stock<'_> {
         Ok(Some(counts))
     }
 
-    /// Links, ends, states and length of one list; its length.
+    /// Checks links, ends, states and length of one list; returns its length.
     fn validate_list(&self, number: u32, state: State) -> Result<u32, Broken> {
         let list = *self.list(number).ok_or(Broken { what: "a list that is missing", number })?;
         let (mut at, mut before, mut count) = (list.head, NIL, 0);

@@ -1,5 +1,5 @@
-//! Strategies that read lists, a colour or a frame for each page: modulo (a pattern that repeats over the addresses, or a
-//! saved map) and exact (a saved map); and the spans of saved maps.
+//! Strategies that read lists, with a colour or a frame for each page: modulo (a pattern that repeats over the
+//! addresses, or a saved map) and exact (a saved map); and the spans of saved maps.
 
 use super::{Strategy, Want};
 use pagelab_abi::plan::{ANYWHERE, Words};
@@ -7,14 +7,14 @@ use pagelab_abi::plan::{ANYWHERE, Words};
 const PAGE_SHIFT: u32 = 12;
 const WORDS_A_SPAN: usize = 3;
 
-/// Sorted, disjoint spans of pages, each with one value a page.
+/// Sorted, disjoint spans of pages, with one value for each page.
 ///
 /// `spans` are triples of words: start address (a multiple of 4096), pages, and the index of the first page's value.
 #[derive(Clone, Copy, Debug)]
 pub struct Spans<'p> {
     spans: Words<'p>,
     values: Words<'p>,
-    /// Span of the last answer: pages come in order, mostly.
+    /// Span of the last answer, because pages mostly come in order.
     last: usize,
 }
 
@@ -25,7 +25,7 @@ struct Span {
 }
 
 impl<'p> Spans<'p> {
-    /// Reads in place; what is out of bounds later is answered with `None`.
+    /// Reads the lists in place; where a later access is out of bounds, the answer is `None`.
     pub fn new(spans: Words<'p>, values: Words<'p>) -> Spans<'p> {
         Spans { spans, values, last: 0 }
     }
@@ -76,12 +76,12 @@ pub struct Modulo<'p> {
 }
 
 impl<'p> Modulo<'p> {
-    /// Page `vpn` gets colour `values[vpn mod length]`; an empty pattern leaves every page to any colour.
+    /// Gives page `vpn` the colour `values[vpn mod length]`; with an empty pattern every page may have any colour.
     pub fn repeating(colours: u32, values: Words<'p>) -> Modulo<'p> {
         Modulo { colours: u64::from(colours.max(1)), colouring: Colouring::Pattern(values) }
     }
 
-    /// The colours of a saved map; pages outside it get any.
+    /// Gives pages the colours of a saved map; pages outside it may have any.
     pub fn replaying(colours: u32, spans: Spans<'p>) -> Modulo<'p> {
         Modulo { colours: u64::from(colours.max(1)), colouring: Colouring::Map(spans) }
     }
@@ -121,7 +121,7 @@ pub struct Exact<'p> {
 }
 
 impl<'p> Exact<'p> {
-    /// The values of `spans` are frame numbers.
+    /// Gives pages the frames that are the values of `spans`.
     pub fn new(spans: Spans<'p>) -> Exact<'p> {
         Exact { spans }
     }

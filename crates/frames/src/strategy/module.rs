@@ -1,4 +1,4 @@
-//! A strategy out of a shared object: a table of C functions (`pagelab_strategy.h` is its other half).
+//! A strategy from a shared object: a table of C functions (`pagelab_strategy.h` is the other side of the interface).
 #![allow(unsafe_code, reason = "calls functions of a foreign object through a C interface")]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -6,7 +6,7 @@ use core::fmt;
 
 use super::{Strategy, Want};
 
-/// Name of the object a module exports: a [`ModuleTable`].
+/// Name of the object that a module exports: a [`ModuleTable`].
 pub const MODULE_SYMBOL: &core::ffi::CStr = c"pagelab_strategy";
 /// Version of the interface; a table of any other is refused.
 pub const MODULE_VERSION: u32 = 1;
@@ -15,7 +15,7 @@ pub const MODULE_VERSION: u32 = 1;
 const BY_ADDRESS: u32 = 1;
 /// An answer: any page.
 const ANY: u64 = u64::MAX;
-/// Marks an answer as a frame number.
+/// Bit that marks an answer as a frame number.
 const FRAME: u64 = 1 << 63;
 
 /// The setup that a module receives when it begins; laid out as `struct pagelab_strategy_setup`.
@@ -52,9 +52,9 @@ pub struct ModuleTable {
     pub name: *const c_char,
     /// Fills the state; 0, or an errno.
     pub init: Option<unsafe extern "C" fn(state: *mut c_void, setup: *const ModuleSetup) -> c_int>,
-    /// The wish of page `vpn`: a colour, 2^63 + a frame number, or 2^64 - 1 for anything.
+    /// The want of page `vpn`: a colour, 2^63 + a frame number, or 2^64 - 1 for any page.
     pub want: Option<unsafe extern "C" fn(state: *mut c_void, vpn: u64) -> u64>,
-    /// Takes the last `count` answers back; may be null.
+    /// Takes back the last `count` answers; may be null.
     pub take_back: Option<unsafe extern "C" fn(state: *mut c_void, count: u64)>,
 }
 
@@ -63,7 +63,7 @@ pub struct ModuleTable {
 pub enum ModuleError {
     /// Written for another version of the interface.
     Version(u32),
-    /// No `want`.
+    /// It has no `want`.
     NoWant,
     /// Wants more state than there is room for.
     State(u64),
@@ -151,7 +151,7 @@ impl Strategy for Module {
 
     fn take_back(&mut self, count: usize) {
         if let Some(take_back) = self.take_back {
-            // SAFETY: as above.
+            // SAFETY: `start`'s caller answers for the function and the state.
             unsafe { take_back(self.state, count as u64) }
         }
     }

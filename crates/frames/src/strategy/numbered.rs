@@ -1,4 +1,4 @@
-//! Strategies that need numbers only: page colouring, bin hopping, random colours.
+//! Strategies that need only numbers: page colouring, bin hopping, random colours.
 
 use super::{Strategy, Want};
 use pagelab_abi::plan::StrategyKind;
@@ -10,9 +10,9 @@ pub struct Numbers {
     pub colours: u32,
     /// Colour of the first page; `None`: drawn from the seed.
     pub first: Option<u32>,
-    /// Seed of what is drawn.
+    /// Seed of the random draws.
     pub seed: u64,
-    /// The process whose id turns the colours; `None`: nothing turns them.
+    /// The process whose id turns the colours; `None`: they are not turned.
     pub hashed_pid: Option<u32>,
 }
 
@@ -63,8 +63,9 @@ impl PageColoring {
         PageColoring { colours: u64::from(colours.max(1)), shift: 0 }
     }
 
-    /// Shifted by a hash of the process id, to keep processes with equal layouts apart (ALLOC, section 2). A shift and
-    /// not an XOR, because runs of consecutive colours survive it for every number of colours.
+    /// The virtual colour shifted by a hash of the process id, to keep processes with equal layouts apart (ALLOC,
+    /// section 2). It is a shift and not an XOR, because runs of consecutive colours survive it for every number of
+    /// colours.
     pub fn hashed(colours: u32, pid: u32) -> PageColoring {
         PageColoring { shift: u64::from(mix_below(u64::from(pid), colours)), ..PageColoring::new(colours) }
     }

@@ -127,7 +127,7 @@ fn random_depends_on_seed_and_address_alone() {
 const KNOWN_RANDOM: [u32; 4] = [343, 950, 446, 977];
 
 proptest! {
-    /// The answers by address repeat after the period, and taking back restores bin hopping's state.
+    /// The answers by address repeat after the period, and `take_back` restores bin hopping's state.
     #[test]
     fn periods_and_taking_back(count in 1u32..300, vpn in 0u64..1 << 36, back in 0usize..1000, pid: u32) {
         let mut hashed = PageColoring::hashed(count, pid);
@@ -224,7 +224,7 @@ mod backwards {
     }
 
     pub unsafe extern "C" fn want(state: *mut c_void, vpn: u64) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: the state is the room that `Module::start`'s caller passed, and `init` has filled it.
         let state = unsafe { &mut *state.cast::<Backwards>() };
         match vpn {
             0 => return u64::MAX,
@@ -238,7 +238,7 @@ mod backwards {
     }
 
     pub unsafe extern "C" fn take_back(state: *mut c_void, count: u64) {
-        // SAFETY: as above.
+        // SAFETY: the state is the room that `Module::start`'s caller passed, and `init` has filled it.
         let state = unsafe { &mut *state.cast::<Backwards>() };
         state.next = (state.next + count) % state.colours;
     }

@@ -9,10 +9,10 @@ use crate::plan::{
 };
 use crate::types::Policy;
 
-/// The strategies that `sections` need. On entry a section's `frames` is one more than the number of the rule that
-/// decides (the default is one past the last rule), on return one more than the number of its strategy; 0 stays 0.
+/// The strategies that `sections` need. On entry a section's `frames` is one more than the number of the deciding rule
+/// (the default is one past the last rule); on return it is one more than the number of its strategy. 0 stays 0.
 ///
-/// Rules have strategies of their own even where they say the same: each has its own state and its own statistics.
+/// Each rule has its own strategy, even if two rules are equal: each has its own state and its own statistics.
 pub(super) fn assign(
     sections: &mut [SectionSpec],
     policy: &Policy,
@@ -47,7 +47,7 @@ fn strategy(
     governed: &[&SectionSpec],
     place: &Place,
 ) -> Result<StrategySpec, PolicyError> {
-    // A section whose frames are the kernel's has no strategy.
+    // A section whose frames are left to the kernel has no strategy.
     let kind = frames.strategy.kind().unwrap_or(StrategyKind::PageColoring);
     let mut spec = StrategySpec {
         pin: frames.pin,
@@ -145,7 +145,7 @@ fn add_spans<T: Copy>(spec: &mut StrategySpec, spans: &[Span<T>], value: impl Fn
     debug_assert!(spec.spans.iter().all(|span| span.start.is_multiple_of(BASE_PAGE)));
 }
 
-/// Colours that were checked against nothing, because the machine's cache was not known then.
+/// Checks colours that could not be checked before, because the machine's cache was unknown then.
 fn check_colours(spec: &StrategySpec, place: &Place) -> Result<(), PolicyError> {
     let limit = u64::from(spec.colours);
     let colours = if spec.kind == StrategyKind::Modulo { &spec.values[..] } else { &[] };

@@ -1,4 +1,4 @@
-//! Mosalloc layouts (MOSAIC): CSV in either of its two forms, into one mosaic a pool.
+//! Mosalloc layouts (MOSAIC): reads CSV in either of its two forms into one mosaic for each pool.
 //!
 //! - by interval: `type,pageSize,startOffset,endOffset`, offsets in bytes, `pageSize` −1 for the row that gives the
 //!   pool's size in `endOffset`;
@@ -108,7 +108,7 @@ impl Pool {
     }
 }
 
-/// The pool that a row names, made where it is the first row that does.
+/// The pool that a row names; made if no earlier row names it.
 fn pool<'p>(pools: &'p mut Pools, name: &str, place: &Place) -> Result<&'p mut Pool, PolicyError> {
     let kind = TYPES
         .iter()
@@ -204,7 +204,7 @@ struct Row {
     place: Place,
 }
 
-/// Splits at commas outside quotes and square brackets: Mosalloc's lists hold commas, quoted or not.
+/// Splits at commas outside quotes and square brackets: Mosalloc's lists contain commas, quoted or not.
 fn fields(line: &str, place: &Place) -> Result<Vec<String>, PolicyError> {
     let mut fields = vec![String::new()];
     let (mut quoted, mut depth) = (false, 0_u32);
@@ -231,7 +231,7 @@ fn fields(line: &str, place: &Place) -> Result<Vec<String>, PolicyError> {
     Ok(fields.into_iter().map(|field| field.trim().to_owned()).collect())
 }
 
-/// Whether two column names are the same but for case, spaces, underscores and Mosalloc's spelling of «regions».
+/// Whether two column names differ only in case, spaces, underscores and Mosalloc's spelling of «regions».
 fn same(written: &str, known: &str) -> bool {
     let plain = |name: &str| {
         let letters = name.chars().filter(|c| !matches!(c, ' ' | '_'));

@@ -1,4 +1,4 @@
-//! Axis `frames`: strategies, their parameters, and the memory they are possible for.
+//! Axis `frames`: checks of strategies, their parameters, and the memory for which they are possible.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::units::{Bytes, Colour, FrameNumber};
 
 use super::parameters::{Parameters, narrow};
 
-/// Words that `frames` takes.
+/// Words that `frames` accepts.
 pub const FRAMES_WORDS: &[&str] = &words();
 
 /// More colours than any cache has.
 const MOST_COLOURS: u64 = crate::plan::MOST_COLOURS as u64;
-/// Most pages that one fault may bring in: a huge page's.
+/// Most pages that one fault may bring in: those of a huge page.
 const MOST_FAULT_AROUND: u64 = 512;
 /// Least budget: one chunk of the pool.
 const LEAST_BUDGET: u64 = 2 << 20;
@@ -58,7 +58,7 @@ pub(super) fn validate(
     Ok(frames)
 }
 
-/// Every word that `frames` takes.
+/// Every word that `frames` accepts.
 const fn words() -> [&'static str; StrategyKind::ALL.len() + 1] {
     let mut words = ["kernel"; StrategyKind::ALL.len() + 1];
     let mut number = 0;
@@ -92,7 +92,7 @@ fn strategy(kind: StrategyKind, parameters: &Parameters<'_>, colour_limit: u64) 
             argument: parameters.text("argument")?.unwrap_or_default(),
             seed: seed(parameters)?.unwrap_or(0),
         },
-        // Parameters that it does not take are not there.
+        // Parameters that a kind does not take are absent here.
         kind if kind.takes(Parameter::First) => {
             let (hash_pid, first) = (hash(parameters)?, first_bin(parameters, colour_limit)?);
             Strategy::ByNumbers(ByNumbers { hash_pid, first, ..ByNumbers::of(kind) })
@@ -224,7 +224,7 @@ fn first_bin(parameters: &Parameters<'_>, colour_limit: u64) -> Result<FirstBin,
     }
 }
 
-/// The values of pages: a list, spans, or a saved map; exactly one of them.
+/// Reads the values of pages: a list, spans, or a saved map; exactly one of them.
 fn by_page<T>(
     parameters: &Parameters<'_>,
     list: &str,
@@ -253,7 +253,8 @@ fn by_page<T>(
     }
 }
 
-/// A frame can hold one page. (Maps may repeat frames that pages share: there the first page gets it.)
+/// Refuses a frame that is named twice: a frame can hold one page. (Maps may repeat frames that pages share: there the
+/// first page gets it.)
 fn check_distinct(parameters: &Parameters<'_>, frames: &ByPage<FrameNumber>) -> Result<(), PolicyError> {
     let (ByPage::List(list), Some((name, _))) = (frames, parameters.get("frames")) else { return Ok(()) };
     let mut seen = BTreeSet::new();

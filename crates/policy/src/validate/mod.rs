@@ -65,7 +65,7 @@ pub fn validate(raw: &RawPolicy, machine: &Machine) -> Result<Policy, PolicyErro
     Ok(policy)
 }
 
-/// Words that `memory` takes.
+/// Words that `memory` accepts.
 #[must_use]
 pub fn memory_words() -> Vec<&'static str> {
     Memory::ALL.into_iter().map(Memory::name).chain(["all"]).collect()
@@ -106,7 +106,7 @@ fn checked_name(name: &At<String>) -> Result<String, PolicyError> {
     Err(PolicyError::new(&name.place, message))
 }
 
-/// A name for a policy that has none: what it sets, such as `pages=2M fetch=demand`, or `kernel`.
+/// A name for a policy that has none: its settings, such as `pages=2M fetch=demand`, or `kernel`.
 fn describe(policy: &Policy) -> String {
     let mut parts = Vec::new();
     if !policy.frames.is_kernel() {
@@ -149,7 +149,7 @@ fn describe_pages(pages: &Pages) -> String {
     }
 }
 
-/// A size or address, or an error with its forms.
+/// Reads a size or address; an error lists its forms.
 fn number(text: &str, place: &Place, what: &str) -> Result<u64, PolicyError> {
     crate::size::parse(text).map_err(|error| {
         PolicyError::new(place, format!("{what}: {text:?} is not a size: {}", error.reason()))

@@ -1,4 +1,4 @@
-//! Axis `pages`: sizes against what the machine offers, and mosaics.
+//! Axis `pages`: checks of sizes against the machine's, and of mosaics.
 
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
@@ -8,9 +8,9 @@ use crate::units::{PageSize, PoolOffset};
 
 use super::number;
 
-/// Checks sizes and intervals, not yet whether the memory they are for can have them ([`check_scope`]).
+/// Checks sizes and intervals, not yet whether the memory that they are for can have them ([`check_scope`] does).
 ///
-/// Layouts are split by pool before they come here; one that does is refused.
+/// Layouts are split by pool before they come here; a layout is refused.
 pub(super) fn validate(written: &At<RawPages>, via: Via, machine: &Machine) -> Result<Pages, PolicyError> {
     match &written.value {
         RawPages::Word(word) => Ok(match backing(word, &written.place, via, machine, 1)? {
@@ -95,7 +95,8 @@ fn tile(written: &At<RawTile>, via: Via, machine: &Machine) -> Result<Tile, Poli
     Ok(Tile { start: PoolOffset(start), end: PoolOffset(end), size })
 }
 
-/// A page size that the machine offers under `via`, or `kernel`. `needed` pages would be taken from a hugetlb pool.
+/// Reads a page size that the machine offers under `via`, or `kernel`. `needed` pages would be taken from a hugetlb
+/// pool.
 fn backing(text: &str, place: &Place, via: Via, machine: &Machine, needed: u64) -> Result<Backing, PolicyError> {
     if text == "kernel" {
         return Ok(Backing::Kernel);
@@ -168,7 +169,7 @@ fn check_hugetlb(
     Err(error.next("run: pagelab doctor, to see what it offers"))
 }
 
-/// Why `memory` cannot have pages of `size` made by `via`, or `None` where it can.
+/// Why `memory` cannot have pages of `size` made by `via`; `None` if it can.
 #[must_use]
 pub(crate) fn obstacle(memory: Memory, size: PageSize, via: Via, machine: &Machine) -> Option<&'static str> {
     if size == machine.base_page_bytes || matches!(memory, Memory::Heap | Memory::Anon | Memory::Arenas) {
@@ -203,14 +204,14 @@ pub(crate) fn sizes(pages: &Pages) -> Vec<PageSize> {
     }
 }
 
-/// Whether `memory` can be governed by `pages`: by the rule for `all` and the default, others stay with the kernel.
+/// Whether `pages` can govern `memory`: under a rule for `all` and the default, other memory stays with the kernel.
 #[must_use]
 pub(crate) fn applies_to(pages: &Pages, memory: Memory, via: Via, machine: &Machine) -> bool {
     let mosaic_without_pool = matches!(pages, Pages::Mosaic(_)) && memory.pool_bytes().is_none();
     !mosaic_without_pool && sizes(pages).into_iter().all(|size| obstacle(memory, size, via, machine).is_none())
 }
 
-/// Refuses sizes for memory that was named and cannot have them.
+/// Refuses sizes for memory that a rule names and that cannot have them.
 pub(super) fn check_scope(
     pages: &Pages,
     scope: Scope,

@@ -8,7 +8,7 @@ use super::number;
 /// Longest text of a parameter, in bytes: a path.
 const LONGEST_TEXT: usize = 4095;
 
-/// Callers have checked the value against a limit of 32 bits.
+/// Converts a value that callers have checked against a limit of 32 bits.
 pub(super) fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -69,7 +69,7 @@ impl Parameters<'_> {
         }
     }
 
-    /// A text without control characters; not an empty one.
+    /// Reads a text without control characters that is not empty.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, PolicyError> {
         let Some(value) = self.single(name)? else { return Ok(None) };
         let fits = !value.value.is_empty()
@@ -98,7 +98,7 @@ fn bounded(value: &At<String>, name: &str, least: u64, most: u64) -> Result<u64,
             number => number.to_string(),
         }
     } else {
-        // Counts, colours and masks are no sizes, though written alike.
+        // Counts, colours and masks are no sizes, but are written in the same forms.
         match crate::size::parse(&value.value) {
             Ok(number) if (least..=most).contains(&number) => return Ok(number),
             Ok(number) => number.to_string(),

@@ -1,4 +1,4 @@
-//! Rules: their memory, and whether they can ever apply.
+//! Rules: checks of their memory, and whether they can ever apply.
 
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
@@ -8,7 +8,7 @@ use crate::units::{Address, Bytes};
 
 use super::{frames, memory_words, number, pages};
 
-/// One past the highest address a program can have with five-level page tables.
+/// One past the highest address that a program can have with five-level page tables.
 const ADDRESS_END: u64 = 1 << 56;
 /// Most rules in a policy: the plan numbers them with 16 bits.
 const MOST_RULES: usize = 1000;
@@ -203,9 +203,9 @@ fn checked_fetch(written: &At<String>, scope: Scope) -> Result<Fetch, PolicyErro
     }
 }
 
-/// The places of the earlier rules that leave nothing of `rule` to decide, if they do.
+/// The places of the earlier rules, if these leave `rule` nothing to decide.
 ///
-/// Only rules of one input count: flags are meant to override a file.
+/// Only rules of the same input count: flags are meant to override a file.
 fn shadowing(earlier: &[(Rule, &Place)], rule: &Rule, place: &Place) -> Option<String> {
     let axes: [fn(&Rule) -> bool; 3] =
         [|rule| rule.frames.is_some(), |rule| rule.pages.is_some(), |rule| rule.fetch.is_some()];
@@ -225,7 +225,7 @@ fn shadowing(earlier: &[(Rule, &Place)], rule: &Rule, place: &Place) -> Option<S
     last.map(ToString::to_string)
 }
 
-/// Whether both stand in one file, or both are flags (which have no lines).
+/// Whether both lie in one file, or both are flags (which have no lines).
 fn same_input(one: &Place, other: &Place) -> bool {
     match (one.line, other.line) {
         (None, None) => true,
@@ -234,7 +234,7 @@ fn same_input(one: &Place, other: &Place) -> bool {
     }
 }
 
-/// The rest of `scope` without `other`; never less than there is.
+/// The part of `scope` without `other`; may be too large, never too small.
 fn remaining(scope: Scope, other: Scope) -> Scope {
     let nothing = Scope::Memory(MemorySet::default());
     match (scope, other) {
@@ -247,7 +247,7 @@ fn remaining(scope: Scope, other: Scope) -> Scope {
     }
 }
 
-/// Limits that concern the policy as a whole: mappings, and pools.
+/// Checks limits of the policy as a whole: mappings, and pools.
 pub(super) fn check_total(policy: &Policy, machine: &Machine, place: &Place) -> Result<(), PolicyError> {
     let count = |pages: &Pages| match pages {
         Pages::Mosaic(mosaic) => mosaic.tiles.len() as u64,
@@ -255,7 +255,7 @@ pub(super) fn check_total(policy: &Policy, machine: &Machine, place: &Place) -> 
     };
     let intervals: u64 =
         count(&policy.pages) + policy.rules.iter().filter_map(|rule| rule.pages.as_ref()).map(count).sum::<u64>();
-    // Each interval and each gap can be a mapping of its own; half is left to the program.
+    // Each interval and each gap can be a separate mapping; half of them are left to the program.
     let limit = machine.max_map_count.unwrap_or(65_530) / 4;
     if intervals > limit {
         let message = format!(

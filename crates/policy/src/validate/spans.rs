@@ -9,7 +9,7 @@ use crate::units::Address;
 /// Forms of the text's words, for messages.
 const FORMS: [&str; 4] = ["a number", "FIRST-LAST (one more each page)", ". (anywhere)", ".*COUNT"];
 
-/// Spans from texts: address, values, address, values …
+/// Reads spans from texts: address, values, address, values …
 pub(super) fn read<T>(
     texts: &[At<String>],
     place: &Place,
@@ -39,7 +39,7 @@ pub(super) fn read<T>(
     Ok(spans)
 }
 
-/// The first value of a run and its length; no value: anywhere.
+/// Reads one word: the first value of a run and its length; no value: any frame or colour.
 fn word(text: &str, most: u64) -> Option<(Option<u64>, usize)> {
     let number = |text: &str| text.parse::<u64>().ok().filter(|value| *value <= most);
     let (first, count) = match text.strip_prefix('.') {

@@ -25,7 +25,7 @@ pub fn map(span: Span, bytes: usize) -> Result<(), Errno> {
     }
 }
 
-/// A page from the reserved pools could not be had.
+/// Records that no page of `bytes` could be taken from the reserved pools.
 pub fn note_exhausted(errno: Errno, bytes: usize) {
     guest_file::count(Counter::FallbackHugetlb);
     guest_file::warn(GuestWarning::HugetlbExhausted, Some(errno), 0, bytes);

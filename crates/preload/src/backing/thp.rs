@@ -1,4 +1,4 @@
-//! Base pages and transparent huge pages: advice, as far as the kernel's limit on mappings goes.
+//! Advice to the kernel for base pages and transparent huge pages, within the kernel's limit on mappings.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use crate::boundary::{huge_pages, maps};
 use crate::state::layout::Backing;
 use crate::state::{guest_file, seccomp};
 
-/// An upper bound on the mappings that pieces have made: the distance to `vm.max_map_count`.
+/// An upper bound on the mappings that splits have added; it is compared with `vm.max_map_count`.
 static PIECES: AtomicU32 = AtomicU32::new(0);
 /// `vm.max_map_count`, less a reserve for the program's own needs.
 static MOST_PIECES: AtomicU32 = AtomicU32::new(58_000);
@@ -32,7 +32,7 @@ fn read_map_limit() {
     }
 }
 
-/// Whether another mapping may be split off; counts what really exists when the estimate comes near the limit.
+/// Whether another mapping may be split off; counts the existing mappings when the estimate comes near the limit.
 fn may_split() -> bool {
     let most = MOST_PIECES.load(Ordering::Relaxed);
     if PIECES.fetch_add(1, Ordering::Relaxed) < most {
@@ -48,16 +48,16 @@ fn may_split() -> bool {
     }
     guest_file::count(Counter::FallbackMapCount);
     guest_file::warn(GuestWarning::MapCountNear, None, 0, real as usize);
-    // Ask again only after a while: counting takes milliseconds.
+    // Count again only after a while: counting takes milliseconds.
     PIECES.store(most.saturating_sub(1000), Ordering::Relaxed);
     false
 }
 
-/// Asks for `backing` where memory is mapped already.
+/// Advises the kernel to back the mapped memory of `span` as `backing` says.
 pub fn advise(span: Span, backing: Backing) {
     let advice = match backing {
         Backing::Kernel => return,
-        // Without the advice there are fewer mappings, and it is one call less.
+        // Unneeded advice would add mappings, and it costs a system call.
         Backing::Base if !huge_pages::come_unasked() => return,
         Backing::Base => Advice::BasePages,
         Backing::Thp(_) | Backing::Hugetlb(_) => Advice::HugePages,
@@ -82,20 +82,20 @@ pub fn advise(span: Span, backing: Backing) {
 /// Whether the plan names several sizes of transparent huge pages, smaller ones than 2 MiB among them.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 
-/// Told once, at start.
+/// Records that the plan names several sizes; called once, at start.
 pub fn several_sizes() {
     SEVERAL.store(true, Ordering::Relaxed);
 }
 
-/// Whether tiles of sizes below 2 MiB are mappings of their own.
+/// Whether each tile of a size below 2 MiB is its own mapping.
 pub fn keeps_apart() -> bool {
     SEVERAL.load(Ordering::Relaxed)
 }
 
-/// Makes a mapping of each tile of `bytes`. The sizes that the kernel uses are a system-wide switch, and it takes the
-/// largest that is on and fits into the mapping. So no mapping may contain a tile and its neighbour: the kernel could
-/// make one larger page of both. Every other tile gets MADV_RANDOM, which means nothing for anonymous memory (but for
-/// swap readahead), and keeps the kernel from merging it.
+/// Makes each tile of `bytes` its own mapping. The kernel's page sizes are system-wide switches: it takes the largest
+/// size that is on and fits into the mapping. If a mapping contained a tile and its neighbour, the kernel could make
+/// one larger page of both. Every other tile gets MADV_RANDOM, which keeps the kernel from merging it with its
+/// neighbours; for anonymous memory its only other effect is on swap readahead.
 fn keep_apart(span: Span, bytes: usize) {
     let mut at = span.start;
     while at < span.end {

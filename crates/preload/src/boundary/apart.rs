@@ -1,9 +1,9 @@
 //! Files that the library opens for a moment, while the program has other threads.
 //!
-//! Any of them may close descriptors that it does not know (closefrom, a daemon's loop) and get the number for a file
-//! of its own. The library would then read and close that file. So if there are other threads, a short-lived thread
-//! with a descriptor table of its own does such work, and the caller waits for it. The table begins empty, so it keeps
-//! none of the program's files open.
+//! Those threads may close descriptors that they do not know (closefrom, a daemon's loop), and then get the same number
+//! for a file of the program. The library would read and close that file. So if there are other threads, a short-lived
+//! thread with its own descriptor table does such work, and the caller waits for it. The table begins empty, so it
+//! keeps none of the program's files open.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -19,10 +19,10 @@ struct Job<F, R> {
     result: UnsafeCell<MaybeUninit<Result<R>>>,
 }
 
-/// Does `what`, which opens files and closes them again, where no other thread of the program can reach them. Fails if
-/// there can be no such thread (limits, kernels before Linux 5.9).
+/// Runs `what`, which opens files and closes them again, where no other thread of the program can reach those files.
+/// Fails if no such thread can be made (limits, kernels before Linux 5.9).
 pub fn apart<R>(what: impl FnOnce() -> R) -> Result<R> {
-    // Threads of the library have tables of their own, and so has a thread that is already here.
+    // The library's own threads have their own tables, and so does a thread that this function started.
     let Some(top) = stack::beside().filter(|_| !libc::is_alone()) else { return Ok(what()) };
     elsewhere(top, what)
 }
@@ -30,7 +30,8 @@ pub fn apart<R>(what: impl FnOnce() -> R) -> Result<R> {
 fn elsewhere<F: FnOnce() -> R, R>(top: usize, what: F) -> Result<R> {
     let job = Job { what: UnsafeCell::new(Some(what)), result: UnsafeCell::new(MaybeUninit::uninit()) };
     let tid = AtomicU32::new(0);
-    // SAFETY: the stack is this thread's, which waits; the entry uses no thread-local storage.
+    // SAFETY: the stack beside this thread's is reserved for it, and this thread waits; the entry uses no thread-local
+    // storage.
     unsafe { task::start_thread_with_files(top, &tid, body::<F, R>, &raw const job as usize) }?;
     loop {
         match tid.load(Ordering::Acquire) {
@@ -38,12 +39,12 @@ fn elsewhere<F: FnOnce() -> R, R>(top: usize, what: F) -> Result<R> {
             running => task::futex_wait_for(&tid, running, 1_000_000_000),
         }
     }
-    // SAFETY: the thread has ended, and wrote it before.
+    // SAFETY: the thread wrote the result before it ended, and it has ended.
     unsafe { job.result.into_inner().assume_init() }
 }
 
 extern "C" fn body<F: FnOnce() -> R, R>(job: usize) -> ! {
-    // SAFETY: `elsewhere` passes such a job and leaves it alone until this thread has ended.
+    // SAFETY: `elsewhere` passes a job of these types, and does not touch it until this thread has ended.
     let (what, result) = unsafe {
         let job = &*(job as *const Job<F, R>);
         (&mut *job.what.get(), &mut *job.result.get())

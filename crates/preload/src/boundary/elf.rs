@@ -1,7 +1,7 @@
 //! Symbols of loaded objects, read from their dynamic sections in memory.
 //!
-//! `dlsym` and `dlopen` may allocate, and run before libc is ready; `dl_iterate_phdr` does neither. It is libc's own that
-//! is called: a function of this name in the program (ThreadSanitizer's) may not be ready when we are.
+//! `dlsym` and `dlopen` may allocate, and need a libc that is ready; `dl_iterate_phdr` does neither. The code calls
+//! libc's own: a function of this name in the program (ThreadSanitizer's) may not be ready when the library is.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ struct Info {
     name: *const c_char,
     headers: *const ProgramHeader,
     header_count: u16,
-    /// Objects loaded so far, ever.
+    /// Number of objects ever loaded.
     loads: u64,
 }
 
@@ -56,7 +56,7 @@ struct RawSymbol {
     size: usize,
 }
 
-/// What is called with each object; anything but 0 ends the walk.
+/// Function called with each object; a result other than 0 ends the walk.
 type Callback = unsafe extern "C" fn(*mut Info, usize, *mut c_void) -> c_int;
 type Iterate = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
 
@@ -64,14 +64,14 @@ unsafe extern "C" {
     fn dl_iterate_phdr(callback: Callback, data: *mut c_void) -> c_int;
 }
 
-/// What ld.so tells debuggers (`struct r_debug`).
+/// State that ld.so keeps for debuggers (`struct r_debug`).
 #[repr(C)]
 struct DebugState {
     version: c_int,
     first: *const LinkMap,
 }
 
-/// One loaded object, as ld.so tells debuggers (`struct link_map`).
+/// One loaded object in that state (`struct link_map`).
 #[repr(C)]
 struct LinkMap {
     base: usize,
@@ -80,7 +80,7 @@ struct LinkMap {
     next: *const LinkMap,
 }
 
-/// libc's own `dl_iterate_phdr`, once it was looked for.
+/// Address of libc's own `dl_iterate_phdr`, after the first search.
 static ITERATE: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls libc's `dl_iterate_phdr`.
@@ -94,15 +94,15 @@ unsafe fn iterate(callback: Callback, data: *mut c_void) {
         known = libcs_iterate().unwrap_or(fallback as usize);
         ITERATE.store(known, Ordering::Relaxed);
     }
-    // SAFETY: the function has this type, under its name, in every libc; it may be called as the caller promises.
+    // SAFETY: the function of this name has this type in every libc; the caller promises that `callback` takes `data`.
     unsafe { core::mem::transmute::<usize, Iterate>(known)(callback, data) };
 }
 
-/// Found in ld.so's list; without a list, or another libc: none.
+/// Finds libc's `dl_iterate_phdr` in ld.so's list; none without a list, or with another libc.
 fn libcs_iterate() -> Option<usize> {
     // SAFETY: null, or ld.so's own variable, which lives as long as the process; the loader has built the list by now.
     let mut map = unsafe { (arch::debugger_state() as *const DebugState).as_ref() }?.first;
-    // SAFETY: null, or an entry of the list; nobody changes it before other code than the loader has run.
+    // SAFETY: null, or an entry of the list, which nobody changes before other code than the loader has run.
     while let Some(entry) = unsafe { map.as_ref() } {
         // SAFETY: the entry's object is loaded; its dynamic section lies where the loader says.
         let object = unsafe { Object::read(entry.base, entry.dynamic) };
@@ -129,7 +129,8 @@ impl Symbol {
     /// # Safety
     /// The object stays loaded and readable as long as the slice is used, and nobody writes to it meanwhile.
     pub unsafe fn contents(&self, at_least: usize) -> &'static [u8] {
-        // SAFETY: as the caller promises; `at_least` only widens into the same segment (padding between functions).
+        // SAFETY: the caller promises that the object stays; `at_least` widens only within the segment (padding between
+        // functions).
         unsafe { core::slice::from_raw_parts(self.address as *const u8, self.bytes.max(at_least)) }
     }
 }
@@ -150,14 +151,14 @@ struct Search<'a> {
 }
 
 unsafe extern "C" fn visit(info: *mut Info, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: libc hands us a valid record, which describes the object's program headers, and `data` is the `Search` that
+    // SAFETY: libc passes a valid record, which describes the object's program headers, and `data` is the `Search` that
     // `find` passed.
     let (info, headers, search) = unsafe {
         let headers = core::slice::from_raw_parts((*info).headers, usize::from((*info).header_count));
         (&*info, headers, &mut *data.cast::<Search<'_>>())
     };
     let Some(dynamic) = headers.iter().find(|header| header.kind == PT_DYNAMIC) else { return 0 };
-    // SAFETY: the object is loaded, its dynamic section lies where its header says.
+    // SAFETY: the object is loaded, and its dynamic section lies where its header says.
     let object = unsafe { Object::read(info.base, (info.base + dynamic.address) as *const Dynamic) };
     // SAFETY: null, or a terminated string.
     let name = if info.name.is_null() { &[] } else { unsafe { CStr::from_ptr(info.name) }.to_bytes() };
@@ -201,7 +202,7 @@ struct Walk<'a> {
 }
 
 unsafe extern "C" fn walk(info: *mut Info, bytes: usize, data: *mut c_void) -> c_int {
-    // SAFETY: libc hands us a valid record, which describes the object's program headers, and `data` is the `Walk` that
+    // SAFETY: libc passes a valid record, which describes the object's program headers, and `data` is the `Walk` that
     // `each` passed.
     let (info, headers, walk) = unsafe {
         let headers = core::slice::from_raw_parts((*info).headers, usize::from((*info).header_count));
@@ -224,8 +225,8 @@ unsafe extern "C" fn walk(info: *mut Info, bytes: usize, data: *mut c_void) -> c
     0
 }
 
-/// Calls `visit` with the number and the segments of every loaded object, in the order they were loaded; returns how many
-/// there are, and how many were ever loaded.
+/// Calls `visit` with the number and the segments of every loaded object, in load order. Returns how many objects there
+/// are, and how many were ever loaded.
 pub fn each(visit: &mut dyn FnMut(u32, &mut dyn Iterator<Item = Segment>)) -> (u32, u64) {
     let mut data = Walk { visit, index: 0, loads: 0 };
     // SAFETY: `walk` gets back the very `Walk` passed here, which outlives the call.
@@ -259,7 +260,7 @@ impl Object {
             dynamic = dynamic.wrapping_add(1);
         }
         let [strings, symbols, hash, versions] = found;
-        // glibc relocates these in place; other loaders, and the vDSO, leave offsets.
+        // glibc relocates these values in place; other loaders, and the vDSO, leave offsets.
         let absolute = |value: usize| if value < base { value + base } else { value };
         (strings != 0 && symbols != 0 && hash != 0).then(|| Object {
             base,
@@ -270,7 +271,7 @@ impl Object {
         })
     }
 
-    /// Where the object is loaded: its first mapping, but for programs with addresses of their own.
+    /// Address at which the object is loaded: its first mapping, except for programs with fixed addresses.
     pub fn base(&self) -> usize {
         self.base
     }
@@ -278,7 +279,7 @@ impl Object {
     /// The symbol `name` that the object defines, in its default version.
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
         let hash = hash_of(name.to_bytes());
-        // SAFETY: the layout of DT_GNU_HASH: four words, the filter's 64-bit words, buckets, chain.
+        // SAFETY: DT_GNU_HASH has this layout: four words, the filter's 64-bit words, the buckets, the chain.
         unsafe {
             let buckets = *self.hash;
             let first_hashed = *self.hash.add(1);
@@ -307,9 +308,10 @@ impl Object {
         }
     }
 
-    /// Whether the object refers to `name`, which it does not define. (Unknown of an object that defines nothing for others: no.)
+    /// Whether the object refers to `name` without defining it. (For an object that defines nothing for others the
+    /// answer is no, as it is unknown.)
     pub fn refers_to(&self, name: &CStr) -> bool {
-        // SAFETY: as in `symbol`; symbols before the first hashed one are those that the object does not define.
+        // SAFETY: as in `symbol`; the symbols before the first hashed one are those that the object does not define.
         (1..unsafe { *self.hash.add(1) }).any(|index| unsafe {
             let symbol = &*self.symbols.add(index as usize);
             CStr::from_ptr(self.strings.add(symbol.name as usize)) == name
@@ -374,11 +376,11 @@ mod tests {
     fn the_entries_of_this_libc_are_as_expected() {
         let libc = glibc().unwrap();
         let code = libc.symbol(c"munmap").unwrap();
-        // SAFETY: libc stays loaded and nobody patches it in tests.
+        // SAFETY: libc stays loaded, and nobody patches it in tests.
         assert!(arch::wraps_syscall(unsafe { code.contents(0) }, arch::nr::MUNMAP));
         let hook = find(&|object| object.symbol(c"_dl_debug_state").is_some()).unwrap();
         let hook = hook.symbol(c"_dl_debug_state").unwrap();
-        // SAFETY: as above.
+        // SAFETY: libc stays loaded, and nobody patches it in tests.
         assert!(arch::is_empty_function(unsafe { hook.contents(arch::DETOUR_BYTES) }));
     }
 }

@@ -9,7 +9,7 @@ use crate::boundary::sys::{self, Advice, c};
 /// Whether the kernel makes huge pages without a request: then base pages must be requested.
 static UNASKED: AtomicBool = AtomicBool::new(true);
 
-/// Reads a file of one line; how many bytes.
+/// Reads a file of one line; returns the number of bytes.
 pub fn read_setting(path: &CStr, text: &mut [u8; 64]) -> usize {
     let Ok(fd) = sys::open(path, c::O_RDONLY, 0) else { return 0 };
     let used = sys::read(fd, text).unwrap_or(0);
@@ -17,7 +17,7 @@ pub fn read_setting(path: &CStr, text: &mut [u8; 64]) -> usize {
     used
 }
 
-/// Learns how the kernel makes transparent huge pages.
+/// Reads from the kernel's switches whether it makes huge pages without a request.
 pub fn read_switches() {
     let mut text = [0u8; 64];
     let mut always = |path| {
@@ -27,7 +27,7 @@ pub fn read_switches() {
     UNASKED.store(SWITCHES.iter().any(|path| always(path)), Ordering::Relaxed);
 }
 
-/// Whether base pages must be asked for.
+/// Whether base pages must be requested, because huge pages come without a request.
 pub fn come_unasked() -> bool {
     UNASKED.load(Ordering::Relaxed)
 }
@@ -45,15 +45,15 @@ const SWITCHES: [&CStr; 9] = [
     c"/sys/kernel/mm/transparent_hugepage/hugepages-16kB/enabled",
 ];
 
-/// Asks for huge pages where memory is mapped already.
+/// Requests huge pages for memory that is mapped.
 pub fn advise_huge(span: Span) {
     let _ = sys::advise(span.start, span.len(), Advice::HugePages);
 }
 
-/// Asks for base pages, where the kernel would make larger ones unasked.
+/// Requests base pages for mapped memory, where the kernel would make larger ones without a request.
 pub fn advise_base(span: Span) {
     if come_unasked() {
-        // A kernel without larger pages has nothing to switch off.
+        // A kernel without larger pages refuses this advice, and needs none.
         let _ = sys::advise(span.start, span.len(), Advice::BasePages);
     }
 }

@@ -8,9 +8,9 @@ use super::sys;
 /// libc's `__curbrk`, which its sbrk reads.
 static CURRENT_BREAK: Published<AtomicUsize> = Published::none();
 
-/// libc's `__curbrk` lies at `address`; what it says now (0: nobody has asked yet).
+/// Records that libc's `__curbrk` lies at `address`; returns its present value (0: nobody has asked for the break yet).
 pub fn found_break(address: usize) -> usize {
-    // SAFETY: libc's own variable, which lives as long as the process.
+    // SAFETY: the address is that of libc's own variable, which lives as long as the process.
     let word = unsafe { &*(address as *const AtomicUsize) };
     CURRENT_BREAK.set(Some(word));
     word.load(Ordering::Relaxed)
@@ -26,23 +26,23 @@ pub fn set_current_break(end: usize) {
 /// libc's `__libc_single_threaded`.
 static ONE_THREAD: Published<AtomicBool> = Published::none();
 
-/// libc's `__libc_single_threaded` lies at `address`.
+/// Records that libc's `__libc_single_threaded` lies at `address`.
 pub fn found_one_thread(address: usize) {
-    // SAFETY: libc's own variable, which lives as long as the process.
+    // SAFETY: the address is that of libc's own variable, which lives as long as the process.
     ONE_THREAD.set(Some(unsafe { &*(address as *const AtomicBool) }));
 }
 
-/// Whether the process has one thread, as libc knows without asking the kernel.
+/// Whether the process has one thread, as libc's variable says without a system call.
 pub fn has_one_thread() -> bool {
     ONE_THREAD.get().is_some_and(|one| one.load(Ordering::Relaxed))
 }
 
-/// How many threads the process has, the library's own included.
+/// Number of threads of the process, including the library's own.
 pub fn threads() -> usize {
     sys::link_count(c"/proc/self/task").map_or(1, |links| (links as usize).saturating_sub(2))
 }
 
-/// Whether the process has one thread now: once it had more, libc never says so again, and the kernel is asked.
+/// Whether the process has one thread now. Once it had more, libc's variable stays false, and the kernel is asked.
 pub fn is_alone() -> bool {
     has_one_thread() || sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)
 }

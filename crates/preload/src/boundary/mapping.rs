@@ -1,4 +1,4 @@
-//! Mappings: made at one place, looked at, and closed.
+//! Mappings: made at a given address, examined, and protected; and reads of memory without read permission.
 
 use crate::boundary::apart::apart;
 use crate::boundary::span::Span;
@@ -8,27 +8,27 @@ use crate::boundary::sys::{self, Errno, c};
 pub fn map_at(span: Span, prot: i32, flags: i32) -> Result<(), Errno> {
     let at = sys::map_unused(span.start, span.len(), prot, flags)?;
     if at != span.start {
-        // Kernels before 4.17 take the address for a hint.
-        // SAFETY: the mapping was just made and nobody knows of it.
+        // Kernels before 4.17 treat the address as a hint.
+        // SAFETY: the mapping was just made, and nobody knows its address.
         let _ = unsafe { sys::munmap(at, span.len()) };
         return Err(Errno::EEXIST);
     }
     Ok(())
 }
 
-/// Whether all of `span` belongs to one mapping, so that it carries the same everywhere: mremap refuses to grow what crosses
-/// mappings before it finds that there is no room to grow.
+/// Whether one mapping contains all of `span`, so that its properties are the same everywhere. The test is an mremap:
+/// it refuses to grow a range that crosses mappings before it finds that there is no room to grow.
 pub fn is_within_one(span: Span) -> bool {
     const TOO_MUCH: usize = 1 << 46;
-    // No room of this size exists anywhere.
+    // No free address range has this size.
     let grown = sys::grow_in_place(span.start, span.len(), TOO_MUCH);
-    // A sealed mapping is refused for what it is, before its size is looked at.
+    // The kernel refuses a sealed mapping before it looks at the size.
     !matches!(grown, Err(Errno::EFAULT | Errno::EPERM))
 }
 
 /// mprotect, or pkey_mprotect with `key` ≥ 0: the program's own request about its own memory.
 pub fn protect(span: Span, prot: i32, key: i32) -> Result<(), Errno> {
-    // SAFETY: as the caller says.
+    // SAFETY: the program itself requests this protection for its own memory.
     unsafe {
         match key {
             0.. => sys::pkey_mprotect(span.start, span.len(), prot, key),
@@ -37,7 +37,7 @@ pub fn protect(span: Span, prot: i32, key: i32) -> Result<(), Errno> {
     }
 }
 
-/// Reads memory that the program has closed to itself: the kernel's view of the process ignores protections.
+/// Reads memory that the program has closed to itself: the kernel's access to the process ignores protections.
 pub fn read_closed(from: usize, into: &mut [u8]) -> Result<(), Errno> {
     apart(|| read_memory(from, into))?
 }

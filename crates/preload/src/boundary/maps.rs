@@ -85,8 +85,8 @@ pub fn parse(line: &[u8]) -> Option<Mapping<'_>> {
 
 /// Calls `visit` for every mapping, lowest first, until it returns false.
 ///
-/// The kernel writes whole lines into each read, so a line is never torn; mappings made meanwhile may or may not show.
-/// `buffer` must hold the longest line (a path of 4096 bytes and some).
+/// The kernel writes whole lines into each read, so a line is never torn. Mappings made meanwhile may or may not
+/// appear. `buffer` must hold the longest line (a path of 4096 bytes, and the columns before it).
 pub fn each_with(buffer: &mut [u8], visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> Result<(), Errno> {
     apart(|| read_each(buffer, visit))?
 }
@@ -118,12 +118,12 @@ fn read_each(buffer: &mut [u8], visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> 
     result
 }
 
-/// [`each_with`] and a buffer of its own, mapped and unmapped again (the caller's stack may be small).
+/// As [`each_with`], with its own buffer, which it maps and unmaps again (the caller's stack may be small).
 pub fn each(visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> Result<(), Errno> {
     each_with(Fresh::map(BUFFER)?.into_bytes().all(), visit)
 }
 
-/// Data and bss of a loaded object, or the stack; `data_end` is where the data before it ended.
+/// Kind of a mapping: data or bss of a loaded object, or the stack. `data_end` is where the data before it ended.
 pub fn kind_of(mapping: &Mapping<'_>, data_end: usize) -> Option<Memory> {
     if mapping.name == b"[stack]" {
         return Some(Memory::Stack);

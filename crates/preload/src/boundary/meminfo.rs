@@ -1,4 +1,4 @@
-//! How much memory there is, and how much of it the process has: `/proc/meminfo` and `/proc/self/statm`.
+//! The amount of memory available, and that of the process: `/proc/meminfo` and `/proc/self/statm`.
 
 use core::ffi::CStr;
 
@@ -6,7 +6,7 @@ use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::sys::{self, c};
 
-/// Reads the beginning of the file at `path`; how many bytes.
+/// Reads the beginning of the file at `path`; returns the number of bytes.
 fn read_start(path: &CStr, text: &mut [u8]) -> Option<usize> {
     let fd = sys::open(path, c::O_RDONLY, 0).ok()?;
     let used = sys::read(fd, text);
@@ -26,12 +26,12 @@ pub fn available() -> Option<usize> {
     Some(kib.fold(0usize, |value, &byte| value * 10 + usize::from(byte - b'0')) * 1024)
 }
 
-/// All that the process has mapped, bytes.
+/// Bytes that the process has mapped.
 pub fn mapped_bytes() -> Option<usize> {
     statm(0)
 }
 
-/// All that the process has in memory, bytes.
+/// Bytes of the process that are in memory.
 pub fn resident_bytes() -> Option<usize> {
     statm(1)
 }

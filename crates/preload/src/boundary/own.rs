@@ -1,4 +1,4 @@
-//! Memory of the library's own: mapped for it alone, and unmapped when it is dropped.
+//! The library's own memory: mapped for the library alone, and unmapped when the value is dropped.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -13,43 +13,43 @@ use crate::boundary::sys::{self, Result, c};
 pub struct Room(Span);
 
 impl Room {
-    /// Where it lies.
+    /// Its addresses.
     pub const fn span(&self) -> Span {
         self.0
     }
 
     /// Gives its first `bytes` another protection.
     pub fn protect(&mut self, bytes: usize, prot: i32) -> Result<()> {
-        // SAFETY: nothing refers to it: what refers to such memory holds it as `Bytes`, or has kept it.
+        // SAFETY: no reference into it exists: code that refers to such memory holds it as `Bytes`, or has kept it.
         unsafe { sys::mprotect(self.0.start, bytes.min(self.0.len()), prot) }
     }
 
-    /// Forked children do not have it. The library uses nothing of its parent's there before `state/child.rs` has reset what
-    /// refers to it.
+    /// Forked children do not get this memory. A child uses none of its parent's memory there before `state/child.rs`
+    /// has reset the references to it.
     pub fn hide_from_children(&self) -> Result<()> {
-        // SAFETY: as said; nothing changes in this process.
+        // SAFETY: the advice changes nothing in this process; a child resets its references first, as described above.
         unsafe { sys::madvise(self.0.start, self.0.len(), c::MADV_DONTFORK) }
     }
 
     /// Forked children find zeros in it.
     pub fn clear_in_children(&self) -> Result<()> {
-        // SAFETY: as above.
+        // SAFETY: the advice changes nothing in this process; in children the memory is zero.
         unsafe { sys::madvise(self.0.start, self.0.len(), c::MADV_WIPEONFORK) }
     }
 
-    /// Moves it to `target`, where it takes the place of what is mapped; stays where it is if that fails.
+    /// Moves it to `target`, where it replaces the present mapping; on failure it stays where it is.
     ///
     /// # Safety
-    /// Whoever uses the memory at `target` must expect the contents that it gets.
+    /// Code that uses the memory at `target` must expect its new contents.
     pub unsafe fn take_the_place_of(self, target: usize) -> Result<()> {
         let (span, flags) = (self.0, c::MREMAP_MAYMOVE | c::MREMAP_FIXED);
-        // SAFETY: nobody uses it here; the caller answers for the target.
+        // SAFETY: nobody uses the memory at its old address; the caller answers for the target.
         unsafe { sys::mremap(span.start, span.len(), span.len(), flags, target) }?;
         self.keep();
         Ok(())
     }
 
-    /// It stays mapped.
+    /// Keeps the memory mapped for good; returns its addresses.
     pub fn keep(self) -> Span {
         let span = self.0;
         core::mem::forget(self);
@@ -59,47 +59,47 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows of it, and nothing refers to it any more.
+        // SAFETY: nobody else knows of this memory, and nothing refers to it any more.
         let _ = unsafe { sys::munmap(self.0.start, self.0.len()) };
     }
 }
 
-/// Memory of the library's own that can be read and written, and is zero still.
+/// The library's own memory, readable and writable, and still zero.
 #[derive(Debug)]
 pub struct Fresh(Room);
 
-/// Memory of the library's own that can be read and written, all of it.
+/// The library's own memory, readable and writable.
 #[derive(Debug)]
 pub struct Bytes(Room);
 
-/// Zero bytes are a value of this type.
+/// Types of which zero bytes are a value.
 ///
 /// # Safety
-/// They are.
+/// Zero bytes are a valid value of the type.
 pub unsafe trait Zeroed {}
 
-// SAFETY: a number.
+// SAFETY: zero is a value of this number type.
 unsafe impl Zeroed for u8 {}
-// SAFETY: a number.
+// SAFETY: zero is a value of this number type.
 unsafe impl Zeroed for u32 {}
-// SAFETY: a number.
+// SAFETY: zero is a value of this number type.
 unsafe impl Zeroed for u64 {}
-// SAFETY: a number.
+// SAFETY: zero is a value of this number type.
 unsafe impl Zeroed for AtomicU32 {}
-// SAFETY: a number.
+// SAFETY: zero is a value of this number type.
 unsafe impl Zeroed for AtomicU64 {}
-// SAFETY: null.
+// SAFETY: zero bytes are the null pointer.
 unsafe impl<T> Zeroed for AtomicPtr<T> {}
-// SAFETY: its elements are.
+// SAFETY: zero bytes are a value of each element.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 
 impl Fresh {
-    /// At least so many bytes, as whole pages.
+    /// Maps at least `len` bytes, in whole pages.
     pub fn map(len: usize) -> Result<Fresh> {
         Fresh::with(len, sys::mmap_own)
     }
 
-    /// As [`Fresh::map`], for a table that is touched here and there: in small pages.
+    /// As [`Fresh::map`], in base pages only: for a table in which few places are touched.
     pub fn map_sparse(len: usize) -> Result<Fresh> {
         Fresh::with(len, sys::mmap_sparse)
     }
@@ -114,44 +114,44 @@ impl Fresh {
         map(len).map(|at| Fresh(Room(Span::new(at, at + len))))
     }
 
-    /// As addresses.
+    /// Its addresses.
     pub fn room(&self) -> &Room {
         &self.0
     }
 
-    /// As addresses.
+    /// Gives up access to the contents; only the addresses remain.
     pub fn into_room(self) -> Room {
         self.0
     }
 
-    /// To be written to.
+    /// Makes the contents accessible.
     pub fn into_bytes(self) -> Bytes {
         Bytes(self.0)
     }
 
-    /// For good, as values that are zero: so many as there is room for, `most` at most.
+    /// Keeps the memory for good, as a slice of zero values: as many as fit, at most `most`.
     pub fn into_slice<T: Zeroed>(self, most: usize) -> &'static mut [T] {
         const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
         let span = self.0.keep();
         let count = most.min(span.len() / size_of::<T>());
-        // SAFETY: zeroed memory of that size, aligned to pages, never unmapped, and known to nobody else.
+        // SAFETY: the memory is zeroed, of that size, aligned to pages, never unmapped, and known to nobody else.
         unsafe { core::slice::from_raw_parts_mut(span.start as *mut T, count) }
     }
 
-    /// For good, as one value that is zero. `None`: there is no room for it.
+    /// Keeps the memory for good, as one zero value. `None`: the value does not fit.
     pub fn into_one<T: Zeroed>(self) -> Option<&'static mut T> {
         self.into_slice(1).first_mut()
     }
 }
 
 impl Bytes {
-    /// All of it.
+    /// All of its bytes.
     pub fn all(&mut self) -> &mut [u8] {
-        // SAFETY: readable and writable, and borrowed from the only value that knows of it.
+        // SAFETY: the memory is readable and writable, and borrowed from the only value that knows of it.
         unsafe { core::slice::from_raw_parts_mut(self.0.0.start as *mut u8, self.0.0.len()) }
     }
 
-    /// As addresses.
+    /// Gives up access to the contents; only the addresses remain.
     pub fn into_room(self) -> Room {
         self.0
     }
@@ -173,7 +173,7 @@ impl<T: Copy> Once<T> {
     const BUSY: u8 = 1;
     const SET: u8 = 2;
 
-    /// Without a value.
+    /// A place without a value.
     pub const fn empty() -> Once<T> {
         Once { state: AtomicU8::new(Self::EMPTY), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
@@ -181,7 +181,7 @@ impl<T: Copy> Once<T> {
     /// The value, if it was set.
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: it was written before the state was SET, and is not written any more.
+        // SAFETY: the value was written before the state was SET, and is not written any more.
         (self.state.load(Ordering::Acquire) == Self::SET).then(|| unsafe { (*self.value.get()).assume_init_ref() })
     }
 
@@ -200,19 +200,19 @@ impl<T: Copy> Once<T> {
 pub struct Published<T: 'static>(AtomicPtr<T>);
 
 impl<T: Sync> Published<T> {
-    /// Without one.
+    /// A place without a value.
     pub const fn none() -> Published<T> {
         Published(AtomicPtr::new(core::ptr::null_mut()))
     }
 
-    /// What was published last.
+    /// The value that was published last.
     #[inline]
     pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or such a reference (`set`), or zeroed memory of that size that stays (`set_first`).
+        // SAFETY: null, or a reference from `set`, or zeroed memory of that size that stays mapped (`set_first`).
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Publishes a value, or takes back what was published.
+    /// Publishes a value, or withdraws the published one.
     pub fn set(&self, value: Option<&'static T>) {
         self.0.store(
             value.map_or(core::ptr::null_mut(), |value| core::ptr::from_ref(value).cast_mut()),
@@ -239,7 +239,7 @@ impl<T: Sync> Published<T> {
     }
 }
 
-// SAFETY: nothing is published.
+// SAFETY: zero bytes are the null pointer: nothing is published.
 unsafe impl<T> Zeroed for Published<T> {}
 
 #[cfg(test)]
@@ -276,10 +276,10 @@ mod tests {
         bytes.all().fill(9);
         let room = bytes.into_room();
         let from = room.span();
-        // SAFETY: the test's own memory.
+        // SAFETY: the test has mapped the memory at the target, and nothing else uses it.
         unsafe { room.take_the_place_of(target.start) }.unwrap();
         assert_eq!(sys::is_mapped(from.start, PAGE), Err(Errno::ENOMEM));
-        // SAFETY: as above.
+        // SAFETY: the byte lies in the memory that was moved there.
         assert_eq!(unsafe { core::ptr::read((target.end - 1) as *const u8) }, 9);
     }
 
@@ -297,7 +297,7 @@ mod tests {
         });
         let value = *PLACE.get().unwrap();
         assert!(value.iter().all(|word| *word == value[0]) && (1..=4).contains(&value[0]));
-        // Who came while another was writing has seen nothing yet.
+        // A thread that came while another was writing has seen no value.
         assert!(seen.iter().flatten().all(|found| *found == value) && seen.contains(&Some(value)));
         assert_eq!(set(9), Some(value));
     }

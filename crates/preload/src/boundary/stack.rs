@@ -1,4 +1,4 @@
-//! Stacks of the library's own.
+//! The library's own stacks, on which it does its work.
 //!
 //! A program may call from any stack: a signal handler has an alternate stack of 8 KiB, a coroutine one of 4 KiB. So
 //! all work of the library beyond the bare system call runs on a stack of its own. There are several, because calls may
@@ -14,23 +14,23 @@ use crate::boundary::arch::{self, PAGE};
 use crate::boundary::own::Fresh;
 use crate::boundary::sys::{self, Result, c};
 
-/// How many there are.
+/// Number of stacks.
 const COUNT: usize = 4;
 /// Bytes of each: several times what is needed.
 const BYTES: usize = 64 << 10;
-/// All of them, those for helpers, and a page below without access.
+/// Bytes of the whole area: all stacks, those for helpers, and a page below without access.
 const LEN: usize = PAGE + 2 * COUNT * BYTES;
 const ALL: u32 = (1 << COUNT) - 1;
 
-/// Where they lie, and above them as many for helpers ([`beside`]); 0: not yet.
+/// Where the stacks lie, and above them as many for helpers ([`beside`]); 0: not made yet.
 static AREA: AtomicUsize = AtomicUsize::new(0);
-/// One bit for each that is in use; also what threads wait at.
+/// One bit for each stack in use; also the futex word at which threads wait.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
-/// Threads that wait for one, or are about to. Each stack that becomes free wakes one of them: two may be given back before
-/// the first that waited runs.
+/// Threads that wait for a stack, or are about to. Each stack that becomes free wakes one of them: two may be given
+/// back before the first waiting thread runs.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// Makes them, if there are none. Until then everything runs on the caller's stack.
+/// Makes the stacks, if there are none. Until then all work runs on the caller's stack.
 pub fn install() -> Result<()> {
     if AREA.load(Ordering::Acquire) != 0 {
         return Ok(());
@@ -38,14 +38,14 @@ pub fn install() -> Result<()> {
     let mut area = Fresh::map(LEN)?.into_room();
     area.protect(PAGE, c::PROT_NONE)?;
     let first = area.span().start + PAGE;
-    // Else another thread was first.
+    // Otherwise another thread was first.
     if AREA.compare_exchange(0, first, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         area.keep();
     }
     Ok(())
 }
 
-/// Whether the caller runs on one of them, or beside one, with signals blocked.
+/// Whether the caller runs on one of these stacks, or on a helper's beside one, with signals blocked.
 #[inline(never)]
 pub fn is_own() -> bool {
     let here = 0u8;
@@ -53,8 +53,8 @@ pub fn is_own() -> bool {
     area != 0 && (&raw const here as usize).wrapping_sub(area) < 2 * COUNT * BYTES
 }
 
-/// The end of the stack beside the caller's, for a thread that does the caller's work for a moment; `None`: the caller is on none
-/// of ours, or is such a thread.
+/// End of the helper's stack beside the caller's, for a thread that works for the caller for a moment. `None`: the
+/// caller is on none of the library's stacks, or is such a helper.
 #[inline(never)]
 pub fn beside() -> Option<usize> {
     let here = 0u8;
@@ -63,32 +63,32 @@ pub fn beside() -> Option<usize> {
     (area != 0 && number < COUNT).then(|| area + (COUNT + number + 1) * BYTES)
 }
 
-/// Whether anybody but the caller, who is on one, is on any of them.
+/// Whether a thread other than the caller, which is on one of the stacks, is on any of them.
 pub fn has_others() -> bool {
     TAKEN.load(Ordering::Acquire).count_ones() > 1
 }
 
-/// In a forked child: the threads that were on them are not there.
+/// In a forked child: frees the stacks of threads that do not exist there.
 pub fn after_fork() {
     TAKEN.store(0, Ordering::Release);
     WAITING.store(0, Ordering::Release);
 }
 
-/// `len` bytes to write to, without any system call, for a program that has locked itself in; `None`: there are not so many.
-/// Several threads get different ones.
+/// `len` bytes of writable memory without a system call, for a program under its own seccomp filter; `None`: there are
+/// not so many. Several threads get different bytes.
 pub fn scratch(len: usize) -> Option<usize> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) as usize % COUNT;
     (len <= ROOM).then_some(SCRATCH.0.get() as usize + number * ROOM)
 }
 
-/// Bytes of memory to write to, of each of those that need it at once.
+/// Bytes of such memory for each of the threads that need it at the same time.
 const ROOM: usize = 32 << 10;
 
 #[repr(align(16))]
 struct Scratch(UnsafeCell<[u8; COUNT * ROOM]>);
 
-// SAFETY: only its address is used; who gets which part is said above.
+// SAFETY: only its address is used, and `scratch` gives each thread another part.
 unsafe impl Sync for Scratch {}
 
 /// Not touched until it is needed.
@@ -126,15 +126,15 @@ struct Job<F, R> {
 /// Never inlined: its frame, with all that is inlined into it, belongs on the other stack.
 #[inline(never)]
 extern "C" fn perform<F: FnOnce() -> R, R>(job: usize) {
-    // SAFETY: `run` passes a job of these types, which nobody else uses, once.
+    // SAFETY: `run` passes a job of these types once, and nobody else uses it.
     unsafe {
         let job = &mut *(job as *mut Job<F, R>);
         job.result.write(job.what.assume_init_read()());
     }
 }
 
-/// Does `what` on a stack of the library's own, with all signals blocked; before it, there too, what `first` says, which is
-/// asked before a stack is taken.
+/// Runs `what` on one of the library's own stacks, with all signals blocked. `first` is asked before a stack is taken;
+/// the function that it returns, if any, runs there before `what`.
 pub fn run<F: FnOnce() -> R, R>(first: fn() -> Option<extern "C" fn(usize)>, what: F) -> R {
     let mut job = Job { what: MaybeUninit::new(what), result: MaybeUninit::uninit() };
     let address = &raw mut job as usize;
@@ -146,7 +146,7 @@ pub fn run<F: FnOnce() -> R, R>(first: fn() -> Option<extern "C" fn(usize)>, wha
         let first = first();
         let number = take();
         let top = area + (number + 1) * BYTES;
-        // SAFETY: the stack is this thread's until it is given back; the functions take such a word and return.
+        // SAFETY: the stack is this thread's until it gives it back; the functions take such a word and return.
         unsafe {
             if let Some(first) = first {
                 arch::call_on(top, first, 0);
@@ -156,7 +156,7 @@ pub fn run<F: FnOnce() -> R, R>(first: fn() -> Option<extern "C" fn(usize)>, wha
         give(number);
         sys::signal_mask(mask);
     }
-    // SAFETY: `perform` has written it.
+    // SAFETY: `perform` has written the result.
     unsafe { job.result.assume_init() }
 }
 

@@ -96,19 +96,19 @@ calls! { unsafe:
     /// personality(2).
     ///
     /// # Safety
-    /// As the program wants it.
+    /// The program itself has requested this.
     pub fn personality(persona: usize) -> usize { nr::PERSONALITY; persona }
 
     /// unshare(2).
     ///
     /// # Safety
-    /// As the program wants it.
+    /// The program itself has requested this.
     pub fn unshare(what: i32) -> () { nr::UNSHARE; what }
 
     /// setns(2).
     ///
     /// # Safety
-    /// As the program wants it.
+    /// The program itself has requested this.
     pub fn setns(fd: i32, kind: i32) -> () { nr::SETNS; fd, kind }
 
     /// seccomp(2).
@@ -198,32 +198,34 @@ calls! {
     fn exit_of(status: i32) -> () { nr::EXIT; status }
 }
 
-/// New private anonymous memory wherever the kernel likes, for the guest's own tables.
+/// Maps new private anonymous memory at an address of the kernel's choice, for the guest's own tables.
 pub fn mmap_own(len: usize) -> Result<usize> {
     map_anywhere(len, c::PROT_RW, c::MAP_NORESERVE)
 }
 
-/// New private anonymous memory wherever the kernel likes; `flags`: besides those.
+/// Maps new private anonymous memory at an address of the kernel's choice; `flags` are added to those.
 pub fn map_anywhere(len: usize, prot: i32, flags: i32) -> Result<usize> {
     map_file(-1, len, prot, c::MAP_PRIVATE | c::MAP_ANONYMOUS | flags)
 }
 
-/// A file's first bytes wherever the kernel likes; `flags`: MAP_SHARED or MAP_PRIVATE, and more.
+/// Maps a file's first bytes at an address of the kernel's choice; `flags`: MAP_SHARED or MAP_PRIVATE, and more.
 pub fn map_file(fd: i32, len: usize, prot: i32, flags: i32) -> Result<usize> {
     let flags = flags & !(c::MAP_FIXED | c::MAP_FIXED_NOREPLACE);
     // SAFETY: no address is given, so nothing that exists is touched.
     unsafe { mmap(0, len, prot, flags, fd, 0) }
 }
 
-/// The same at `addr`, where nothing may be mapped; before Linux 4.17 it may come to lie elsewhere.
+/// As [`map_anywhere`], but at `addr`, where nothing may be mapped; before Linux 4.17 the kernel may choose another
+/// address.
 pub fn map_unused(addr: usize, len: usize, prot: i32, flags: i32) -> Result<usize> {
     let flags = (c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED_NOREPLACE | flags) & !c::MAP_FIXED;
-    // SAFETY: NOREPLACE: nothing that exists is touched.
+    // SAFETY: with NOREPLACE, nothing that exists is touched.
     unsafe { mmap(addr, len, prot, flags, -1, 0) }
 }
 
-/// The same for a table that is touched here and there: never in huge pages, one for each place would be memory that the
-/// program lacks. That holds for small tables, too: neighbours become one mapping, in which a huge page has room.
+/// As [`mmap_own`], for a table in which few places are touched: never in huge pages, because one for each place would
+/// take memory from the program. That holds for small tables, too: neighbours become one mapping, in which a huge page
+/// has room.
 pub fn mmap_sparse(len: usize) -> Result<usize> {
     let at = mmap_own(len)?;
     // A kernel without huge pages rightly refuses the advice.
@@ -231,13 +233,13 @@ pub fn mmap_sparse(len: usize) -> Result<usize> {
     Ok(at)
 }
 
-/// mremap(2) that lets a mapping grow by what is free behind it; it stays where it is.
+/// mremap(2) that grows a mapping into the free addresses behind it; it stays where it is.
 pub fn grow_in_place(addr: usize, len: usize, new_len: usize) -> Result<usize> {
     // SAFETY: without MREMAP_MAYMOVE the mapping stays, nothing is replaced, and it does not shrink.
     unsafe { mremap(addr, len, new_len.max(len), 0, 0) }
 }
 
-/// Advice that changes no contents, whatever memory it is about, in this process or in its children.
+/// Advice that changes no contents in this process or its children, whatever the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// MADV_HUGEPAGE.
@@ -262,13 +264,13 @@ pub enum Advice {
 
 /// madvise(2) with advice that keeps contents.
 pub fn advise(addr: usize, len: usize, advice: Advice) -> Result<()> {
-    // SAFETY: what the type promises.
+    // SAFETY: advice of this type changes no contents.
     unsafe { madvise(addr, len, advice as i32) }
 }
 
-/// brk(2), with the kernel's break: the break afterwards, whatever was wanted.
+/// brk(2), with the kernel's break: returns the break afterwards, whatever the request.
 pub fn brk(addr: usize) -> usize {
-    // SAFETY: only the program's own request, or 0, is passed here.
+    // SAFETY: callers pass only the program's own request, or 0.
     unsafe { brk_of(addr) }.unwrap_or(0)
 }
 
@@ -279,8 +281,8 @@ pub fn mincore(addr: usize, len: usize, out: &mut [u8]) -> Result<()> {
     unsafe { mincore_of(addr, len, out.as_mut_ptr() as usize) }
 }
 
-/// Whether `[addr, addr + len)` is mapped, with the errors of madvise: msync with MS_ASYNC checks that and does nothing
-/// (since Linux 2.6.19).
+/// Checks that `[addr, addr + len)` is mapped; fails with the errors of madvise. msync with MS_ASYNC checks that and
+/// does nothing else (since Linux 2.6.19).
 pub fn is_mapped(addr: usize, len: usize) -> Result<()> {
     msync(addr, len, general::MS_ASYNC)
 }
@@ -290,7 +292,7 @@ pub fn close(fd: i32) {
     let _ = close_of(fd);
 }
 
-/// What is known of an open file.
+/// Status of an open file.
 fn status(fd: i32) -> Result<general::stat> {
     let mut found = general::stat::zeroed();
     fstat(fd, &mut found).map(|()| found)
@@ -340,23 +342,24 @@ type Clock = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
 /// The kernel's own function for reading clocks in user mode (vDSO); null: none is known.
 static CLOCK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Reads clocks by the vDSO's `__vdso_clock_gettime` at `address`: five times as fast as the system call, and a governed
-/// call may ask twice.
+/// Reads clocks by the vDSO's `__vdso_clock_gettime` at `address` from now on: it is five times as fast as the system
+/// call, and a governed call may read the clock twice.
 ///
 /// # Safety
-/// That is what lies there.
+/// `address` is that of this function.
 pub unsafe fn read_clocks_by(address: usize) {
     CLOCK.store(address as *mut (), Ordering::Relaxed);
 }
 
-/// Reads clocks by the system call: reading the processor's clock, as the vDSO does, would be a SIGSEGV.
+/// Reads clocks by the system call from now on: reading the processor's clock, as the vDSO does, would raise SIGSEGV.
 pub fn read_clocks_by_calls() {
     CLOCK.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// The program is about to unmap, move, replace or protect this memory. If the vDSO is in it, clocks are read by the system call.
+/// Tells the library that the program is about to unmap, move, replace or protect this memory. If the vDSO is in it,
+/// clocks are read by the system call from then on.
 pub fn part_with(addr: usize, len: usize) {
-    /// Its data lie a few pages below it.
+    /// The vDSO's data lie a few pages below it.
     const AROUND: usize = 16 * PAGE;
     let clock = CLOCK.load(Ordering::Relaxed) as usize;
     if clock != 0 && addr < clock + AROUND && addr.saturating_add(len) > clock.saturating_sub(AROUND) {
@@ -369,7 +372,8 @@ pub fn monotonic_ns() -> u64 {
     const MONOTONIC: u32 = general::CLOCK_MONOTONIC;
     let mut time = [0u64; 2];
     let clock = CLOCK.load(Ordering::Relaxed);
-    // SAFETY: null, or what `read_clocks_by` was told, and then it is mapped (`part_with`); it writes one `timespec`.
+    // SAFETY: null, or the function given to `read_clocks_by`, which is still mapped (`part_with`); it writes one
+    // `timespec`.
     let read = !clock.is_null()
         && unsafe { core::mem::transmute::<*mut (), Clock>(clock)(MONOTONIC as i32, &raw mut time) } == 0;
     if !read {
@@ -378,7 +382,7 @@ pub fn monotonic_ns() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
-/// Ticks since some time, a billion or more a second: of the processor's clock, if it may be read.
+/// Ticks from an arbitrary start, a billion or more a second: of the processor's clock, if it may be read.
 pub fn ticks() -> u64 {
     if CLOCK.load(Ordering::Relaxed).is_null() { monotonic_ns() } else { arch::ticks() }
 }
@@ -421,7 +425,7 @@ pub fn futex_wake(word: &AtomicU32) {
 /// # Safety
 /// The arguments are the program's own.
 pub unsafe fn prctl([a, b, c, d, e]: [usize; 5]) -> Result<usize> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller answers for the arguments.
     unsafe { prctl_of(a, b, c, d, e) }
 }
 
@@ -435,8 +439,8 @@ pub fn is_readable(path: &CStr) -> Result<()> {
     access(path, general::R_OK)
 }
 
-/// Whether a file at `path` can be executed at all: it is there, is a regular file, and somebody may execute it. `dir` is
-/// what a relative path starts from.
+/// Whether the file at `path` can be executed at all: it exists, is a regular file, and somebody may execute it. A
+/// relative path starts from `dir`.
 pub fn may_be_executed(dir: i32, path: usize, flags: i32) -> bool {
     const EXECUTE: u32 = general::S_IXUSR | general::S_IXGRP | general::S_IXOTH;
     let mut found = general::stat::zeroed();
@@ -449,7 +453,7 @@ pub fn may_be_executed(dir: i32, path: usize, flags: i32) -> bool {
 pub fn exit_group(status: i32) -> ! {
     loop {
         let _ = exit_group_of(status);
-        // Where a filter refuses it, the plain exit of this thread is next.
+        // If a filter refuses that, the plain exit of this thread comes next.
         let _ = exit_of(status);
     }
 }
@@ -459,7 +463,7 @@ pub fn exit_group(status: i32) -> ! {
 /// # Safety
 /// The arguments are the program's own, NUL-terminated as the kernel wants them.
 pub unsafe fn execve(path: usize, argv: usize, envp: usize) -> Errno {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller answers for the arguments.
     unsafe { execve_of(path, argv, envp) }.err().unwrap_or(Errno(0))
 }
 
@@ -468,6 +472,6 @@ pub unsafe fn execve(path: usize, argv: usize, envp: usize) -> Errno {
 /// # Safety
 /// As [`execve`].
 pub unsafe fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Errno {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller answers for the arguments.
     unsafe { execveat_of(fd, path, argv, envp, flags) }.err().unwrap_or(Errno(0))
 }

@@ -1,8 +1,8 @@
-//! The strategy of each address.
+//! The table that gives each address its strategy.
 //!
-//! Each pool and the heap have at most one strategy, known from the plan. On top of them lie ranges (address rules of the
-//! policy, memory that existed at start), and on top of these the program's own hints. Nobody waits for a lock here; writers
-//! hold the guest's.
+//! Each pool and the heap have at most one strategy, known from the plan. Ranges (address rules of the policy, memory
+//! that existed at start) take precedence over these, and the program's own hints over the ranges. Nobody waits for a
+//! lock here; writers hold the guest's.
 
 mod ranges;
 
@@ -15,22 +15,22 @@ use crate::state::plan::{HEAP, POOLS};
 
 use ranges::{Code, Ranges};
 
-/// Strategies at a time: the plan's, and the program's own hints.
+/// Number of strategies at a time: the plan's, and those of the program's own hints.
 pub const PLACERS: usize = 32;
 
 static OF_HEAP: AtomicU8 = AtomicU8::new(0);
 static OF_POOL: [AtomicU8; MAX_ANON_POOLS] = [const { AtomicU8::new(0) }; MAX_ANON_POOLS];
-/// Pools (one bit each, and one for the heap) that come from the policy's default.
+/// Pools (one bit each, and one for the heap) that have the policy's default strategy.
 static BY_DEFAULT: AtomicU32 = AtomicU32::new(0);
 const HEAP_BIT: usize = 31;
-/// The program's own default for them: code plus one; 0: it has none.
+/// The program's own default for these pools: code plus one; 0: it has none.
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
 
-/// Memory named by the policy, and memory that existed at start.
+/// Ranges from the policy, and memory that existed at start.
 static GIVEN: Ranges = Ranges::new();
-/// The program's own hints.
+/// Ranges of the program's own hints.
 static HINTS: Ranges = Ranges::new();
-/// What the program has registered with a userfaultfd of its own: the kernel places it.
+/// Ranges that the program has registered with its own userfaultfd: the kernel places them.
 static PROGRAM: Ranges = Ranges::new();
 
 /// Reads the plan's pools and address ranges; returns whether any frame is governed.
@@ -65,7 +65,7 @@ pub fn learn(plan: &Plan<'_>) -> bool {
     any
 }
 
-/// Strategy number of the page at `addr`, and the addresses around it that have the same one; `None`: the kernel's.
+/// Strategy number of the page at `addr`, and the addresses around it with the same one; `None`: the kernel places it.
 pub fn around(addr: usize) -> (Option<u32>, Span) {
     let (code, within) = match looked_up(addr) {
         (Some(code), within) => (code, within),
@@ -108,7 +108,8 @@ fn defaulted(pool: usize, code: Code) -> Code {
     }
 }
 
-/// Gives the pools of the policy's default another strategy, or (`None`) their own again. False: there are none.
+/// Gives the pools with the policy's default another strategy, or (`None`) their own again. False: there are no such
+/// pools.
 pub fn set_default(code: Option<Code>) -> bool {
     let any = BY_DEFAULT.load(Ordering::Relaxed) != 0;
     if any {
@@ -135,7 +136,7 @@ fn by_pool(addr: usize) -> (Code, Span) {
     (0, outside)
 }
 
-/// The range around `addr`, hints before the plan's; or else the addresses around it that no range covers.
+/// The range around `addr`, hints before the plan's ranges; otherwise the addresses around it that no range covers.
 fn looked_up(addr: usize) -> (Option<Code>, Span) {
     let (programs, around) = PROGRAM.around(addr);
     if programs.is_some() {
@@ -150,17 +151,17 @@ fn looked_up(addr: usize) -> (Option<Code>, Span) {
     (code, wider.and(within))
 }
 
-/// `span` is the program's to fill, through a userfaultfd of its own, or (`false`) is so no more. As [`set`].
+/// Marks `span` as the program's to fill, through its own userfaultfd, or (`false`) removes the mark. As [`set`].
 pub fn give_to_program(span: Span, is: bool) -> bool {
     PROGRAM.change(span, is.then_some(0))
 }
 
-/// Whether the page at `addr` is the program's to fill.
+/// Whether the program itself fills the page at `addr`.
 pub fn is_programs(addr: usize) -> bool {
     PROGRAM.around(addr).0.is_some()
 }
 
-/// Whether some hint has the strategy with this code, or it is the default. Callers take turns with writers.
+/// Whether a hint has the strategy with this code, or it is the default. Callers take turns with writers.
 pub fn uses(code: Code) -> bool {
     DEFAULT.load(Ordering::Relaxed) == code + 1 || HINTS.has(code)
 }
@@ -172,22 +173,22 @@ pub fn set(span: Span, code: Code) -> bool {
     GIVEN.change(span, Some(code))
 }
 
-/// What lies in `span` has its pool's strategy again.
+/// Removes the ranges in `span`, which has its pool's strategy again.
 pub fn clear(span: Span) -> bool {
     GIVEN.change(span, None)
 }
 
-/// The program's own hint for `span`, above everything else; `None` takes it back. As [`set`].
+/// Sets the program's own hint for `span`, above everything else; `None` removes it. As [`set`].
 pub fn hint(span: Span, code: Option<Code>) -> bool {
     HINTS.change(span, code)
 }
 
-/// In a forked child.
+/// Resets the tables in a forked child.
 pub fn after_fork() {
     GIVEN.after_fork();
     HINTS.after_fork();
     PROGRAM.after_fork();
-    // A child's memory is not registered.
+    // A child's memory is not registered with a userfaultfd of the program.
     PROGRAM.change(Span::new(0, usize::MAX), None);
 }
 
@@ -195,7 +196,7 @@ pub fn after_fork() {
 mod tests {
     use super::*;
 
-    /// One test, because the tables are the process's.
+    /// This is one test, because all tests share the process's tables.
     #[test]
     fn ranges_lie_over_pools_and_hints_over_ranges() {
         OF_POOL[1].store(3, Ordering::Relaxed);

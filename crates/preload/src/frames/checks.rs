@@ -1,5 +1,5 @@
-//! Invariants of the pools, checked after every step: for tests (feature `expensive`). A violation is said, and the process
-//! ends.
+//! Invariants of the pools, checked after every step: for tests (feature `expensive`). A violation is reported, and the
+//! process ends.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,11 +11,11 @@ use crate::frames::pool::Pools;
 use crate::frames::pool::chunks::SLOTS;
 use crate::state::message::say;
 
-/// Chunks whose pages are looked at take turns.
+/// Chunks take turns: each check examines the pages of a few.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
 impl Pools {
-    /// Checks everything, after `what`.
+    /// Checks everything, after the step `what`.
     pub fn check(&self, what: &str) {
         for (number, pool) in self.all.iter().enumerate() {
             let Some(pool) = pool else { continue };
@@ -32,7 +32,7 @@ impl Pools {
     }
 }
 
-/// Free pages are there, unless they are in swap, and zero.
+/// Checks that free pages are present, unless they are in swap, and that they are zero.
 fn check_pages(stock: &Stock<'_>, chunk: u32, pagemap: Pagemap, what: &str) {
     let Some(address) = stock.chunk_address(chunk) else { return };
     let mut frames = [0; SLOTS];
@@ -47,7 +47,7 @@ fn check_pages(stock: &Stock<'_>, chunk: u32, pagemap: Pagemap, what: &str) {
                 fail(format_args!("after {what}: the free slot {} has no page", slot.0));
             }
             (Some(State::Free), 1..) => {
-                // SAFETY: a page of the pool that is there; nobody writes to it while the engine is locked.
+                // SAFETY: the page is the pool's and present; nobody writes to it while the engine is locked.
                 let words = unsafe { core::slice::from_raw_parts(page as *const u64, PAGE / size_of::<u64>()) };
                 if words.iter().any(|word| *word != 0) {
                     fail(format_args!("after {what}: the free page in slot {} is not zero", slot.0));
@@ -64,6 +64,6 @@ fn check_pages(stock: &Stock<'_>, chunk: u32, pagemap: Pagemap, what: &str) {
 #[cold]
 fn fail(what: core::fmt::Arguments<'_>) {
     say(format_args!("broken invariant: {what}"));
-    // SAFETY: none needed: an undefined instruction ends the process, whatever it does with signals.
+    // SAFETY: an undefined instruction touches no memory; it ends the process, whatever the process does with signals.
     unsafe { core::arch::asm!("ud2", options(noreturn)) }
 }

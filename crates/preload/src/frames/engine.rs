@@ -1,4 +1,4 @@
-//! The engine: pools and strategies behind one lock, which only our own threads take.
+//! The engine: pools and strategies behind one lock, which only the library's own threads take.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -33,9 +33,9 @@ pub struct Placer {
     pub pinned: bool,
 }
 
-/// Everything that changes.
+/// The engine's state that changes.
 pub struct Engine {
-    /// Free pages, and what they are fetched and moved with.
+    /// Free pages, and the tools to fetch and move them.
     pub pools: Pools,
     /// The strategies at work, by number.
     pub placers: [Option<Placer>; PLACERS],
@@ -57,30 +57,30 @@ pub struct Checks {
 
 /// Intermediate results.
 pub struct Scratch {
-    /// The strategy's wants for the current pages.
+    /// Wants of the strategy for the current pages.
     pub wants: [Want; SLOTS],
-    /// Frames that were read last.
+    /// Frame numbers from the last look-up.
     pub frames: [u64; SLOTS],
     /// The page that the fault touched; all other pages that it brings in are placed ahead.
     pub touched: Option<usize>,
-    /// Several threads wait: those whose pages are there are woken together, and where these pages are.
+    /// Set while several threads wait: the span of placed pages whose threads are woken together.
     pub later: Option<Later>,
 }
 
-/// The process's engine.
+/// The process's only engine.
 pub static ENGINE: Owned<Engine> = Owned::new(Engine::off());
 
-/// Places of threads that wait although their pages are present.
+/// Span of pages that are present, but whose threads still wait.
 #[derive(Clone, Copy)]
 pub struct Later(pub Option<Span>);
 
 impl Later {
-    /// Nobody does yet.
+    /// No thread waits.
     pub const fn none() -> Later {
         Later(None)
     }
 
-    /// And there.
+    /// Adds the threads that wait in `span`.
     pub fn add(&mut self, span: Span) {
         self.0 = Some(match self.0 {
             None => span,
@@ -90,7 +90,7 @@ impl Later {
 }
 
 impl Engine {
-    /// Before the start.
+    /// The engine before its start.
     pub const fn off() -> Engine {
         Engine {
             pools: Pools::none(),
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Sets everything up for `plan`. False: a module cannot be used (the other strategies work).
+    /// Sets up all parts for `plan`. False: a module cannot be used (the other strategies work).
     pub fn set_up(&mut self, plan: &Plan<'static>, tools: Tools) -> bool {
         self.pools.tools = tools;
         let (mut complete, pid) = (true, sys::getpid());
@@ -124,7 +124,7 @@ impl Engine {
         complete
     }
 
-    /// The kernel's flags of frames.
+    /// The kernel's flags of frames; opens their file at the first call.
     pub fn opened_flags(&mut self) -> Flags {
         if self.checks.flags.0 < 0 {
             self.checks.flags = Flags::open();
@@ -132,7 +132,7 @@ impl Engine {
         self.checks.flags
     }
 
-    /// Takes a strategy in under `number`, in place of what had it.
+    /// Adds a strategy under `number`, in place of the one that had it.
     pub fn admit(
         &mut self,
         number: usize,
@@ -163,7 +163,7 @@ impl Engine {
 
     fn pool_for(&mut self, colours: Colours, spec: &pagelab_abi::plan::Strategy, available: u64) -> Option<usize> {
         let suits = |pool: &Option<Pool>| pool.as_ref().is_some_and(|pool| pool.suits(&colours, spec));
-        // Those of the first node stand for all.
+        // The pools of the first node stand for those of all nodes.
         let first = self.pools.all.get(..MAX_STRATEGIES)?;
         if let Some(at) = first.iter().position(suits) {
             self.pools.all.get_mut(at)?.as_mut()?.admit(spec, available);
@@ -182,7 +182,7 @@ impl Engine {
         Some(at)
     }
 
-    /// Populates a chunk for pool `at` here and now.
+    /// Populates a chunk for pool `at` at once, on the calling thread.
     pub fn refill(&mut self, at: usize) -> Result<()> {
         self.refill_with(at, false)
     }
@@ -206,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Gives every chunk back that can go, because the program is short of memory.
+    /// Gives back every chunk that can go, because the program is short of memory.
     pub fn shed(&mut self) {
         self.checks.grip.let_go();
         self.pools.shed();
@@ -220,10 +220,10 @@ impl Engine {
     }
 }
 
-/// Periods of the strategies, pages, for threads that cannot ask the engine.
+/// Periods of the strategies in pages, for threads that cannot ask the engine.
 static PERIODS: [AtomicU64; PLACERS] = [const { AtomicU64::new(1) }; PLACERS];
 
-/// After how many pages the answers of strategy `number` repeat; 0: never.
+/// Number of pages after which the answers of strategy `number` repeat; 0: never.
 pub fn period(number: u32) -> u64 {
     PERIODS.get(number as usize).map_or(1, |period| period.load(Relaxed))
 }
@@ -236,7 +236,7 @@ pub fn is_pinned(number: u32) -> bool {
     PINNED.load(Relaxed) >> number & 1 != 0
 }
 
-/// Counts a chunk that was populated.
+/// Counts a populated chunk.
 pub fn count_chunk(made: &chunks::Made, ns: u64) {
     tally::engine(|counts| &counts.refills, 1);
     tally::engine(|counts| &counts.refill_pages, made.pages as u64);

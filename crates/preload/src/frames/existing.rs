@@ -1,8 +1,8 @@
 //! Memory that exists before the library: data, bss, the stack, and what the dynamic linker mapped.
 //!
-//! It is listed before the library makes mappings of its own, and placed when the engine can run. There is one thread
-//! then, and it waits while its memory moves. Memory that the handler itself uses is left out: the library's own data,
-//! and that of strategies' modules.
+//! The library lists this memory before it makes mappings of its own, and places it when the engine can run. There is
+//! one thread then, and it waits while its memory moves. Memory that the handler itself uses is left out: the library's
+//! own data, and the data of strategies' modules.
 
 pub mod remap;
 
@@ -28,16 +28,16 @@ use super::{areas, hints};
 
 /// Most mappings listed.
 const ROOM: usize = 256;
-/// A larger mapping of a file is not copied.
+/// File mappings larger than this are not copied.
 const LARGEST_COPY: usize = 64 << 20;
-/// Addresses below the stack that it can grow into, where there is no limit.
+/// How far the stack can grow down where there is no limit, bytes.
 const DEEPEST_STACK: usize = 1 << 30;
 const LIMIT_STACK: usize = 3;
 
 struct Entry {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// [`Memory`] code; plus [`FILE`] for a file's pages.
+    /// [`Memory`] code; plus [`FILE`] for pages of a file.
     kind: AtomicUsize,
 }
 
@@ -46,16 +46,16 @@ const FILE: usize = 1 << 8;
 static LIST: [Entry; ROOM] =
     [const { Entry { start: AtomicUsize::new(0), end: AtomicUsize::new(0), kind: AtomicUsize::new(0) } }; ROOM];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Something in the library's own data.
+/// An address in the library's own data.
 static OWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Lists what there is. Called before the library maps anything that stays.
+/// Lists the existing memory. Called before the library maps anything that stays.
 pub fn list(plan: &Plan<'_>) {
     if !plan.governs_frames() {
         return;
     }
     let mut data_end = 0;
-    // On the stack: a buffer of its own would be listed, too.
+    // On the stack: a mapped buffer would be listed, too.
     let mut buffer = [0u8; 3 * PAGE];
     let _ = maps::each_with(&mut buffer, &mut |mapping| {
         if let Some(kind) = kind_of(mapping, &mut data_end) {
@@ -86,9 +86,9 @@ fn kind_of(mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Memory> {
     }
 }
 
-/// Places what was listed and has a strategy.
+/// Places the listed memory that has a strategy.
 pub fn place() {
-    // Looked up without the dynamic linker's lock later.
+    // Looked up now, because later it would take the dynamic linker's lock.
     let mut kept_out = [Span::new(0, 0); MOST_KEPT_OUT];
     keep_out(&mut kept_out);
     for entry in LIST.iter().take(COUNT.load(Ordering::Relaxed)) {
@@ -113,7 +113,7 @@ pub fn place() {
 
 const MOST_KEPT_OUT: usize = 32;
 
-/// Writable segments of the library and of modules.
+/// Finds the writable segments of the library and of modules, which are left out.
 fn keep_out(list: &mut [Span; MOST_KEPT_OUT]) {
     let mut used = 0;
     elf::each(&mut |_, segments| {
@@ -142,7 +142,7 @@ fn place_one(span: Span, memory: Memory, is_file: bool, code: u8) {
     }
     let number = u32::from(code) - 1;
     if !is_file {
-        // The zero page has the right colour by chance, and is another page once it is written to.
+        // The zero page may have the right colour by chance, but a write replaces it by another page.
         hints::unshare(span, &mut [0; SLOTS]);
         if registration::govern(span).is_ok() {
             let _ = requests::ask(Kind::Remap, span);
@@ -153,7 +153,7 @@ fn place_one(span: Span, memory: Memory, is_file: bool, code: u8) {
     }
 }
 
-/// The stack and what it can grow into.
+/// The stack with the addresses into which it can grow.
 fn with_growth(stack: Span) -> Span {
     let limit = task::soft_limit(LIMIT_STACK).map_or(DEEPEST_STACK, |limit| limit as usize).min(DEEPEST_STACK);
     Span::new(stack.end.saturating_sub(limit.next_multiple_of(PAGE)).min(stack.start), stack.end)

@@ -39,7 +39,7 @@ pub use values::Values;
 
 use pagelab_abi::guest::EngineFailure;
 
-/// Result of moving (`struct pagelab_moved`), pages.
+/// Result of a move (`struct pagelab_moved`), in pages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
@@ -49,18 +49,18 @@ pub struct Moved {
     elsewhere: u64,
 }
 
-/// Some range has, or had, a hint.
+/// Whether some range has, or had, a hint.
 static GIVEN: AtomicBool = AtomicBool::new(false);
 
-/// Every call into the engine begins with it: a forked child sets itself up first.
+/// Starts every call into the engine: a forked child sets itself up first.
 fn meet() {
     if child::is_new() {
         child::adopt();
     }
 }
 
-/// Memory is about to be unmapped: what is mapped there later begins without hints, and is not registered with the
-/// program's userfaultfd.
+/// Forgets hints for memory that is about to be unmapped: memory that is mapped there later begins without hints, and
+/// is not registered with the program's userfaultfd.
 pub fn forget(addr: usize, len: usize) {
     if GIVEN.load(Relaxed) || program_uffd::has_some() {
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
@@ -99,32 +99,32 @@ pub fn start(prepare: Prepare) -> Result<()> {
     result
 }
 
-/// Held while the engine is started by hints, and by forks of a process without a plan.
+/// Held while hints start the engine, and by forks of a process without a plan.
 static STARTING: Turn = Turn::new();
-/// The signal mask of the thread that holds it.
+/// The signal mask of the thread that holds `STARTING`.
 static STARTING_MASK: AtomicU64 = AtomicU64::new(0);
 
-/// In a forked child: none of the parent's threads holds a lock.
+/// In a forked child: releases the locks, which none of its threads holds.
 pub fn forget_holder() {
     STARTING.give();
     hint_table::forget_holder();
 }
 
-/// Waits until nobody starts the engine, and keeps others from it.
+/// Waits until nobody starts the engine, and keeps other threads from starting it.
 pub extern "C" fn hold_start() {
     let mask = sys::signal_mask(u64::MAX);
     STARTING.take();
     STARTING_MASK.store(mask, Relaxed);
 }
 
-/// Ends what [`hold_start`] began, in the thread that did or in the child that it forked.
+/// Ends what [`hold_start`] began, in the same thread or in the child that it forked.
 pub extern "C" fn release_start() {
     let mask = STARTING_MASK.load(Relaxed);
     STARTING.give();
     sys::signal_mask(mask);
 }
 
-/// Why there is no engine.
+/// The reason why there is no engine.
 fn why() -> Errno {
     let failure = guest_file::file().map_or(0, |file| file.engine.failure.load(Relaxed));
     match EngineFailure::from_code(failure) {
@@ -134,14 +134,14 @@ fn why() -> Errno {
     }
 }
 
-/// Gives `span` a hint; `None`: it is the kernel's.
+/// Gives `span` a hint; `None`: the kernel places it.
 #[inline(never)]
 pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<()> {
     if by_kernel::is_asked() {
         GIVEN.store(true, Relaxed);
         return by_kernel::set_range(span, asked);
     }
-    // In this order: what starts may be mapped in a hole of the range.
+    // In this order, because the engine's start may map memory in a hole of the range.
     let begin = || {
         mapped(span)?;
         start(prepare)
@@ -159,7 +159,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
     change(span, Some(number.map_or(0, code)))
 }
 
-/// Takes hints for `span` back.
+/// Withdraws the hints for `span`.
 #[inline(never)]
 pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
     if by_kernel::is_asked() {
@@ -180,8 +180,8 @@ fn change(span: Span, code: Option<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Memory that was locked because its strategy pins is unlocked: the next strategy may not pin, and pages can be moved
-/// only from locked to locked memory.
+/// Unlocks memory that was locked because its strategy pins: the next strategy may not pin, and pages can be moved only
+/// from locked to locked memory.
 fn unpin(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(is_pinned) {
@@ -190,7 +190,7 @@ fn unpin(span: Span) {
     });
 }
 
-/// The hint for what neither a range nor a rule of the policy names (`None`: it is the kernel's).
+/// Sets the hint for memory that neither a range nor a rule of the policy names (`None`: the kernel places it).
 #[inline(never)]
 pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
     if by_kernel::is_asked() {
@@ -207,7 +207,7 @@ pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
     change_default(Some(number.map_or(0, code)))
 }
 
-/// Takes it back.
+/// Withdraws that hint.
 pub fn clear_default(prepare: Prepare) -> Result<()> {
     if by_kernel::is_asked() {
         return by_kernel::clear_default();
@@ -232,7 +232,7 @@ fn mapped(span: Span) -> Result<()> {
     sys::is_mapped(span.start, span.len()).map_err(|_| Errno::EFAULT)
 }
 
-/// Registers what is governed of the memory in `span`, and the opposite with the rest.
+/// Registers the governed parts of the memory in `span`, and unregisters the rest.
 fn settle(span: Span) {
     let _ = maps::each(&mut |mapping| {
         let part = mapping.span.and(span);
@@ -282,7 +282,7 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
     Ok(moved)
 }
 
-/// Pages of `span` that are shared (with a child, or the zero page) become the program's own, by copying.
+/// Makes pages of `span` that are shared (with a child, or the zero page) the program's own, by copying.
 pub fn unshare(span: Span, words: &mut [u64; SLOTS]) {
     let Ok(pagemap) = Pagemap::open() else { return };
     for start in (span.start..span.end).step_by(SLOTS * PAGE) {
@@ -292,7 +292,7 @@ pub fn unshare(span: Span, words: &mut [u64; SLOTS]) {
             continue;
         }
         for (page, _) in pages.step_by(PAGE).zip(words.iter()).filter(|(_, shared)| **shared != 0) {
-            // Where the memory is read-only it fails, and the page stays.
+            // Where the memory is read-only this fails, and the page stays.
             let copied = sys::advise(page, PAGE, Advice::PopulateWrite);
             if let (Ok(()), Some(number)) = (copied, areas::strategy_of(page)) {
                 tally::frames(number, |counts| &counts.copied_pages, 1);

@@ -1,7 +1,7 @@
-//! Placing: missing pages get pages from the pool.
+//! Placement: missing pages get pages from the pool.
 //!
-//! Whatever happens, a thread that waits for a page continues: with the wanted page, with another one, with the
-//! kernel's zero page, or because its memory is no longer registered.
+//! A thread that waits for a page always continues: with the wanted page, with another one, with the kernel's zero
+//! page, or because its memory is no longer registered.
 
 pub mod exact_search;
 pub mod module;
@@ -28,25 +28,25 @@ use super::areas;
 
 use shadow::Shadow;
 
-/// Frames of placed pages, for the count at exit.
+/// Frames of the placed pages, for the count at exit.
 pub static SHADOW: Shadow = Shadow::new();
 
-/// Chunks that are found changed, for one run of pages.
+/// Most chunks that are found changed during the placement of one run of pages.
 const MOST_CHANGED: usize = 4096;
-/// How often a move that the kernel asks to repeat is repeated.
+/// How many times a move is repeated when the kernel requests it.
 pub const PATIENCE: usize = 1000;
-/// Pages of the pool that turn out to be in use, for one page placed.
+/// Most pages of the pool that turn out to be in use, for one page placed.
 const BUSY: usize = 64;
 
 /// Result of placing a span.
 enum End {
     /// All of it was placed.
     Done,
-    /// The next page is there already.
+    /// The next page is present already.
     Present,
     /// Nothing can be moved to the next page.
     Refused,
-    /// There are no pages.
+    /// The pool has no pages.
     Dry,
 }
 
@@ -64,8 +64,8 @@ impl Pools {
         let _ = self.tools.uffd.wake(span);
     }
 
-    /// The kernel's zero page for `page`; where even that cannot be had, the kernel's own answer to the fault. False: the
-    /// fault is an old one, its page is there or not mapped any more.
+    /// Fills `page` with the kernel's zero page; where even that fails, lets the kernel itself answer the fault. False:
+    /// the fault is outdated, its page is present or not mapped any more.
     fn fill_or_free(&self, page: usize) -> bool {
         for _ in 0..PATIENCE {
             match self.tools.uffd.zero(page_at(page)) {
@@ -83,11 +83,11 @@ impl Pools {
         true
     }
 
-    /// Moves, again while the kernel asks for it.
+    /// Moves pages, and repeats that while the kernel requests it.
     pub fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mut result = (0, Some(Errno::EAGAIN));
         for _ in 0..PATIENCE {
-            // SAFETY: the slots are held by the caller, their pages zero; the target gets what it is missing.
+            // SAFETY: the caller holds the slots, and their pages are zero; the target gets the pages that it misses.
             result = unsafe { self.tools.uffd.shift(from, to, then) };
             if result.0 > 0 || result.1 != Some(Errno::EAGAIN) {
                 break;
@@ -172,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Places all of `span` that is missing, for `thread`; bytes placed.
+    /// Places all missing pages of `span`, for `thread`; returns the bytes placed.
     pub fn eager(&mut self, span: Span, thread: u32) -> usize {
         let mut total = 0;
         areas::each(span, &mut |part, number| {
@@ -185,7 +185,7 @@ impl Engine {
                 total += end - at;
                 at = match ended {
                     End::Dry => break,
-                    // Nothing is mapped there, or not for us: the next page may be.
+                    // Nothing is mapped at this page, or it is not governed; the next page may be.
                     End::Present | End::Refused if end == at => end + PAGE,
                     End::Present | End::Refused | End::Done => end,
                 };
@@ -194,7 +194,7 @@ impl Engine {
         total
     }
 
-    /// Places pages from the beginning of `span` on, up to a chunk's worth at a time; where it ended, and why.
+    /// Places pages from the beginning of `span` on, up to a chunk's worth at a time. Returns where it ended, and why.
     fn place(&mut self, number: u32, span: Span, why: Why) -> (usize, End) {
         let mut at = span.start;
         while at < span.end {
@@ -226,7 +226,7 @@ impl Engine {
                 break End::Done;
             }
             let (done, whole, ended) = self.place_run(number, span, at, why);
-            // Woken last, threads find the whole window.
+            // Threads that are woken last find the whole window.
             waiting |= done > 0 && !whole;
             at += done;
             if let Some(ended) = ended {
@@ -259,8 +259,8 @@ impl Engine {
         }
     }
 
-    /// One move: as many pages of `span` from page `at` on as lie side by side in the pool. How many were placed, whether
-    /// that was all of the span and waiting threads are awake, and why it must not go on.
+    /// Makes one move: of as many pages of `span` from page `at` on as have neighbouring pages in the pool. Returns how
+    /// many were placed, whether that was all of the span and waiting threads are awake, and why it must not go on.
     fn place_run(&mut self, number: u32, span: Span, at: usize, why: Why) -> (usize, bool, Option<End>) {
         let count = span.len() / PAGE;
         let mut most = count - at;
@@ -274,7 +274,7 @@ impl Engine {
             let done = moved / PAGE;
             self.settle(number, run, span.start, at, done);
             match errno {
-                // Where a shorter move went well, the mapping ends.
+                // If a shorter move succeeded, the mapping ends there.
                 None => return (done, whole, (most < count - at).then_some(End::Refused)),
                 Some(Errno::EAGAIN) if done > 0 => return (done, whole, None),
                 Some(Errno::EEXIST) => return (0, false, Some(End::Present)),
@@ -282,7 +282,7 @@ impl Engine {
                     tally::engine(|counts| &counts.ebusy, 1);
                     self.drop_slot(number, Run::one(run.slot));
                 }
-                // The span reaches beyond its mapping, perhaps.
+                // The span may reach beyond its mapping.
                 Some(Errno::ENOENT | Errno::EINVAL) if pages > 1 => most = pages / 2,
                 Some(errno) => {
                     if errno == Errno::EINVAL {
@@ -301,7 +301,8 @@ impl Engine {
         (0, false, Some(End::Refused))
     }
 
-    /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
+    /// Records that the first `done` pages of `run` went to page `at` of the span at `start` and after it; the others
+    /// stay.
     pub fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
         self.pools.count_node(done);
         let Some(pool) = self.pool_of(number) else { return };
@@ -331,8 +332,8 @@ impl Engine {
         pool.stock.give_back(Run { slot: rest, len: run.len - done as u32 });
     }
 
-    /// Pages can only be moved between mappings that are equally accessible and both locked or not: makes the slot of a
-    /// page like that for a moment. True: the page is placed.
+    /// Pages can be moved only between mappings that have the same protection and are both locked or both not. So this
+    /// gives the page's slot the same attributes for a moment. True: the page is placed.
     fn place_with_attributes(&mut self, number: u32, page: usize, at: usize) -> bool {
         let Some((run, from)) = self.take_known(number, at, 1) else { return false };
         let any = c::PROT_RW | c::PROT_EXEC;
@@ -342,7 +343,7 @@ impl Engine {
                 self.pools.shift(from, page_at(page), Then::Wait).1.is_none()
             })
         });
-        // Only now: what is locked meanwhile counts against the limit that the program's next call may meet.
+        // Only now: memory that is locked meanwhile counts against the limit, which the program's next call may reach.
         if placed {
             self.pools.wake(page_at(page));
         }
@@ -350,7 +351,7 @@ impl Engine {
         placed
     }
 
-    /// The page of a slot cannot be used (something refers to it): it goes back to the kernel.
+    /// Gives the page of a slot back to the kernel: it cannot be used, because something refers to it.
     fn drop_slot(&mut self, number: u32, run: Run) {
         let Some(pool) = self.pool_of(number) else { return };
         let Some(Some(pool)) = self.pools.all.get_mut(pool) else { return };
@@ -362,13 +363,13 @@ impl Engine {
         }
     }
 
-    /// The pool that strategy `number` takes pages from, on the node in question.
+    /// The pool from which strategy `number` takes pages, on the current node.
     pub fn pool_of(&self, number: u32) -> Option<usize> {
         let placer = self.placers.get(number as usize)?.as_ref()?;
         Some(placer.pool + self.pools.source.node * MAX_STRATEGIES)
     }
 
-    /// Makes sure that the pool in question is there.
+    /// Makes sure that this pool exists.
     pub fn has_pool(&mut self, number: u32) -> bool {
         self.pool_of(number).is_some_and(|at| self.pools.make_twin(at).is_ok())
     }
@@ -383,8 +384,8 @@ impl Engine {
         found
     }
 
-    /// As [`Engine::take`], pages that are still on the frames they were found on. A chunk in which some are not is sorted
-    /// anew.
+    /// As [`Engine::take`], but only pages that are still on the frames of their look-up. A chunk in which some are not
+    /// is sorted anew.
     pub fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         for _ in 0..MOST_CHANGED {
             let (run, from) = self.take(number, at, most)?;
@@ -398,8 +399,8 @@ impl Engine {
         None
     }
 
-    /// Pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there is
-    /// nothing else to be had. And where they are.
+    /// Takes pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there
+    /// is nothing else. Returns them, and their address.
     pub fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         self.pools.return_to_wanted();
         let here = self.has_pool(number);
@@ -407,7 +408,7 @@ impl Engine {
         found.or_else(|| self.pools.other_nodes().find_map(|node| self.take_at(node, number, at, most)))
     }
 
-    /// As [`Engine::take`], from the pool of the node in question.
+    /// As [`Engine::take`], from the pool of the current node.
     pub fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         let pool = self.pool_of(number)?;
         if self.pools.all.get(pool)?.as_ref()?.exact {
@@ -449,13 +450,13 @@ impl Engine {
     }
 }
 
-/// Time for other threads to map something where there was nothing.
+/// Waits, so that other threads can map memory where there was none.
 #[cfg(feature = "expensive")]
 fn delay() {
     crate::boundary::sys::task::futex_wait_for(&core::sync::atomic::AtomicU32::new(0), 0, 200_000);
 }
 
-/// A fault waited for a refill since `begin` (0: it did not).
+/// Counts a fault that waited for a refill since `begin` (0: it did not).
 fn waited(begin: u64) {
     if begin != 0 {
         tally::engine(|counts| &counts.waits, 1);

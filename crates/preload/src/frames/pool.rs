@@ -24,13 +24,13 @@ use crate::frames::report::tally;
 use chunks::{Addresses, Order, SLOTS, Tools};
 use pools::{Books, Pool};
 
-/// The pools of a process, and what their pages are fetched and moved with.
+/// The pools of a process, and the tools to fetch and move their pages.
 pub struct Pools {
-    /// The userfaultfd, frame numbers, and pages to move others through.
+    /// The userfaultfd, frame numbers, and pages through which others are moved.
     pub tools: Tools,
-    /// Those of the first node, in any order, then the same of the second node, and so on.
+    /// The pools of the first node, in any order, then the same of the second node, and so on.
     pub all: [Option<Pool>; MAX_STRATEGIES * memory_nodes::MOST],
-    /// The node that pages come from.
+    /// The node from which pages come.
     pub source: Source,
     /// Addresses of chunks.
     pub addresses: Addresses,
@@ -44,27 +44,27 @@ pub struct Pools {
 pub struct Source {
     /// Policy of the mapping or of the thread.
     pub policy: Policy,
-    /// The thread that wants them.
+    /// The thread that wants the pages.
     pub thread: u32,
-    /// Node of the processor that it runs on.
+    /// Node of the processor on which that thread runs.
     pub local: usize,
-    /// The node that they are to come from.
+    /// The node from which the pages should come.
     pub wanted: usize,
-    /// The node that they do come from.
+    /// The node from which they do come.
     pub node: usize,
-    /// How many more times a node is not asked that had no memory.
+    /// For each node that had no memory: how many more times it is not asked.
     pub dry: [u8; memory_nodes::MOST],
 }
 
 impl Source {
-    /// On the first node.
+    /// Pages from the first node.
     pub const fn first() -> Source {
         Source { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; memory_nodes::MOST] }
     }
 }
 
 impl Pools {
-    /// Without memory.
+    /// Pools without memory.
     pub const fn none() -> Pools {
         Pools {
             tools: Tools { uffd: Uffd(-1), pagemap: Pagemap(-1), landing: 0, transit: 0 },
@@ -81,7 +81,7 @@ impl Pools {
         self.all.get_mut(at)?.as_mut()
     }
 
-    /// A place for another chunk of pool `at`.
+    /// Chooses an address for another chunk of pool `at`.
     pub fn order(&mut self, at: usize) -> Option<Order> {
         let pool = self.all.get(at)?.as_ref()?;
         let (pinned, pages, frugal) = (pool.pinned, pool.order_pages(), pool.is_short_of_memory());
@@ -96,7 +96,7 @@ impl Pools {
         Some(Order { pool: at, address, pinned, pages, frugal })
     }
 
-    /// An order has come to its end.
+    /// Ends an order, carried out or not.
     fn arrived(&mut self, order: Order) {
         if let Some(pool) = self.pool(order.pool) {
             pool.ordered = pool.ordered.saturating_sub(1);
@@ -107,16 +107,16 @@ impl Pools {
         self.pools().iter().flatten().map(|pool| pool.stock.chunk_count() as usize).sum()
     }
 
-    /// An order could not be carried out.
+    /// Records that an order could not be carried out.
     pub fn cancel(&mut self, order: Order, errno: Errno) {
         self.arrived(order);
-        // Somebody else's memory lies there: never again.
+        // Another mapping lies there, so the address is not used again.
         if errno != Errno::EEXIST {
             self.addresses.give_back(order.address);
         }
     }
 
-    /// Takes a populated chunk in. EXDEV: it went to another node's pool, since the kernel had no memory on the right one.
+    /// Adds a populated chunk. EXDEV: it went to another node's pool, since the kernel had no memory on the right one.
     pub fn take_in(&mut self, meant: Order, made: &chunks::Made, frames: &[u64; SLOTS]) -> Result<()> {
         self.arrived(meant);
         let for_node = self.for_node(meant, made.node);
@@ -166,7 +166,7 @@ impl Pools {
         }
     }
 
-    /// Brings the numbers of the guest file up to date.
+    /// Updates the pools' numbers in the guest file.
     pub fn account(&self) {
         let pools = || self.pools().iter().flatten();
         let held = pools().map(Pool::held_bytes).sum();
@@ -175,7 +175,8 @@ impl Pools {
         tally::engine_peak(held);
     }
 
-    /// Looks up how much memory the process has, if the budget of pool `at` depends on it, and what its control groups leave.
+    /// Looks up how much memory the process has, if the budget of pool `at` depends on it, and how much its control
+    /// groups leave.
     pub fn measure(&mut self, at: usize) {
         let left = self.group.left();
         let count = self.pools().iter().flatten().count().max(1) as u64;

@@ -1,8 +1,8 @@
 //! The program's own userfaultfd on governed memory.
 //!
-//! A mapping belongs to one userfaultfd. So if the program registers a range with its own, the library unregisters it
-//! first. The range is then the program's until its memory is unmapped, and the kernel chooses its pages. Only requests
-//! through libc are noticed (`ioctl`, and `syscall`).
+//! A mapping belongs to one userfaultfd. So if the program registers a range with its own, the library unregisters the
+//! range first. The range is then the program's until its memory is unmapped, and the kernel chooses its pages. The
+//! library notices only requests through libc (`ioctl`, and `syscall`).
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,10 +22,10 @@ use crate::state::lock;
 
 use super::areas;
 
-/// Some range is, or was, the program's.
+/// Whether some range is, or was, the program's.
 static GIVEN: AtomicBool = AtomicBool::new(false);
 
-/// The program is about to register `span`.
+/// Prepares for the program's registration of `span`.
 pub fn registering(span: Span) {
     if !is_running() {
         return;
@@ -34,7 +34,7 @@ pub fn registering(span: Span) {
         GIVEN.store(true, Relaxed);
         let _guest = lock::hold_memory();
         areas::each(span, &mut |part, number| {
-            // It was us who locked it.
+            // The library itself locked it.
             if number.is_some_and(is_pinned) {
                 let _ = task::munlock(part.start, part.len());
             }
@@ -45,12 +45,12 @@ pub fn registering(span: Span) {
     }
 }
 
-/// Does `what` while other threads that would write to `span` wait. Where nobody can keep them waiting (before Linux 5.7, or a
-/// range that has a userfaultfd), it is done all the same.
+/// Runs `what` while other threads that would write to `span` wait. Where they cannot be kept waiting (before Linux
+/// 5.7, or a range that has a userfaultfd), it runs all the same.
 pub fn while_writes_wait(span: Span, what: impl FnOnce()) {
     let mut what = Some(what);
     if !libc::is_alone() {
-        // The descriptor is out of reach of threads that close what they do not know.
+        // Opened in another table, where threads that close unknown descriptors cannot reach it.
         let _ = apart(|| {
             let Some(what) = what.take() else { return };
             let held = Uffd::of_writes();
@@ -69,15 +69,15 @@ pub fn while_writes_wait(span: Span, what: impl FnOnce()) {
     }
 }
 
-/// Replaces what is mapped at `span`, by `replace`, while other threads that would write there wait. `None`: nobody can keep
-/// them waiting, and nothing was done.
+/// Replaces the mapping at `span`, by `replace`, while other threads that would write there wait. `None`: they cannot
+/// be kept waiting, and nothing was done.
 pub fn replace_while_writes_wait<R>(span: Span, replace: impl FnOnce() -> R) -> Option<R> {
     let replaced = apart(|| {
         let uffd = Uffd::of_all_writes().ok()?;
         let held = uffd.hold_writes(span);
         let result = held.is_ok().then(replace);
         uffd.let_writes(span);
-        // Wakes everybody, whatever is mapped there now.
+        // Closing wakes every thread, whatever is mapped there now.
         sys::close(uffd.0);
         result
     });
@@ -89,7 +89,7 @@ pub fn has_some() -> bool {
     GIVEN.load(Relaxed)
 }
 
-/// The memory of `span` goes, or is new: what the program registered there is no more. (The guest's lock is held.)
+/// Ends the program's registrations in `span`, whose memory goes, or is new. (The guest's lock is held.)
 pub fn ends(span: Span) {
     if GIVEN.load(Relaxed) {
         areas::give_to_program(span, false);
@@ -97,8 +97,8 @@ pub fn ends(span: Span) {
 }
 
 impl Pools {
-    /// The program takes `span` over. Pages that were brought in ahead of any touch are missing again, or its handler would
-    /// never hear of them.
+    /// Hands `span` over to the program. Pages that were brought in ahead of any touch become missing again; otherwise
+    /// the program's handler would never get their faults.
     pub fn hand_over(&mut self, span: Span) {
         for page in (span.start..span.end).step_by(PAGE).filter(|page| SHADOW.is_ahead(*page)) {
             self.withdraw_page(page);
@@ -106,14 +106,14 @@ impl Pools {
         let _ = self.tools.uffd.unregister(span);
     }
 
-    /// The page at `page` goes, if it holds nothing but zeros. Looked at while it is out of reach: threads that would write
-    /// to it wait.
+    /// Removes the page at `page` if it holds nothing but zeros. It is examined while it is moved out, so threads that
+    /// would write to it wait.
     fn withdraw_page(&mut self, page: usize) {
         let transit = page_at(self.tools.transit);
         if self.move_out(page, transit) == 0 {
             return;
         }
-        // SAFETY: a page of our own area, moved there just now.
+        // SAFETY: the page lies in the library's transit area, where it was moved just now.
         let words = unsafe { core::slice::from_raw_parts(transit.start as *const u64, PAGE / size_of::<u64>()) };
         if words.iter().all(|word| *word == 0) {
             SHADOW.set(page, 0, false);

@@ -1,4 +1,4 @@
-//! Memory that can be registered, and registration by the library's own threads.
+//! Memory that can be registered, and its registration by the library's own threads.
 
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
@@ -8,8 +8,8 @@ use crate::state::plan;
 
 use super::areas;
 
-/// Locks `span` as it comes in, if `pinned` and as far as the limit on locked memory allows it, and registers it: our own
-/// threads' way.
+/// Registers `span`, for the library's own threads. If `pinned`, its pages are locked as they come in, as far as the
+/// limit on locked memory allows.
 pub fn prepare(uffd: Uffd, span: Span, pinned: bool) -> Result<()> {
     if pinned {
         let _ = task::mlock(span.start, span.len(), true);
@@ -31,7 +31,7 @@ pub fn each_registrable(visit: &mut dyn FnMut(Span)) -> Result<()> {
     })
 }
 
-/// Whether pages of `mapping` can be missing pages of ours.
+/// Whether the library can supply missing pages of `mapping`.
 pub fn is_placeable(mapping: &Mapping<'_>) -> bool {
     !mapping.shared && !mapping.is_file() && !mapping.name.starts_with(b"[v")
 }

@@ -1,4 +1,4 @@
-//! Counts of the engine, and the placement at the end.
+//! Reports of the engine: its counts, and the placement at the end.
 
 pub mod at_exit;
 pub mod census;

@@ -8,22 +8,22 @@ static STATE: AtomicU8 = AtomicU8::new(NONE);
 pub const NONE: u8 = 0;
 /// Not started yet.
 pub const IDLE: u8 = 1;
-/// It answers.
+/// The engine runs and answers faults.
 pub const RUNNING: u8 = 2;
-/// Cannot be had, or ended.
+/// The engine could not start, or has ended.
 pub const GONE: u8 = 3;
 
-/// Its state.
+/// The engine's state.
 pub fn state() -> u8 {
     STATE.load(Ordering::Acquire)
 }
 
-/// It stands elsewhere now.
+/// Changes the engine's state.
 pub fn set_state(state: u8) {
     STATE.store(state, Ordering::Release);
 }
 
-/// Something is governed after all.
+/// Records that something is governed after all, so that the engine can start.
 pub fn want() {
     let _ = STATE.compare_exchange(NONE, IDLE, Ordering::AcqRel, Ordering::Acquire);
 }

@@ -1,4 +1,4 @@
-//! Accounts by region, kept in the guest file itself.
+//! Accounts of given-back memory by region, kept in the guest file itself.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use crate::boundary::arch::{PAGE, PMD};
 use crate::state::guest_file;
 use crate::state::layout::{Backing, Layout, Piece};
 
-/// With more intervals than this, a section is summed up by page size instead of interval by interval.
+/// With more intervals than this, a section has one account for each page size instead of one for each interval.
 const SEPARATE: u32 = 256;
 
 /// Kind and backing of one mapping.
@@ -33,8 +33,8 @@ pub fn bump_size(columns: &[AtomicU64], page_bytes: usize, bytes: usize) {
     }
 }
 
-/// Size of the page behind a huge entry of the page table; `reserved`: it comes from a reserved pool. (Where that was
-/// exhausted, or an arena is too small for a tile, transparent huge pages take its place.)
+/// Size of the page behind a huge entry of the page table; `reserved`: it comes from a reserved pool. (Transparent huge
+/// pages take its place where that pool was exhausted, or where an arena is too small for a tile.)
 pub fn huge_bytes(backing: Backing, reserved: bool) -> usize {
     match backing {
         Backing::Hugetlb(bytes) if reserved => bytes,
@@ -42,7 +42,7 @@ pub fn huge_bytes(backing: Backing, reserved: bool) -> usize {
     }
 }
 
-/// The account for one piece of a place, by number; opened if need be.
+/// Number of the account for one piece of a place; opens the account if need be.
 pub fn account(file: &GuestFile, place: &Place, piece: Option<&Piece>) -> Option<usize> {
     let (asked, via) = match piece.map(|piece| piece.backing) {
         None | Some(Backing::Kernel) => (0, 0),

@@ -1,5 +1,5 @@
-//! Placement of memory that goes before the process does: measured just before the program gives it back or breaks its
-//! tiles up, and kept apart from what there is at the end.
+//! Placement of memory that goes before the process ends: measured just before the program gives it back or breaks up
+//! its tiles, and kept apart from the measurement at the end.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,19 +15,19 @@ use crate::given_back::scan::Pagemap;
 use crate::state::layout::{Backing, Layout, Piece};
 use crate::state::{guest_file, seccomp};
 
-/// Spans in a row that were given back with less than [`LITTLE`] in them.
+/// Spans in a row that were given back with fewer touched bytes than [`LITTLE`].
 static LITTLE_TOUCHED: AtomicU32 = AtomicU32::new(0);
-/// Touching so many bytes costs several times what the look at them does (30 µs and more against 6).
+/// Touching so many bytes costs several times as much (30 µs and more) as examining them (6 µs).
 const LITTLE: usize = 256 << 10;
-/// After so many in a row ...
+/// After this many such spans in a row ...
 const PATIENCE: u32 = 64;
-/// ... only each so-many-th is looked at.
+/// ... only one span in this many is examined.
 const SAMPLE: u32 = 64;
 
 /// Base pages are accounted for in spans of at least this many bytes.
 pub const BASE_SPAN: usize = 8 << 20;
 
-/// Up to here, a look whether anything is resident comes before the scan.
+/// Up to this many bytes, a check for resident pages precedes the scan.
 const SMALL: usize = 8 << 20;
 
 /// Whether it is time to scan: a program that maps and unmaps memory and touches little of it must not pay for scans
@@ -42,7 +42,7 @@ fn may_look() -> bool {
     false
 }
 
-/// Whether `span` was never touched, as far as that is cheaper to see than by a scan.
+/// Whether `span` was never touched, as far as a check that is cheaper than a scan can show it.
 fn is_untouched(span: Span) -> bool {
     let mut pages = [0u8; SMALL / PAGE];
     span.len() <= SMALL
@@ -72,17 +72,17 @@ pub fn retire(memory: Memory, layout: &Layout, span: Span, known: &Known<'_>) {
     LITTLE_TOUCHED.store(row, Ordering::Relaxed);
 }
 
-/// Whether a piece is worth an account when `part` of it goes.
+/// Whether a piece gets an account when `part` of it goes.
 fn is_concerned(piece: &Piece, part: Span) -> bool {
     match piece.backing {
         Backing::Kernel => false,
-        // Single base pages come and go too often, and tell little.
+        // Single base pages come and go too often, and say little.
         Backing::Base => part.len() >= BASE_SPAN,
         Backing::Thp(bytes) | Backing::Hugetlb(bytes) => bytes >= PMD,
     }
 }
 
-/// Accounts for the pieces of `span`; the bytes that were resident.
+/// Accounts for the pieces of `span`; returns the bytes that were resident.
 fn all(
     file: &GuestFile,
     pagemap: &Pagemap,
@@ -124,7 +124,7 @@ fn one(pagemap: &Pagemap, piece: &Piece, part: Span, slot: &RegionSlot, known: &
     touched
 }
 
-/// The tile that runs are being added to.
+/// The tile to which runs are being added.
 #[derive(Default)]
 struct Sum {
     start: usize,

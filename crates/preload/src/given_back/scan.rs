@@ -1,4 +1,4 @@
-//! `PAGEMAP_SCAN`: runs of present pages and whether they are mapped huge.
+//! Scans of the page table by `PAGEMAP_SCAN`: runs of present pages and whether they are mapped huge.
 
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
@@ -9,9 +9,9 @@ const ZERO: u64 = 1 << 5;
 const HUGE: u64 = 1 << 6;
 const RUNS: usize = 128;
 const NONE: Run = Run { start: 0, end: 0, categories: 0 };
-/// Where addresses end that a program does not ask for beyond 47 bits.
+/// Where the addresses end for a program that does not ask for more than 47 bits.
 const ADDRESSES: usize = (1 << 47) - crate::boundary::arch::PAGE;
-/// A call that looks ahead stops after so many pages (16 GiB): some 10 ms.
+/// A call that looks ahead stops after this many pages (16 GiB), which take some 10 ms.
 const MOST_PAGES: u64 = 1 << 22;
 
 #[repr(C)]
@@ -88,7 +88,8 @@ impl Pagemap {
         Ok(())
     }
 
-    /// One call: how many runs it stored, and up to where it came. `most_pages`: it may stop after so many; 0: never.
+    /// Makes one call: returns how many runs it stored, and the address that it reached. `most_pages`: it may stop
+    /// after so many; 0: never.
     fn scan(&self, span: Span, most_pages: u64, runs: &mut [Run; RUNS]) -> Result<(usize, usize)> {
         let mut argument = Argument {
             size: size_of::<Argument>() as u64,
@@ -104,19 +105,19 @@ impl Pagemap {
             any_of: 0,
             returned: PRESENT | HUGE,
         };
-        // SAFETY: the argument is as the request wants it, with room for RUNS results.
+        // SAFETY: the argument has the layout of the request, with room for RUNS results.
         let found = unsafe { sys::ioctl(self.0, REQUEST, &raw mut argument as usize) }?;
         Ok((found, argument.walk_end as usize))
     }
 }
 
-/// Runs of many spans in ascending order, for fewer calls: each call of the kernel goes on beyond the span asked for, and
-/// what it found there is kept for the next ones.
+/// Runs of many spans in ascending order, for fewer calls: each call of the kernel scans beyond the requested span, and
+/// the runs found there are kept for the next spans.
 pub struct Sweep<'a> {
     pagemap: &'a Pagemap,
     runs: [Run; RUNS],
     found: usize,
-    /// What `runs` tells of.
+    /// The range that `runs` covers.
     walked: Span,
 }
 
@@ -126,7 +127,7 @@ impl Sweep<'_> {
         Sweep { pagemap, runs: [NONE; RUNS], found: 0, walked: Span::new(0, 0) }
     }
 
-    /// As [`Pagemap::each`]. Pages that came or went since the call that found them are told as they were then.
+    /// As [`Pagemap::each`]. Pages that came or went since the call that found them are reported as they were then.
     pub fn each(&mut self, span: Span, visit: &mut dyn FnMut(Span, bool)) -> Result<()> {
         let mut at = span.start;
         while at < span.end {
@@ -145,7 +146,8 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Scans from `at` on, at least to `end` if there is room for the runs; whether the kernel came further than `at`.
+    /// Scans from `at` on, at least to `end` if there is room for the runs; returns whether the kernel came further
+    /// than `at`.
     fn go_on(&mut self, at: usize, end: usize) -> Result<bool> {
         let (found, walked) = self.pagemap.scan(Span::new(at, end.max(ADDRESSES)), MOST_PAGES, &mut self.runs)?;
         (self.found, self.walked) = (found, Span::new(at, walked.max(at)));
@@ -177,11 +179,11 @@ mod tests {
         let at = sys::mmap_own(1000 * PAGE).unwrap();
         sys::advise(at, 1000 * PAGE, Advice::BasePages).unwrap();
         for page in (0..1000).step_by(3) {
-            // SAFETY: our own memory.
+            // SAFETY: the page lies in the test's own writable mapping.
             unsafe { core::ptr::write_volatile((at + page * PAGE) as *mut u8, 1) };
         }
         // A read only maps the shared zero page.
-        // SAFETY: as above.
+        // SAFETY: the page lies in the test's own mapping.
         unsafe { core::ptr::read_volatile((at + PAGE) as *const u8) };
         let pagemap = Pagemap::open().unwrap();
         assert_eq!(bytes(&pagemap, Span::new(at, at + 1000 * PAGE)), (334 * PAGE, 0));
@@ -204,7 +206,7 @@ mod tests {
         sys::advise(at, 3000 * PAGE, Advice::BasePages).unwrap();
         // Single pages, more than a call has room for; then one long run.
         for page in (0..1000).step_by(3).chain(1500..2600) {
-            // SAFETY: our own memory.
+            // SAFETY: the page lies in the test's own writable mapping.
             unsafe { core::ptr::write_volatile((at + page * PAGE) as *mut u8, 1) };
         }
         let page = |number: usize| at + number * PAGE;
@@ -218,7 +220,7 @@ mod tests {
             let (mut told, mut swept) = (Vec::new(), Vec::new());
             pagemap.each(span, &mut |run, huge| told.push((run, huge))).unwrap();
             sweep.each(span, &mut |run, huge| swept.push((run, huge))).unwrap();
-            // A run that spans two calls is told in two parts.
+            // A run that spans two calls is reported in two parts.
             let pages = |runs: &[(Span, bool)]| {
                 runs.iter()
                     .flat_map(|(run, huge)| (run.start..run.end).step_by(PAGE).map(|page| (page, *huge)))

@@ -37,7 +37,7 @@ fn status(result: Result<()>) -> c_int {
     result.map_or_else(|errno| -errno.0, |()| 0)
 }
 
-/// All pages that hold a byte of the range.
+/// All pages that contain a byte of the range.
 fn pages(addr: *const c_void, len: usize) -> Result<Span> {
     let start = addr as usize;
     let end = start.checked_add(len).filter(|end| len > 0 && *end <= ADDRESS_END).ok_or(Errno::EINVAL)?;
@@ -65,7 +65,7 @@ extern "C" fn pagelab_start() -> c_int {
 unsafe extern "C" fn pagelab_set_range(addr: *mut c_void, len: usize, hint: *const RawHint) -> c_int {
     let set = || {
         let span = pages(addr, len)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises null or a hint, with lists as long as it says.
         let asked = unsafe { hint::read(hint, Some(span)) }?;
         hints::set_range(span, asked, prepare)
     };
@@ -85,7 +85,7 @@ unsafe extern "C" fn pagelab_set_default(hint: *const RawHint) -> c_int {
         if hint.is_null() {
             return hints::clear_default(prepare);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises null or a hint, with lists as long as it says.
         hints::set_default(unsafe { hint::read(hint, None) }?, prepare)
     };
     status(set())
@@ -99,13 +99,13 @@ unsafe extern "C" fn pagelab_remap_range(addr: *mut c_void, len: usize, moved: *
     if let Ok(result) = result
         && !moved.is_null()
     {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises room for the result.
         unsafe { moved.write(result) };
     }
     status(result.map(drop))
 }
 
-/// Takes frame numbers, with their pages and the first one's index.
+/// Receives frame numbers, their pages, and the index of the first one.
 type TakeFrames<'t> = dyn FnMut(usize, Span, &[u64]) -> Result<()> + 't;
 
 /// Calls `visit` with the frame numbers of pages from `addr` on, at most [`BATCH`] at a time, and the first one's index.
@@ -129,7 +129,7 @@ unsafe extern "C" fn pagelab_frames(addr: *const c_void, count: usize, frames: *
         return -Errno::EINVAL.0;
     }
     status(each_frame(addr, count, &mut |first, _, some| {
-        // SAFETY: as the caller promises, there is room for `count` numbers, and these end there at the latest.
+        // SAFETY: the caller promises room for `count` numbers, and these end there at the latest.
         unsafe { core::ptr::copy_nonoverlapping(some.as_ptr(), frames.add(first), some.len()) };
         Ok(())
     }))
@@ -151,14 +151,14 @@ unsafe extern "C" fn pagelab_colors(addr: *const c_void, count: usize, colours: 
                 (function, known) = colours_around(page)?;
             }
             let colour = if *frame == 0 { NO_COLOUR } else { function.of(*frame) };
-            // SAFETY: as in `pagelab_frames`.
+            // SAFETY: the caller promises room for `count` numbers, and these end there at the latest.
             unsafe { colours.add(first + index).write(colour) };
         }
         Ok(())
     }))
 }
 
-/// How colours are counted at `addr`, and how far around it.
+/// How colours are counted at `addr`, and the range around it for which that holds.
 fn colours_around(addr: usize) -> Result<(pagelab_frames::Colours, Span)> {
     let (colours, within) = hints::colours_around(addr)?;
     Ok((colours.unwrap_or_else(cache::colours), within))
@@ -184,7 +184,8 @@ unsafe extern "C" fn pagelab_counters(counters: *mut c_void, size: usize) -> c_i
     }
     let all = hints::counters();
     let known = size.min(size_of::<Counters>());
-    // SAFETY: as the caller promises; what a later version of the header has beyond ours is zero.
+    // SAFETY: the caller promises room for `size` bytes; fields that only a later version of the header has become
+    // zero.
     unsafe {
         core::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), counters.cast(), known);
         core::ptr::write_bytes(counters.cast::<u8>().add(known), 0, size - known);
@@ -199,7 +200,7 @@ unsafe extern "C" fn pagelab_begin(name: *const c_char) -> c_int {
     if name.is_null() {
         return -Errno::EINVAL.0;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises a string that ends with a NUL.
     status(windows::begin(unsafe { CStr::from_ptr(name) }.to_bytes()))
 }
 

@@ -1,4 +1,4 @@
-//! The list of resets in a forked child. A module with data that a child must not keep adds a function here.
+//! The list of resets in a forked child. A module whose data a child must not keep adds a function here.
 
 use crate::backing::{self, hints};
 use crate::memory::tables;
@@ -7,7 +7,8 @@ use crate::state::{guest_file, lock, own_locks};
 
 use super::{exit, windows};
 
-/// In this order. (Stacks of the library's own come before all of it, since it runs on one: `state::child::claim`.)
+/// Run in this order. (The library's own stacks are reset before, because the resets run on one:
+/// `state::child::claim`.)
 pub static RESETS: [Reset; 10] = [
     tables::free_lock,
     guest_file::adopt_child,

@@ -14,7 +14,7 @@ unsafe extern "C" {
 }
 
 fn fail(errno: Errno) {
-    // SAFETY: libc's own errno of this thread; the function reads the thread pointer and nothing else.
+    // SAFETY: the address of libc's errno of this thread; the function reads the thread pointer and nothing else.
     unsafe { *__errno_location() = errno.0 };
 }
 
@@ -38,8 +38,8 @@ fn pointer(result: Result<usize>) -> *mut c_void {
     }
 }
 
-/// A detoured call. If the program has installed a seccomp filter, it makes its own system call and nothing else;
-/// otherwise it runs `ours`, on a stack of the library's own.
+/// Runs a detoured call. If the program has installed a seccomp filter, it makes the program's own system call and
+/// nothing else; otherwise it runs `ours`, on one of the library's own stacks.
 fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
     if flags::is_raw() { raw() } else { own_stack::run(ours) }
 }
@@ -53,14 +53,14 @@ pub(crate) extern "C" fn mmap(
     offset: c_long,
 ) -> *mut c_void {
     pointer(either(
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         || unsafe { sys::mmap(addr, len, prot, flags, fd, offset) },
         || own_locks::apart_from(|| calls::mmap(addr, len, prot, flags, fd, offset)),
     ))
 }
 
 pub(crate) extern "C" fn munmap(addr: usize, len: usize) -> c_int {
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     status(either(|| unsafe { sys::munmap(addr, len) }, || calls::munmap(addr, len)))
 }
 
@@ -72,7 +72,7 @@ pub(crate) extern "C" fn mremap(
     new: usize,
 ) -> *mut c_void {
     pointer(either(
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         || unsafe { sys::mremap(old, old_len, new_len, flags, new) },
         || own_locks::apart_from(|| calls::mremap(old, old_len, new_len, flags, new)),
     ))
@@ -87,17 +87,18 @@ pub(crate) extern "C" fn madvise(addr: usize, len: usize, advice: c_int) -> c_in
 }
 
 fn advise(addr: usize, len: usize, advice: c_int) -> Result<()> {
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::madvise(addr, len, advice) };
     let populates = matches!(advice, c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE);
     if populates && !flags::is_raw() && own_stack::run(|| calls::may_populate(addr, len, advice)) {
-        // Faults may wait for the program itself (its own userfaultfd): not on our stack.
+        // Faults may wait for the program itself (its own userfaultfd), so this call is not made on the library's
+        // stack.
         return raw();
     }
     either(raw, || calls::madvise(addr, len, advice))
 }
 
-/// Returns the error number, as POSIX wants it; its DONTNEED discards nothing, as in glibc.
+/// Returns the error number, as POSIX wants it; POSIX_MADV_DONTNEED discards nothing, as in glibc.
 pub(crate) extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
     const POSIX_MADV_DONTNEED: c_int = 4;
     if advice == POSIX_MADV_DONTNEED {
@@ -107,17 +108,18 @@ pub(crate) extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -
 }
 
 pub(crate) extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     status(either(|| unsafe { sys::mprotect(addr, len, prot) }, || calls::mprotect(addr, len, prot, -1)))
 }
 
 pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::pkey_mprotect(addr, len, prot, key) };
     status(either(raw, || calls::mprotect(addr, len, prot, key)))
 }
 
-/// Locking waits for faults, which may wait for the program itself: the system calls are made on its own stack.
+/// Locks memory. Locking waits for faults, which may wait for the program itself, so the system calls are made on the
+/// program's stack.
 fn locking(before: impl FnOnce(), mut lock: impl FnMut() -> Result<()>, after: impl FnOnce()) -> c_int {
     if flags::is_raw() {
         return status(lock());
@@ -163,7 +165,7 @@ pub(crate) extern "C" fn personality(persona: usize) -> c_int {
 
 /// libc's `syscall` with the number of personality(2).
 pub(crate) extern "C" fn generic_personality(_number: usize, persona: usize) -> c_long {
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     match either(|| unsafe { sys::personality(persona) }, || calls::personality(persona)) {
         Ok(before) => before as c_long,
         Err(errno) => {
@@ -249,9 +251,9 @@ pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     status(namespaces::setns(fd, kind))
 }
 
-/// libc's `syscall`, which looks out for four calls: the same instructions as far as the detour has overwritten them, then
-/// the rest of libc's; [`seccomp`](fn@seccomp), [`generic_ioctl`], [`generic_prctl`] and [`generic_personality`] for the four.
-/// In assembly, because it preserves all registers.
+/// libc's `syscall`, which singles out four calls: [`seccomp`](fn@seccomp), [`generic_ioctl`], [`generic_prctl`] and
+/// [`generic_personality`]. For all others it runs the instructions that the detour has overwritten, then the rest of
+/// libc's function. It is in assembly, because it preserves all registers.
 #[unsafe(naked)]
 pub(crate) extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
@@ -279,7 +281,7 @@ pub(crate) extern "C" fn generic_syscall() {
     );
 }
 
-/// ld.so calls this when its list of objects has changed (for debuggers to stop at).
+/// ld.so calls this function, a place for debuggers to stop at, when its list of objects has changed.
 pub(crate) extern "C" fn objects_changed() {
     if !flags::is_raw() {
         own_stack::run(crate::memory::files::rescan);

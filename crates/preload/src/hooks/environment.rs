@@ -13,12 +13,13 @@ use crate::state::seccomp;
 pub const PLAN: &[u8] = b"PAGELAB_PLAN=";
 /// The variable that lists libraries to be loaded first.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
-/// The variable that tells how many seccomp filters the launcher is under, if any.
+/// The variable with the number of seccomp filters that the launcher is under, if any.
 pub const FILTERS: &[u8] = b"PAGELAB_FILTERS=";
-/// How the library's file is called begins so: `libpagelab.so` as cargo builds it, `libpagelab.abi3.so` in a wheel.
+/// How the name of the library's file begins: `libpagelab.so` as cargo builds it, `libpagelab.abi3.so` in a wheel.
 const LIBRARY: &[u8] = b"libpagelab.";
 
-/// The strings of an array that ends with a null pointer, as a process gets them and exec takes them.
+/// The strings of an array that ends with a null pointer: the form in which a process receives them and exec takes
+/// them.
 #[derive(Clone, Copy)]
 pub struct Strings<'a> {
     next: *const *const c_char,
@@ -26,10 +27,10 @@ pub struct Strings<'a> {
 }
 
 impl Strings<'_> {
-    /// Those of the array at `address`.
+    /// The strings of the array at `address`.
     ///
     /// # Safety
-    /// It is 0, or there is such an array, which lives as long as this value says, and so do its strings.
+    /// `address` is 0, or that of such an array; the array and its strings live as long as this value says.
     pub const unsafe fn at(address: usize) -> Self {
         Strings { next: address as *const *const c_char, lifetime: PhantomData }
     }
@@ -39,19 +40,19 @@ impl<'a> Iterator for Strings<'a> {
     type Item = &'a CStr;
 
     fn next(&mut self) -> Option<&'a CStr> {
-        // SAFETY: null, or in the array: it was not left behind at the null pointer.
+        // SAFETY: null, or an entry of the array: the iteration stays at the null pointer.
         let entry = unsafe { self.next.as_ref() }?;
         if entry.is_null() {
             return None;
         }
         self.next = self.next.wrapping_add(1);
-        // SAFETY: a terminated string.
+        // SAFETY: an entry of the array is a terminated string.
         Some(unsafe { CStr::from_ptr(*entry) })
     }
 }
 
-/// Whether the kernel could read the environment at `envp`: a pointer into nowhere is the program's EFAULT, not our crash. (On the
-/// caller's stack: a child between fork and exec is not adopted for it.)
+/// Whether the kernel could read the environment at `envp`: an invalid pointer must give the program EFAULT, not crash
+/// the library. (It runs on the caller's stack: a child between fork and exec is not adopted for it.)
 pub fn is_readable(envp: usize) -> bool {
     let mut at = envp;
     while at != 0 {
@@ -82,10 +83,10 @@ fn ends(mut at: usize) -> bool {
     }
 }
 
-/// Paths that the next image needs to be governed, as this one was given them.
+/// Paths that the next image needs to be governed, as they were given to this one.
 static NEEDED: Once<[[u8; 512]; 2]> = Once::empty();
 
-/// Remembers the library's path and the plan's. (Longer ones are not looked at later.)
+/// Remembers the library's path and the plan's. (Longer paths are not checked later.)
 pub fn remember(given: Strings<'_>) {
     let mut paths = [[0; 512]; 2];
     for entry in given {
@@ -103,8 +104,8 @@ pub fn remember(given: Strings<'_>) {
     NEEDED.set(paths);
 }
 
-/// Whether the library and the plan are where the next image will look for them: the program may have changed its root, its user
-/// or its mounts.
+/// Whether the next image will find the library and the plan: the program may have changed its root, its user or its
+/// mounts.
 pub fn is_within_reach() -> bool {
     let paths = NEEDED.get();
     paths.into_iter().flatten().filter_map(|path| CStr::from_bytes_until_nul(path).ok()).all(|path| {
@@ -131,11 +132,11 @@ impl Stripped {
         let text = envp.filter(|entry| is_list(entry)).map(|entry| entry.to_bytes_with_nul().len()).sum::<usize>();
         let len = (table + text + 1).next_multiple_of(PAGE);
         let mut mapped = None;
-        // Where the program has locked itself in, not even memory may be mapped.
+        // Under the program's own seccomp filter, not even memory may be mapped.
         let room = match seccomp::is_raw() {
             true => {
                 let at = stack::scratch(len).ok_or(Errno::ENOMEM)?;
-                // SAFETY: the library's own memory, of which this thread has been given this part.
+                // SAFETY: `scratch` has given this part of the library's memory to this thread alone.
                 unsafe { core::slice::from_raw_parts_mut(at as *mut u8, len) }
             }
             false => mapped.insert(Fresh::map(len)?.into_bytes()).all(),
@@ -151,7 +152,8 @@ impl Stripped {
     }
 }
 
-/// Writes pointers to what is kept of `envp` into the first `table` bytes of `room`, and changed strings behind them.
+/// Writes pointers to the kept strings of `envp` into the first `table` bytes of `room`, and changed strings behind
+/// them.
 fn fill(envp: Strings<'_>, room: &mut [u8], table: usize) {
     let Some((table, mut text)) = room.split_at_mut_checked(table) else { return };
     let mut places = table.as_chunks_mut::<POINTER>().0.iter_mut();
@@ -187,8 +189,8 @@ pub fn names_library(list: &[u8]) -> bool {
     list.split(|&byte| byte == b':' || byte == b' ').any(is_library)
 }
 
-/// Writes `LD_PRELOAD=` and `list` without the guest's library to `out`, terminated: the bytes used; `None` if nothing is
-/// left, or there is no room for it.
+/// Writes `LD_PRELOAD=` and `list` without the guest's library to `out`, terminated. Returns the bytes used; `None`:
+/// nothing is left, or there is no room for it.
 fn without_library(list: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut used = 0;
     let mut put = |bytes: &[u8]| {
@@ -221,14 +223,14 @@ mod tests {
         pointers.push(core::ptr::null());
         // SAFETY: a null-terminated array of strings.
         let stripped = Stripped::new(unsafe { Strings::at(pointers.as_ptr() as usize) }).unwrap();
-        // SAFETY: as built by `Stripped`.
+        // SAFETY: `Stripped` has built such an array.
         let left = unsafe { Strings::at(stripped.pointer()) };
         left.map(|entry| entry.to_str().unwrap().to_owned()).collect()
     }
 
     #[test]
     fn no_array_is_an_empty_one() {
-        // SAFETY: null.
+        // SAFETY: 0 stands for an empty array.
         assert_eq!(unsafe { Strings::at(0) }.count(), 0);
     }
 

@@ -1,4 +1,4 @@
-//! The process's end: exit and exec. Placement is measured before the memory goes.
+//! The process's end by exit or exec. Placement is measured before the memory goes.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -16,16 +16,16 @@ use crate::state::{child, guest_file, own_stack, plan, seccomp};
 /// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
 static MEASURING: Turn = Turn::new();
 
-/// In a forked child: nobody measures.
+/// In a forked child: forgets that a thread of the parent was measuring.
 pub fn forget() {
     MEASURING.give();
 }
 
-/// _exit.
+/// Ends the process as _exit does; measures first.
 pub fn leave(code: i32) -> ! {
     // A child that never used the library has nothing to report that its parent's record does not have.
     if !seccomp::is_raw() && guest_file::is_own() {
-        // Without stacks of our own nothing is measured: the caller's may be small.
+        // Without the library's own stacks nothing is measured: the caller's stack may be small.
         if stack::install().is_ok() {
             own_stack::run(finish);
         }
@@ -34,7 +34,7 @@ pub fn leave(code: i32) -> ! {
 }
 
 fn finish() {
-    // Never given back: whoever else comes here waits for the end.
+    // Never given back: any other thread that comes here waits for the end.
     MEASURING.take();
     if plan::has_flag(Flags::MEASURE) {
         measure::all();
@@ -45,22 +45,22 @@ fn finish() {
     }
 }
 
-/// A child may use this very memory (CLONE_VM). It has a copy of the userfaultfd, which keeps faults waiting when the handler is
-/// gone: where there are children, the engine ends in order.
+/// Ends the engine in order where there are children. A child may use this very memory (CLONE_VM); it has a copy of the
+/// userfaultfd, which keeps its faults waiting when the handler is gone.
 fn part_from_children() {
     if backing::has_threads() && task::has_children() {
         backing::stop(EngineFailure::None);
     }
 }
 
-/// An exec that can succeed, as far as a look at the file tells.
+/// An exec that can succeed, as far as the file shows.
 struct Attempt {
-    /// The file is this process's, and its state was that.
+    /// State of the guest file before the attempt; `None`: the file is not this process's.
     before: Option<u64>,
 }
 
 impl Attempt {
-    /// Measures.
+    /// Begins an attempt: measures.
     fn begin() -> Attempt {
         let before = guest_file::file().map(|file| file.state.load(Relaxed));
         MEASURING.take();
@@ -73,7 +73,7 @@ impl Attempt {
         Attempt { before }
     }
 
-    /// It failed: the process continues.
+    /// Takes the state back: the exec failed, and the process continues.
     fn undo(&self) {
         if let (Some(before), Some(file)) = (self.before, guest_file::file()) {
             guest_file::set(&file.state, before);
@@ -82,14 +82,14 @@ impl Attempt {
     }
 }
 
-/// Around an exec of the file at `path`: measures, strips the environment where the policy is not inherited, and takes the
-/// state back when the exec fails. The exec itself is made on the caller's stack.
+/// Makes an exec of the file at `path`. It measures first, strips the environment where the policy is not inherited,
+/// and takes the state back if the exec fails. The exec itself is made on the caller's stack.
 fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
-    /// No environment, by which the kernel refuses an exec after it has opened the file.
+    /// Address of no environment, for which the kernel refuses an exec after it has opened the file.
     const NOWHERE: usize = 1;
     let raw = seccomp::is_raw();
-    // Nothing is done for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
-    // last.)
+    // An exec that cannot succeed gets no preparations: execvp tries every directory of PATH. (Before Linux 6.8 the
+    // file is opened last.)
     if !raw {
         match exec(NOWHERE) {
             Errno::EFAULT if sys::may_be_executed(dir, path, flags) => {}
@@ -97,15 +97,15 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
             errno => return errno,
         }
     }
-    // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
+    // A child between fork and exec has no file yet and gets none: nothing in it is worth a record.
     let measures = !raw && !child::is_new() && guest_file::is_own();
     let attempt = if measures && stack::install().is_ok() {
         own_stack::run(Attempt::begin)
     } else {
         Attempt { before: None }
     };
-    // An image under the program's filter is left alone: it could do nothing there. So is one that would not find the library:
-    // the dynamic linker would complain about it.
+    // The library is not passed on to an image under the program's filter, where it could do nothing, nor to one that
+    // would not find it: the dynamic linker would complain.
     let inherits = !raw && plan::has_flag(Flags::INHERIT_EXEC) && environment::is_within_reach();
     let errno = if inherits || plan::current().is_none() {
         exec(envp)
@@ -116,7 +116,7 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
         // SAFETY: the program's own null-terminated environment.
         match Stripped::new(unsafe { Strings::at(envp) }) {
             Ok(stripped) => exec(stripped.pointer()),
-            // It has too many variables to be copied without a system call.
+            // The environment has too many variables to be copied without a system call.
             Err(_) if raw => exec(envp),
             Err(errno) => errno,
         }
@@ -127,13 +127,13 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
 
 /// execve.
 pub fn execve(path: usize, argv: usize, envp: usize) -> Errno {
-    // SAFETY: the program's own arguments.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     around(c::AT_FDCWD, path, 0, envp, &|envp| unsafe { sys::execve(path, argv, envp) })
 }
 
 /// execveat.
 pub fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Errno {
-    // SAFETY: the program's own arguments.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     around(fd, path, flags, envp, &|envp| unsafe { sys::execveat(fd, path, argv, envp, flags) })
 }
 

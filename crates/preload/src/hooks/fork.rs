@@ -1,9 +1,9 @@
-//! fork with reserved huge pages.
+//! fork(3) in a process with reserved huge pages.
 //!
-//! A child's copy-on-write of a reserved page needs another one; with the pool exhausted the kernel kills the child with
-//! SIGBUS. So fork(3) gives the child copies in normal memory: made before the fork, moved into place in the child
-//! before anything else runs there, thrown away in the parent. vfork and posix_spawn run none of this; a raw clone
-//! system call does not either and has the kernel's own behaviour.
+//! When a child writes to a reserved page, its copy needs another reserved page; if the pool is exhausted, the kernel
+//! kills the child with SIGBUS. So fork(3) gives the child copies in normal memory: they are made before the fork,
+//! moved into place in the child before anything else runs there, and thrown away in the parent. vfork and posix_spawn
+//! do not run this code. Nor does a raw clone system call, which has the kernel's own behaviour.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -35,7 +35,8 @@ const ROOM: usize = 1 << 16;
 type Handler = extern "C" fn();
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> i32;
 
-/// Has libc's fork call us. Only done when the plan names reserved pages or frames, or the program gives hints.
+/// Registers this module with libc's fork. Only done when the plan names reserved pages or frames, or the program gives
+/// hints.
 pub fn watch(libc: &Object) {
     if WATCHED.swap(true, Ordering::AcqRel) {
         return;
@@ -51,18 +52,19 @@ pub fn watch(libc: &Object) {
 /// Signal mask of the thread that forks.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
-/// [`before`] has been there: the program had not locked itself in.
+/// Whether [`before`] did its work; it does none under the program's own seccomp filter.
 static UNDER_WAY: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before() {
     if seccomp::is_raw() {
         return;
     }
-    // A child past libc (`_Fork`, clone) may have been made while another thread had the turn, which its copy still has.
+    // A child made past libc (`_Fork`, clone) may come from a moment when another thread had the turn; its copy still
+    // has it.
     if child::is_new() {
         child::adopt();
     }
-    // A handler that forks as well must not wait for its own thread.
+    // A signal handler that forks as well must not wait for its own thread.
     let mask = sys::signal_mask(u64::MAX);
     lock::FORK.take();
     MASK.store(mask, Ordering::Relaxed);
@@ -81,15 +83,16 @@ fn make_copies() {
         let protection = if count < ROOM { protection_of(tile, shut).ok() } else { None };
         let copy = protection.and_then(|protection| copy_of(tile, protection).ok());
         let Some(scratch) = copy else {
-            // The child shares the page and takes its chance.
+            // There is no copy: the child shares the page, and may be killed when it writes.
             guest_file::warn(GuestWarning::Fallback, None, tile.start, tile.len());
             return;
         };
-        // SAFETY: the table has room for ROOM entries; DONTFORK changes nothing here.
+        // SAFETY: the table has room for ROOM entries; MADV_DONTFORK changes nothing in this process.
         unsafe {
             *(table as *mut Copy).add(count) = Copy { tile, scratch: scratch.keep().start };
-            // Before it is our turn in the child, libc frees the locks of malloc's arenas there and, if the program has threads,
-            // those of streams, and goes through the threads' descriptors: they must not be missing.
+            // In the child, libc works before this module does: it frees the locks of malloc's arenas and, if the
+            // program has threads, those of streams, and it goes through the threads' descriptors. These pages must not
+            // be missing.
             if libc::has_one_thread() && !tables.is_arena(tile.start) {
                 let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);
             }
@@ -107,7 +110,7 @@ fn each_copy(visit: &mut dyn FnMut(&Copy)) {
         // SAFETY: entries below COUNT were written by `before`.
         visit(unsafe { &*table.add(index) });
     }
-    // SAFETY: the table is not used any more.
+    // SAFETY: nothing uses the table any more.
     let _ = unsafe { sys::munmap(table as usize, ROOM * size_of::<Copy>()) };
     COPIES.store(core::ptr::null_mut(), Ordering::Relaxed);
     COUNT.store(0, Ordering::Relaxed);
@@ -125,7 +128,7 @@ extern "C" fn in_parent() {
 
 fn drop_copies() {
     each_copy(&mut |copy| {
-        // SAFETY: the copy is ours alone; the tile is shared with later children again.
+        // SAFETY: nobody else knows the copy; from now on later children share the tile again.
         unsafe {
             let _ = sys::madvise(copy.tile.start, copy.tile.len(), c::MADV_DOFORK);
             let _ = sys::munmap(copy.scratch, copy.tile.len());
@@ -139,7 +142,7 @@ extern "C" fn in_child() {
     }
     let mask = MASK.load(Ordering::Relaxed);
     lock::FORK.give();
-    // That adopts the child: from here on it has its own engine that places frames.
+    // This adopts the child: from here on it has its own engine that places frames.
     own_stack::run(put_copies);
     sys::signal_mask(mask);
 }
@@ -148,7 +151,8 @@ fn put_copies() {
     let mut tables = tables::lock();
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
     each_copy(&mut |copy| {
-        // SAFETY: nothing is mapped at the tile in the child (DONTFORK), or what the copy is of; it takes its place.
+        // SAFETY: in the child, nothing is mapped at the tile (DONTFORK), or the memory that was copied; the copy
+        // replaces it.
         let moved = unsafe { sys::mremap(copy.scratch, copy.tile.len(), copy.tile.len(), flags, copy.tile.start) };
         if let Err(errno) = moved {
             say(format_args!("cannot place a copy of reserved pages in a forked child: errno {}", errno.0));

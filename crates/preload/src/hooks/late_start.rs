@@ -1,4 +1,4 @@
-//! Hints of a program in a process without an engine.
+//! Late start of the engine, for a program that gives hints in a process without one.
 
 use core::ffi::{c_int, c_void};
 
@@ -13,7 +13,7 @@ use crate::state::{guest_file, plan};
 
 use super::{child, fork};
 
-/// Sets up what the engine needs before it starts. Callers take turns.
+/// Prepares what the engine needs before it starts. Callers take turns.
 pub fn prepare() -> Result<(), Errno> {
     if plan::current().is_none() {
         without_plan()?;
@@ -27,15 +27,15 @@ pub fn prepare() -> Result<(), Errno> {
 
 type Handler = extern "C" fn();
 
-/// From the constructor of a process without a plan: a fork waits until no thread sets the guest up. In the child,
-/// nothing would ever free the locks of that thread or complete its half-done work, because no list of resets exists
-/// yet.
+/// Makes a fork wait while a thread sets the guest up; called by the constructor of a process without a plan. In the
+/// child, nothing would ever free the locks of that thread or complete its half-done work, because no list of resets
+/// exists yet.
 pub fn keep_forks_apart(libc: &Object) {
     let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
     // SAFETY: glibc's function of this name (LSB 5.0, Core, 14.10.2): three handlers, the object that they belong to, errno.
     let register: extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int =
         unsafe { core::mem::transmute(symbol.address) };
-    // Without memory for the handlers a fork is what it was.
+    // Without memory for the handlers, fork works as before.
     let _ = register(hints::hold_start, hints::release_start, hints::release_start, core::ptr::null());
 }
 
@@ -63,7 +63,7 @@ const fn spread(value: u64) -> [u8; 8] {
 /// Sets the guest up in a process that has none and asks for its services; threads may be running. Nothing is detoured.
 /// Callers take turns.
 fn without_plan() -> Result<(), Errno> {
-    // A library that was refused, and reported why, is not set up.
+    // A library that was refused, and has reported why, is not set up.
     if guest_file::file().is_some() || elf::glibc().is_none() {
         return Err(Errno::EOPNOTSUPP);
     }

@@ -19,24 +19,24 @@ pub fn unshare(what: i32) -> Result<()> {
     const CLONE_SIGHAND: i32 = 0x800;
     const CLONE_THREAD: i32 = 0x1_0000;
     const CLONE_NEWUSER: i32 = 0x1000_0000;
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::unshare(what) };
     if what & (CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_NEWUSER) == 0 { raw() } else { alone(raw) }
 }
 
 /// setns(2).
 pub fn setns(fd: i32, kind: i32) -> Result<()> {
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     alone(|| unsafe { sys::setns(fd, kind) })
 }
 
-/// Does `enter` where the library has no threads. A program with threads of its own is refused anyway.
+/// Runs `enter` after the library's threads have ended. The kernel refuses it to a program with several threads anyway.
 fn alone(enter: impl Fn() -> Result<()>) -> Result<()> {
     if seccomp::is_raw() || !backing::has_threads() || libc::threads() > 1 + OURS {
         return enter();
     }
     own_stack::run(|| backing::stop(EngineFailure::Namespaces));
-    // The kernel counts a thread for a moment after it has ended.
+    // The kernel still counts a thread for a moment after its end.
     for _ in 0..100 {
         match enter() {
             Err(Errno::EINVAL) => task::futex_wait_for(&AtomicU32::new(0), 0, 1_000_000),

@@ -3,9 +3,9 @@
 //! A filter may kill the process for any system call that the program itself does not make. So just before the program
 //! installs one (prctl, or seccomp(2) through libc's `syscall`), placement is measured for the last time, and memory
 //! that needs the library becomes memory that does not. From then on a detoured call makes exactly the program's own
-//! system call: no lock, no tables, no accounts. The same holds where it has its system calls sent to itself (syscall user
-//! dispatch). If filters beyond the launcher's own exist when the image starts, the library does nothing from the beginning.
-//! Filters set by a raw system call instruction are not noticed.
+//! system call: no lock, no tables, no accounts. The same holds where the program has the kernel send its system calls
+//! to a handler of its own (syscall user dispatch). If filters beyond the launcher's own exist when the image starts,
+//! the library does nothing from the beginning. Filters set by a raw system call instruction are not noticed.
 
 use pagelab_abi::guest::{EngineFailure, GuestWarning};
 use pagelab_abi::plan::Flags;
@@ -17,15 +17,15 @@ use crate::boundary::sys::{self, Result, c};
 use crate::memory::{calls, measure, tables};
 use crate::state::{child, guest_file, own_stack, plan, seccomp as flags};
 
-/// How long other threads may take to finish what they are at.
+/// How long other threads may take to finish their present work.
 const PATIENCE_NS: u64 = 100_000_000;
 
-/// The program is about to install a filter. The memory that was made for its heap.
+/// Prepares for a filter that the program is about to install. Returns the memory that was made for its heap.
 fn enter() -> Span {
     flags::set_raw(true);
-    // A child that has not met the guest has nothing that needs it.
+    // A child that has not met the guest has nothing that needs the library.
     if !child::is_new() {
-        // Where there can be no stack, the caller's must do.
+        // Where no stack can be made, the caller's has to be enough.
         let _ = stack::install();
         own_stack::run(settle);
     }
@@ -45,7 +45,7 @@ fn settle() {
         guest_file::warn(GuestWarning::Sandboxed, None, 0, 0);
     }
     backing::stop(EngineFailure::Sandbox);
-    // Their calls can only be emulated by more than one.
+    // Calls on reserved pages can only be emulated by more than one system call.
     let mut guest = tables::lock();
     if let Err(errno) = guest.demote_all() {
         guest_file::warn(GuestWarning::Fallback, Some(errno), 0, 0);
@@ -55,15 +55,15 @@ fn settle() {
     }
 }
 
-/// Whether the kernel will take a filter: programs ask for impossible ones to learn what there is.
+/// Whether the kernel will accept a filter: programs try impossible ones to learn what it supports.
 fn can_succeed(filter: usize) -> bool {
     const PR_GET_NO_NEW_PRIVS: usize = 39;
-    // SAFETY: asks only.
+    // SAFETY: this option only reads a flag.
     let no_new_privileges = unsafe { sys::prctl([PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0]) } == Ok(1);
     filter != 0 && (no_new_privileges || sys::geteuid() == 0)
 }
 
-/// Does `install`, which, if `is_likely`, installs a filter, or makes memory calls wait for the program itself.
+/// Runs `install`, which, if `is_likely`, installs a filter, or makes memory calls wait for the program itself.
 pub fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
     if flags::is_raw() {
         return install();
@@ -74,7 +74,7 @@ pub fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<us
         calls::close_heap(opened);
     }
     if result.is_ok() != is_likely {
-        // The kernel refused it; or took it although it looked impossible.
+        // The kernel refused the filter, or accepted it although it looked impossible.
         flags::set_active(result.is_ok());
         flags::set_raw(result.is_ok());
     }
@@ -88,14 +88,14 @@ pub fn prctl(args: [usize; 5]) -> Result<usize> {
     const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
     const OFF: usize = 0;
     const PR_SET_TSC: usize = 26;
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::prctl(args) };
     match args {
         [option, ..] if option as u32 as usize == PR_SET_TSC => {
             sys::read_clocks_by_calls();
             raw()
         }
-        // The program's handler of SIGSYS gets all calls from then on, and need not know any but its own.
+        // From then on the program's handler of SIGSYS gets all calls, and may know only its own.
         [option, mode, ..] if option as u32 as usize == PR_SET_SYSCALL_USER_DISPATCH => around(mode != OFF, raw),
         [option, mode, filter, ..] if option & 0xffff_ffff == PR_SET_SECCOMP => {
             around(mode == STRICT || can_succeed(filter), raw)
@@ -104,11 +104,11 @@ pub fn prctl(args: [usize; 5]) -> Result<usize> {
     }
 }
 
-/// seccomp(2). Only what sets a filter counts, not what asks for features.
+/// seccomp(2). Only operations that set a filter count, not queries.
 pub fn seccomp(operation: usize, flags: usize, args: usize) -> Result<usize> {
     const SET_MODE_STRICT: u32 = 0;
     const SET_MODE_FILTER: u32 = 1;
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::seccomp(operation, flags, args) };
     match operation as u32 {
         SET_MODE_STRICT => around(flags == 0 && args == 0, raw),
@@ -117,8 +117,8 @@ pub fn seccomp(operation: usize, flags: usize, args: usize) -> Result<usize> {
     }
 }
 
-/// Filters that this process is under, read with no system calls but those that the dynamic linker has just made: open,
-/// read, close.
+/// Number of filters that this process is under, read only with system calls that the dynamic linker has just made:
+/// open, read, close.
 pub fn filters() -> u32 {
     let mut text = [0u8; 2048];
     let Ok(fd) = sys::open(c"/proc/self/status", c::O_RDONLY, 0) else { return 0 };
@@ -132,6 +132,6 @@ pub fn filters() -> u32 {
             digits.take_while(|byte| byte.is_ascii_digit()).fold(0, |sum, &byte| sum * 10 + u32::from(byte - b'0')),
         )
     };
-    // Before Linux 5.9 the number is not told, only that there are some.
+    // Before Linux 5.9 the kernel does not report the number, only whether there are filters.
     number(b"\nSeccomp_filters:").or_else(|| number(b"\nSeccomp:")).unwrap_or(0)
 }

@@ -1,9 +1,9 @@
-//! Windows: the program's own measurements between `pagelab_begin` and `pagelab_end`.
+//! Windows: measurements that the program itself makes between `pagelab_begin` and `pagelab_end`.
 //!
-//! Nothing is locked after the first window: a thread writes to its own slots of the windows file only, and ended windows
-//! are claimed one by one. System calls are what a window costs (0.2 to 0.8 µs each on virtual machines): two, getrusage at
-//! its begin and its end, and two more where the process has several threads. The threads' own
-//! clocks would cost twice what getrusage does. Where events are counted, two more for each ([`counters`]).
+//! After the first window nothing is locked: a thread writes only to its own slots of the windows file, and ended
+//! windows are claimed one by one. A window costs system calls (0.2 to 0.8 µs each on virtual machines): two getrusage,
+//! at its begin and its end, and two more where the process has several threads. The threads' own clocks would cost
+//! twice as much as getrusage. Where events are counted, each adds two calls at both ends ([`counters`]).
 
 mod counters;
 
@@ -29,11 +29,11 @@ use crate::state::{child, guest_file, own_stack, plan, seccomp};
 static FILE: Published<WindowsFile> = Published::none();
 /// Held while the file is made and while names are added.
 static MAKING: Locked<()> = Locked::new(());
-/// Slots of `windows` that there is space for, and the lock under which they become more.
+/// Slots of `windows` that have space, and the lock under which their number grows.
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 static GROWING: Locked<()> = Locked::new(());
 
-/// Looks up libc's own `__libc_single_threaded` (glibc 2.32); not what a program may have put in front of it.
+/// Looks up libc's own `__libc_single_threaded` (glibc 2.32); not one that the program may have put in front of it.
 fn find_one_thread() {
     if let Some(symbol) = elf::glibc().and_then(|libc| libc.symbol(c"__libc_single_threaded")) {
         libc::found_one_thread(symbol.address);
@@ -50,7 +50,7 @@ fn used() -> [u64; 5] {
     [thread_ns, user_ns, system_ns, minor, major]
 }
 
-/// Forgets the file: after a fork it is the parent's.
+/// Forgets the file: after a fork it belongs to the parent.
 pub fn forget() {
     FILE.set(None);
     ROOM.store(0, Relaxed);
@@ -63,7 +63,7 @@ pub fn forget() {
 /// Windows that threads of a traced program have open.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// In an emulator, tells it where the program's windows begin and end: its trace can keep what lies in them.
+/// Under an emulator, reports where the program's windows begin and end, so that its trace can keep only the windows.
 fn mark_trace(begins: bool) {
     if !plan::has_flag(Flags::EMULATED) {
         return;
@@ -73,7 +73,7 @@ fn mark_trace(begins: bool) {
         false => OPEN.fetch_sub(1, Relaxed) == 1,
     };
     if changes {
-        // SAFETY: an option that the kernel refuses.
+        // SAFETY: the kernel refuses this option and changes nothing.
         let _ = unsafe { sys::prctl([TRACE_MARKER, usize::from(begins), 0, 0, 0]) };
     }
 }
@@ -99,8 +99,8 @@ fn make() -> Result<&'static WindowsFile> {
     }
     let plan = plan::current().ok_or(Errno::EOPNOTSUPP)?;
     let (address, pid) = guest_file::beside(&plan, SUFFIX, FILE_BYTES, HEAD_BYTES)?;
-    // A child that knows nothing of us yet must not find its parent's windows: it has none.
-    // SAFETY: the mapping was just made, and is ours.
+    // A child that has not met the guest must not find its parent's windows: it has none.
+    // SAFETY: the mapping was just made, and only this function knows of it.
     unsafe { sys::madvise(address, FILE_BYTES.next_multiple_of(PAGE), c::MADV_DONTFORK) }?;
     // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped, with atomic fields only.
     let file = unsafe { &*(address as *const WindowsFile) };
@@ -132,8 +132,8 @@ pub fn begin(name: &[u8]) -> Result<()> {
     guest_file::set(name, number);
     guest_file::set(&placed.looked, 0);
     own.depth.store(depth as u64 + 1, Relaxed);
-    // The clock is read last here and first at the end. So the time for reading the rest is in no window's time, and
-    // that for reading counters is in no window's processor time either.
+    // The clock is read last here and first at the end. So no window's time includes the other readings, and no
+    // window's processor time includes that of the counters.
     counters::begin(index_of(file, own), depth);
     let used = used();
     for (field, value) in fields(begin).into_iter().zip([sys::monotonic_ns()].into_iter().chain(used)) {
@@ -180,8 +180,8 @@ fn innermost(file: &'static WindowsFile) -> Option<(&'static ThreadSlot, usize, 
     Some((own, depth, own.open.get(depth)?))
 }
 
-/// Looks what memory the process has, for the window that the calling thread began last. What that takes is taken out of
-/// the times of all windows that this thread has open.
+/// Measures where the process's memory lies, for the window that the calling thread began last. The time and the events
+/// that this takes are taken out of all windows that this thread has open.
 pub fn placement() -> Result<()> {
     let (counted, before) = (counters::read(), (sys::monotonic_ns(), used()));
     let file = file()?;
@@ -226,7 +226,7 @@ fn refused(told: &AtomicU64) -> Errno {
     Errno::ENOSPC
 }
 
-/// The slot of an ended window; `None`: there are too many, or no space.
+/// Claims the slot of an ended window; `None`: there are too many, or no space.
 fn claim(file: &'static WindowsFile) -> Option<&'static WindowSlot> {
     loop {
         let next = file.count.load(Relaxed);
@@ -240,8 +240,8 @@ fn claim(file: &'static WindowsFile) -> Option<&'static WindowSlot> {
     }
 }
 
-/// Makes space for windows from the `first` on. A store into a page that the file system has no room for would end the
-/// process; populating it only fails.
+/// Makes space for windows from number `first` on. A store into a page for which the file system has no room would end
+/// the process; populating the page only fails.
 #[cold]
 fn grow(file: &'static WindowsFile, first: usize) -> bool {
     let _held = GROWING.lock();

@@ -27,9 +27,9 @@ pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, registering, wants_events};
 pub use remap::mremap;
 
-/// Flags with which anonymous memory is governed; all others go to the kernel: MAP_SHARED (another kind of memory),
-/// MAP_GROWSDOWN and MAP_32BIT (they ask for a place), MAP_HUGETLB (the program has decided), MAP_LOCKED (the rest of a
-/// tile would be locked, too).
+/// Flags with which anonymous memory is governed. Calls with other flags go to the kernel: MAP_SHARED (another kind of
+/// memory), MAP_GROWSDOWN and MAP_32BIT (they request a place), MAP_HUGETLB (the program has decided), MAP_LOCKED (the
+/// rest of a tile would be locked, too).
 const GOVERNED_FLAGS: i32 = c::MAP_PRIVATE
     | c::MAP_ANONYMOUS
     | c::MAP_NORESERVE
@@ -60,7 +60,7 @@ impl Request {
     }
 
     fn raw_with(&self, addr: usize, flags: i32) -> Result<usize> {
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         unsafe { sys::mmap(addr, self.len, self.prot, flags, self.fd, self.offset) }
     }
 
@@ -87,13 +87,13 @@ impl Request {
     }
 }
 
-/// mmap.
+/// Answers an mmap call.
 pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> Result<usize> {
     let request = Request { addr, len, prot, flags, fd, offset };
     if !(offset as usize).is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
-    // A hint counts as well: the kernel maps memory that is not governed at its hint, if nothing is there.
+    // A hint counts as well: at its hint the kernel maps even memory that is not governed, if nothing is there.
     let at_pool = addr != 0 && plan::touches_pools(addr, len);
     if flags & FIXED != 0 && at_pool {
         return placed_in_pool(&request);
@@ -141,7 +141,7 @@ fn passed(request: &Request) -> Result<usize> {
 fn governed(request: &Request, section: &Section) -> Result<usize> {
     let Some(len) = align_up(request.len, PAGE) else { return request.raw() };
     let base = section.pool_base as usize;
-    // As the kernel rounds hints.
+    // Rounded as the kernel rounds hints.
     let hint = Some(align_down(request.addr, PAGE)).filter(|&hint| hint != 0);
     if let Some(hint) = hint
         && !plan::touches_pools(hint, len)
@@ -175,25 +175,25 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
         }
         Err(errno) => {
             backing::fallback(errno, len);
-            // Without a hint into the pool, which must know everything that is mapped there.
+            // A hint into a pool is removed: the pool must know everything that is mapped there.
             let addr = if plan::touches_pools(request.addr, len) { 0 } else { request.addr };
             request.raw_with(addr, request.flags)
         }
     }
 }
 
-/// A hint outside the pools: honoured where the kernel would honour it.
+/// Maps at a hint outside the pools, where the kernel would accept the hint.
 fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     let at = request.raw_with(hint, request.flags | c::MAP_FIXED_NOREPLACE)?;
     if at != hint {
-        // An old kernel, or a place the kernel moved: as good as any.
+        // An old kernel ignores the address, or the kernel moved the mapping: that place is as good as any.
         return Ok(at);
     }
     guest_file::count(Counter::MmapPassed);
     let span = request.span_at(at);
     if let Some(plan) = plan::current() {
         let layout = Layout::new(plan, *section, span.start, span.len());
-        // Offsets mean nothing outside the pool: the size for "everything else" applies.
+        // Offsets mean nothing outside the pool: the page size for "everything else" applies.
         if section.interval_count() == 0 {
             layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
         }
@@ -202,7 +202,7 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     Ok(at)
 }
 
-/// A hint that no single pool holds, but pools touch or could: honoured where nothing is mapped.
+/// Maps at a hint that no single pool contains, but that touches pools or could: accepted where nothing is mapped.
 fn at_border(request: &Request, wanted: Span) -> Result<usize> {
     let mut guest = tables::lock();
     if guest.pool(wanted.start).is_some_and(|pool| wanted.and(pool.bounds()) == wanted) {
@@ -213,8 +213,8 @@ fn at_border(request: &Request, wanted: Span) -> Result<usize> {
     placed_in_pool(&Request { addr: wanted.start, flags, ..*request })
 }
 
-/// A mapping at addresses of a pool that the program chose: MAP_FIXED, MAP_FIXED_NOREPLACE, or a hint for memory that is
-/// not governed.
+/// Makes a mapping at addresses of a pool that the program chose: MAP_FIXED, MAP_FIXED_NOREPLACE, or a hint for memory
+/// that is not governed.
 fn placed_in_pool(request: &Request) -> Result<usize> {
     let fixed = request.flags & FIXED != 0;
     if fixed && !request.addr.is_multiple_of(PAGE) {
@@ -252,8 +252,8 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     Ok(at)
 }
 
-/// Before the kernel maps `span` for a request: heap and pools give up what they hold there. MAP_FIXED takes blocks of the
-/// program too, MAP_FIXED_NOREPLACE refuses them, and a hint leaves them.
+/// Prepares `span`, which the kernel will map for a request: heap and pools give up what they hold there. MAP_FIXED
+/// takes blocks of the program, too, MAP_FIXED_NOREPLACE refuses them, and a hint leaves them.
 fn make_way(guest: &mut tables::Tables, request: &Request, span: Span) -> Result<()> {
     let fixed = request.flags & FIXED != 0;
     let replaces = request.flags & c::MAP_FIXED_NOREPLACE == 0;
@@ -273,24 +273,24 @@ fn make_way(guest: &mut tables::Tables, request: &Request, span: Span) -> Result
         } else if fixed {
             pool.prepare(part)?;
         } else if pool.clear_for(part).is_err() {
-            // Taken: the kernel will find another place.
+            // The place is taken: the kernel will find another one.
             break;
         }
     }
     Ok(())
 }
 
-/// Whose addresses a part of a range are.
+/// Owner of the addresses in a part of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Heap,
-    /// The pool around the part, if the plan has one there.
+    /// The pool at these addresses, if the plan has one there.
     Pool,
-    /// Outside of heap and pools.
+    /// The kernel: the part lies outside heap and pools.
     Kernel,
 }
 
-/// Whether any of `[addr, addr + len)` can be the heap's or a pool's.
+/// Whether any of `[addr, addr + len)` may belong to the heap or a pool.
 pub fn concerns_us(addr: usize, len: usize) -> bool {
     addr < POOLS.end && addr.saturating_add(len) > HEAP.start
 }
@@ -298,7 +298,7 @@ pub fn concerns_us(addr: usize, len: usize) -> bool {
 /// End of a program's addresses: the kernel keeps the last page.
 const TASK_END: usize = (1 << 47) - PAGE;
 
-/// The whole pages of a range that the kernel would accept, and that touches heap or pools.
+/// The whole pages of a range, if the kernel would accept it and it touches heap or pools.
 fn our_span(addr: usize, len: usize) -> Option<Span> {
     if len == 0 || !addr.is_multiple_of(PAGE) || !concerns_us(addr, len) {
         return None;
@@ -307,8 +307,8 @@ fn our_span(addr: usize, len: usize) -> Option<Span> {
     Some(Span::new(addr, end))
 }
 
-/// Calls `visit` with the parts of `span`, lowest first, cut where the heap's memory (up to `heap_end`) and pools begin and end,
-/// until it fails.
+/// Calls `visit` with the parts of `span`, lowest first, until it fails. The parts are cut where the heap's memory (up
+/// to `heap_end`) and pools begin and end.
 fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> Result<()>) -> Result<()> {
     let mut at = span.start;
     while at < span.end {
@@ -326,11 +326,11 @@ fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> 
     Ok(())
 }
 
-/// munmap.
+/// Answers a munmap call.
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
     sys::part_with(addr, len);
     backing::hints::forget(addr, len);
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = |addr, len| unsafe { sys::munmap(addr, len) };
     let Some(span) = our_span(addr, len) else { return raw(addr, len) };
     let raw = |part: Span| raw(part.start, part.len());
@@ -352,7 +352,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
     })
 }
 
-/// mprotect (`key` < 0) and pkey_mprotect.
+/// Answers mprotect (`key` < 0) and pkey_mprotect.
 pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
     sys::part_with(addr, len);
     let Some(span) = our_span(addr, len) else {
@@ -379,7 +379,7 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
     result
 }
 
-/// Before part of the heap is unmapped, moved away or, unless `keeps`, replaced.
+/// Prepares part of the heap for being unmapped, moved away or, unless `keeps`, replaced.
 fn part_with_heap(addr: usize, len: usize, keeps: bool) -> Result<()> {
     let Some(span) = our_span(addr, len).map(|span| span.and(HEAP)).filter(|span| !span.is_empty()) else {
         return Ok(());

@@ -1,8 +1,8 @@
 //! File mappings: prepaging by the policy, and the pages resident at start.
 //!
-//! `demand` is MADV_RANDOM: no readahead on faults. Mappings come from three sides: libc's mmap (detoured), before the
-//! library started (scanned once), and ld.so's own mmap for dlopen (scanned again each time ld.so tells debuggers that
-//! its list of objects is complete; it does so before relocating the new object).
+//! `demand` is MADV_RANDOM: no readahead on faults. Mappings come from three sources: libc's mmap (detoured); before
+//! the library's start (scanned once); and ld.so's own mmap for dlopen (scanned again each time ld.so reports to
+//! debuggers that its list of objects is complete, which it does before it relocates the new object).
 
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ const CONSISTENT: i32 = 0;
 /// Offset of `r_state` in `struct r_debug`: after a version, a list and an address.
 const STATE_OFFSET: usize = 24;
 
-/// Tells where ld.so's `_r_debug` lies.
+/// Records where ld.so's `_r_debug` lies.
 pub fn watch(r_debug: usize) {
     OBJECTS_STATE.store((r_debug + STATE_OFFSET) as *mut AtomicI32, Ordering::Release);
     LOADS.store(elf::each(&mut |_, _| {}).1, Ordering::Relaxed);
@@ -36,7 +36,7 @@ fn fetch_of(len: usize) -> Fetch {
     plan::section_for(Memory::File, len).map_or(Fetch::Kernel, |section| section.fetch)
 }
 
-/// After libc's mmap of a file.
+/// Applies the policy to a file that libc's mmap has just mapped.
 pub fn after_mmap(span: Span, prot: i32, flags: i32) {
     apply(span, prot, fetch_of(span.len()));
     let _ = flags;
@@ -70,7 +70,7 @@ pub fn overrules(len: usize, advice: i32) -> bool {
         && !seccomp::is_active()
 }
 
-/// ld.so's list of objects has changed.
+/// Scans objects again after ld.so's list of them has changed.
 pub fn rescan() {
     // SAFETY: null, or ld.so's own variable, which lives as long as the process.
     let state = unsafe { OBJECTS_STATE.load(Ordering::Acquire).as_ref() };
@@ -80,7 +80,7 @@ pub fn rescan() {
     guest_file::count(Counter::DlopenRescans);
     let (objects, loads) = elf::each(&mut |_, _| {});
     let new = loads.saturating_sub(LOADS.swap(loads, Ordering::Relaxed));
-    // New objects are at the list's end; dlclose may have taken others out before them.
+    // New objects are at the list's end; dlclose may have removed others before them.
     let first_new = u64::from(objects).saturating_sub(new);
     elf::each(&mut |index, segments| {
         if u64::from(index) < first_new {
@@ -95,18 +95,18 @@ pub fn rescan() {
     });
 }
 
-/// Objects loaded up to the last scan.
+/// Number of objects loaded up to the last scan.
 static LOADS: AtomicU64 = AtomicU64::new(0);
 
-/// Applies what concerns existing mappings, in the order of their addresses.
+/// A scan of existing mappings, in the order of their addresses, that applies the policy to them.
 #[derive(Default)]
 pub struct Scan {
-    /// End of the last mapping that was data of an object: bss may follow.
+    /// End of the last mapping with an object's data: bss may follow.
     data_end: usize,
 }
 
 impl Scan {
-    /// One mapping.
+    /// Handles one mapping.
     pub fn visit(&mut self, mapping: &Mapping<'_>) {
         if mapping.is_file() {
             let prot = if mapping.read { c::PROT_READ } else { c::PROT_NONE };
@@ -123,7 +123,7 @@ impl Scan {
     }
 }
 
-/// Advises memory that exists already; whole tiles that are touched are collapsed.
+/// Advises memory that exists already; whole tiles that were touched are collapsed.
 fn govern(memory: Memory, span: Span) {
     let Some(plan) = plan::current() else { return };
     let Some(section) = plan::section_for(memory, span.len()).filter(|section| section.governs_pages()) else {
@@ -133,22 +133,22 @@ fn govern(memory: Memory, span: Span) {
     layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
 }
 
-/// Records of the files that are mapped how much of each is in the page cache.
+/// Records how much of each mapped file is in the page cache.
 pub struct Residency {
     buffer: [u8; 2048],
-    /// The file that was asked about last, by its inode, and whether it is looked at.
+    /// The last file that was checked, by its inode, and whether it is examined.
     last: Option<(u64, bool)>,
-    /// Where files begin that need no look.
+    /// Addresses at which files begin that need no examination.
     known: [usize; 2],
 }
 
 impl Residency {
-    /// Files that are mapped from an address of `known` on are left out.
+    /// Leaves out files that are mapped from an address of `known` on.
     pub fn without(known: [usize; 2]) -> Residency {
         Residency { buffer: [0; 2048], last: None, known }
     }
 
-    /// One mapping; to be called in the order of addresses.
+    /// Records one mapping; to be called in the order of addresses.
     pub fn record(&mut self, mapping: &Mapping<'_>) {
         if !mapping.is_file() || !self.concerns(mapping) {
             return;
@@ -167,11 +167,11 @@ impl Residency {
         store_residency(mapping.name, pages, resident);
     }
 
-    /// Whether the file is looked at. Mappings of one file are neighbours: it is asked about once.
+    /// Whether the file is examined. Mappings of one file are neighbours, so each file is checked once.
     fn concerns(&mut self, mapping: &Mapping<'_>) -> bool {
         let looked_at = match self.last {
             Some((inode, looked_at)) if inode == mapping.inode => looked_at,
-            // Of files that the process might not write to, the kernel claims that everything is resident.
+            // For files that the process might not write to, the kernel claims that everything is resident.
             _ => !self.known.contains(&mapping.span.start) && sys::may_write(mapping.name),
         };
         self.last = Some((mapping.inode, looked_at));

@@ -1,8 +1,8 @@
-//! The program break: brk and sbrk, kept in the heap's pool.
+//! The heap: brk and sbrk, with a program break in the heap's pool.
 //!
 //! The kernel's own break is not moved. The mapped memory ends at a tile's end, and the program's break lies inside.
-//! Memory given back by lowering the break is unmapped, as natively, and mapped anew when the break rises again,
-//! because the kernel may still refer to its pages, and its mapping has the program's settings.
+//! Memory given back by lowering the break is unmapped, as without the library, and mapped anew when the break rises
+//! again, because the kernel may still refer to its pages, and its mapping has the program's settings.
 
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
@@ -24,16 +24,16 @@ pub struct Heap {
     layout: Layout,
     /// The program's break.
     end: usize,
-    /// Mapped from the base to here.
+    /// End of the mapped memory, which begins at the base.
     mapped: usize,
     /// Tiles from the kernel's reserved pools.
     hugetlb: Intervals,
-    /// Memory that the program protected, and that is not read-write again.
+    /// Memory that the program protected, and that has not become read-write again.
     shut: Intervals,
-    /// Holes that the program made, and what it mapped over the heap.
+    /// Holes that the program made, and mappings that it put over the heap.
     foreign: Intervals,
-    /// What the program gave back of the last reserved page, which the kernel cannot unmap: from here to the end of what is
-    /// mapped (`usize::MAX`: there is no such part).
+    /// Start of the part of the last reserved page that the program gave back and that the kernel cannot unmap; it
+    /// reaches to the end of the mapped memory (`usize::MAX`: there is no such part).
     stale: usize,
     pending: Pending,
 }
@@ -54,7 +54,7 @@ impl Heap {
         }
     }
 
-    /// All addresses it may ever have.
+    /// All addresses that it may ever have.
     pub fn bounds(&self) -> Span {
         self.layout.bounds()
     }
@@ -64,7 +64,7 @@ impl Heap {
         Span::new(self.bounds().start, self.mapped)
     }
 
-    /// Up to where the break can be raised without mapping anything.
+    /// The highest break for which nothing need be mapped.
     pub fn room(&self) -> usize {
         self.mapped.min(self.stale).max(self.end)
     }
@@ -74,7 +74,7 @@ impl Heap {
         &self.layout
     }
 
-    /// Changes what applies to memory from now on.
+    /// Changes the layout for memory that is mapped from now on.
     pub fn set_layout(&mut self, layout: Layout) {
         self.layout = layout;
     }
@@ -84,7 +84,7 @@ impl Heap {
         self.end
     }
 
-    /// Moves the break to `wanted` as brk(2) does: the new break, or the old one if that cannot be.
+    /// Moves the break to `wanted` as brk(2) does. Returns the new break, or the old one on failure.
     pub fn set(&mut self, wanted: usize) -> usize {
         let bounds = self.bounds();
         if wanted < bounds.start || wanted > bounds.end {
@@ -151,9 +151,9 @@ impl Heap {
         self.give(Span::new(from, self.mapped))
     }
 
-    /// Unmaps `given`, the end of what is mapped.
+    /// Unmaps `given`, the end of the mapped memory.
     fn give(&mut self, given: Span) -> Result<(), Errno> {
-        // SAFETY: above the break: the program has given it back.
+        // SAFETY: the memory lies above the break: the program has given it back.
         backing::give_back(given, || unsafe { sys::munmap(given.start, given.len()) })?;
         let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];
         for set in all {
@@ -165,7 +165,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Maps one tile from the reserved pool at the end of what is mapped, if the policy wants that and there is one.
+    /// Maps one tile from the reserved pool at the end of the mapped memory, if the policy wants that and the pool has
+    /// one.
     fn reserved_tile(&mut self, piece: &Piece) -> Option<Span> {
         let Backing::Hugetlb(bytes) = piece.backing else { return None };
         let tile = piece.tile(self.mapped).filter(|tile| tile.start == self.mapped)?;
@@ -180,7 +181,7 @@ impl Heap {
         self.hugetlb.overlaps(span)
     }
 
-    /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.
+    /// Calls `visit` with every tile from a reserved pool, and whether its protection differs from read and write.
     pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
@@ -193,7 +194,7 @@ impl Heap {
         }
     }
 
-    /// None of them comes from a reserved pool any more.
+    /// Records that none of its tiles comes from a reserved pool any more.
     pub fn all_demoted(&mut self) {
         self.hugetlb = Intervals::new();
         if self.stale < self.mapped {
@@ -201,7 +202,7 @@ impl Heap {
         }
     }
 
-    /// Makes normal memory of all reserved pages, and unmaps what was held of them.
+    /// Makes all reserved pages normal memory, and unmaps the parts of them that were held.
     pub fn settle(&mut self) -> Result<(), Errno> {
         self.demote_all(self.mapped())?;
         if self.stale < self.mapped { self.cut(self.stale) } else { Ok(()) }
@@ -216,23 +217,23 @@ impl Heap {
         self.shut.reserve(4).map_err(|_| Errno::ENOMEM)?;
         self.demote_edges(span)?;
         if key >= 0 {
-            // What a key closes cannot be read for a copy later.
+            // Memory that a key closes cannot be read for a copy later.
             self.demote_all(span)?;
         }
         mapping::protect(span, prot, key)?;
         let _ = if prot == c::PROT_RW && key < 0 { self.shut.remove(span) } else { self.shut.insert(span) };
-        // Above the break natively nothing would be mapped.
+        // Above the break nothing would be mapped without the library.
         if span == wide { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Before the program maps something at `span`, where it has nothing: memory mapped in advance must not be in the
-    /// way, and the new mapping must not be taken for the library's later.
+    /// Prepares `span`, where the program has nothing, for a mapping of the program's: memory mapped in advance must
+    /// not be in the way, and the new mapping must not be taken for the library's later.
     pub fn make_way(&mut self, span: Span) -> Result<(), Errno> {
         let spare = Span::new(self.own(self.bounds()).end, self.mapped);
         if span.and(spare).is_empty() { Ok(()) } else { self.cut(spare.start) }
     }
 
-    /// Unmaps what was mapped in advance, if it is no part of a reserved page.
+    /// Unmaps memory mapped in advance, unless it is part of a reserved page.
     pub fn drop_spare(&mut self) {
         let spare = Span::new(self.own(self.bounds()).end, self.mapped);
         if !spare.is_empty() && !self.hugetlb.overlaps(spare) {
@@ -240,7 +241,7 @@ impl Heap {
         }
     }
 
-    /// Before the program unmaps `span`, moves it away or maps something else there.
+    /// Prepares `span` for being unmapped, moved away or replaced by another mapping of the program's.
     pub fn part_with(&mut self, span: Span) -> Result<(), Errno> {
         let own = self.own(span);
         self.make_way(span)?;
@@ -252,14 +253,14 @@ impl Heap {
         }
         self.demote_edges(own)?;
         let _ = self.foreign.insert(own);
-        // Reserved pages in there go with it: what comes is no such page, whatever its protection.
+        // Reserved pages in it go, too: their replacement is no such page, whatever its protection.
         let _ = self.hugetlb.remove(own);
         let _ = self.shut.remove(own);
         self.pending.forget(own);
         Ok(())
     }
 
-    /// Makes normal memory of every reserved page that `span` cuts.
+    /// Makes every reserved page that `span` cuts normal memory.
     fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
         for at in [span.start, span.end - 1] {
             let tile = self.layout.piece(at).tile(at);
@@ -270,7 +271,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Makes normal memory of every reserved page that `span` touches.
+    /// Makes every reserved page that `span` touches normal memory.
     pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
         while let Some(run) = first_inside(&self.hugetlb, span) {
             let tile = self.layout.piece(run.start).tile(run.start).ok_or(Errno::EINVAL)?;
@@ -294,7 +295,7 @@ impl Heap {
 
     fn undo(&mut self, before: usize, errno: Errno) -> Result<(), Errno> {
         if self.mapped > before {
-            // SAFETY: mapped a moment ago, above the program's break.
+            // SAFETY: the memory was mapped a moment ago, above the program's break.
             let _ = unsafe { sys::munmap(before, self.mapped - before) };
             self.mapped = before;
         }
@@ -310,7 +311,7 @@ impl Heap {
         if let Some(tile) = self.layout.piece(from).tile(from).filter(|tile| tile.start < from)
             && self.hugetlb.covers(tile)
         {
-            // The kernel cannot unmap part of it: that comes when the break is raised again.
+            // The kernel cannot unmap part of it: that is done when the break is raised again.
             self.stale = self.stale.min(from);
             guest_file::count(Counter::HugetlbEmulated);
             from = tile.end.min(self.mapped);
@@ -329,7 +330,7 @@ impl Heap {
         Ok(())
     }
 
-    /// After a fork that caught another thread in the middle of a change: what is mapped without a hole is the heap.
+    /// After a fork that caught another thread in the middle of a change: the heap is what is mapped without a hole.
     pub fn rebuild(&mut self) {
         let base = self.bounds().start;
         let mut mapped = base;
@@ -363,7 +364,7 @@ mod tests {
     use super::*;
     use pagelab_abi::plan::{Plan, PlanSpec, RunSpec, SectionSpec, Via};
 
-    /// A heap of its own for each test, in address room that nothing else uses.
+    /// A separate heap for each test, at addresses that nothing else uses.
     fn heap(number: usize, page_bytes: u64) -> Heap {
         let section = SectionSpec::uniform(Memory::Heap, page_bytes, Via::Thp);
         let bytes =
@@ -374,12 +375,12 @@ mod tests {
     }
 
     fn fill(from: usize, to: usize) {
-        // SAFETY: the test's own heap.
+        // SAFETY: the bytes lie in the test's own heap, below its break.
         unsafe { core::ptr::write_bytes(from as *mut u8, 0xa5, to - from) };
     }
 
     fn is_zero(from: usize, to: usize) -> bool {
-        // SAFETY: the test's own heap.
+        // SAFETY: the bytes lie in the test's own heap, below its break.
         unsafe { core::slice::from_raw_parts(from as *const u8, to - from) }.iter().all(|&byte| byte == 0)
     }
 

@@ -28,10 +28,10 @@ use super::tables;
 pub use smaps::in_memory;
 use tally::Tally;
 
-/// The exit must not be delayed for longer, however much memory there is.
+/// Longest time for measuring, ns: the exit must not be delayed for longer, however much memory there is.
 const LIMIT_NS: u64 = 3_000_000_000;
 
-/// Measures this process and stores everything in the guest file, with what that took.
+/// Measures this process and stores all results in the guest file, with the time that the measuring took.
 pub fn all() {
     let Some(file) = guest_file::file() else { return };
     let done = apart(|| {
@@ -80,17 +80,17 @@ fn slots(file: &GuestFile) -> [&AtomicU64; 4] {
     [&slot.user_ns, &slot.system_ns, &slot.minor_faults, &slot.major_faults]
 }
 
-/// What the process or the thread has used so far: user and system time in nanoseconds, faults without I/O and with I/O.
+/// Usage of the process or the thread so far: user and system time in nanoseconds, faults without I/O and with I/O.
 pub fn used_by(whose: usize) -> Option<[u64; 4]> {
     sys::rusage(whose).ok().map(|words| used(&words).0)
 }
 
-/// What the calling thread has used so far: measuring begins.
+/// Begins measuring: the usage of the calling thread so far.
 pub fn begin() -> Option<Used> {
     sys::rusage(sys::OF_THREAD).ok().map(|words| used(&words))
 }
 
-/// Measuring is over: what it took is kept apart, since the kernel's accounts of the process contain it.
+/// Ends measuring: its usage is kept apart, since the kernel's accounts of the process contain it.
 pub fn end(begun: Option<Used>) {
     let (Some(file), Some(Used(before)), Some(Used(now))) = (guest_file::file(), begun, begin()) else { return };
     for (slot, (now, before)) in slots(file).into_iter().zip(now.into_iter().zip(before)) {
@@ -98,7 +98,7 @@ pub fn end(begun: Option<Used>) {
     }
 }
 
-/// Usage of the process, without what measuring took of it before.
+/// Stores the usage of the process, without that of measuring.
 fn usage() {
     let Some(file) = guest_file::file() else { return };
     let Ok(words) = sys::rusage(sys::OF_PROCESS) else { return };
@@ -138,7 +138,8 @@ fn place(memory: Memory, layout: Option<Layout>) -> Place {
     Place { memory: memory as u64 + 1, layout }
 }
 
-/// `None` for what is not the program's: no access, the kernel's own pages, the guest's file.
+/// Kind and layout of a mapping; `None` if it is not the program's: no access, the kernel's own pages, the guest's
+/// file.
 fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Place> {
     let special =
         mapping.name.starts_with(b"[v") || mapping.name.ends_with(b".guest") || backing::is_own(mapping.span.start);
@@ -179,7 +180,7 @@ fn in_pool(plan: &Plan<'static>, span: Span) -> Place {
     place(memory, layout.or_else(|| pool_layout(plan, Memory::Anon, base)))
 }
 
-/// The layout of the pool at `base`, as the first section that has it lays it out.
+/// The layout of the pool at `base`, as the first section with that pool gives it.
 fn pool_layout(plan: &Plan<'static>, memory: Memory, base: usize) -> Option<Layout> {
     let mut sections = (0..plan.section_count()).filter_map(|number| plan.section(number));
     let section = sections.find(|section| {

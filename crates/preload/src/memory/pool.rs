@@ -1,14 +1,15 @@
-//! One pool of anonymous memory: addresses in use, and addresses mapped in advance.
+//! One pool of anonymous memory: the addresses in use, and those mapped in advance.
 //!
 //! Every address of the pool is in one of three states:
 //! - *used*: the program has it;
-//! - *spare*: mapped read-write by us as the rest of a tile, never handed out since, hence zero;
+//! - *spare*: mapped read-write by the library as the rest of a tile, never handed out since, hence zero;
 //! - neither: not mapped at all.
 //!
-//! A request that enters a tile with nothing in it maps the whole tile, because the kernel gives a huge page at the
-//! first touch only where one mapping covers all of it and nothing is populated. When the program gives back the last
-//! used byte of a tile, its spare part goes too. Memory that the program gave back is really unmapped and mapped anew when
-//! it is wanted again: what is handed out is zero, stale pointers fault, the kernel's own references (pages in pipes, I/O
+//! A request that enters a tile with nothing in it maps the whole tile: the kernel gives a huge page at the first touch
+//! only where one mapping covers all of it and nothing is populated. When the program gives back the last used byte of
+//! a tile, its spare part goes, too. Memory that the program gave back is really unmapped, and mapped anew when it is
+//! wanted again. So memory that is handed out is zero, stale pointers fault, the kernel's own references (pages in
+//! pipes, I/O under way) keep their contents, and none of the program's settings for the old mapping are left.
 //! under way) keep what they had, and nothing that the program put on the old mapping is left.
 
 mod account;
@@ -46,24 +47,24 @@ pub use remap::{carry, is_uniform, moves_in_part};
 /// A pool.
 pub struct Pool {
     layout: Layout,
-    /// Memory of the program.
+    /// Memory that the program has.
     used: Intervals,
-    /// Memory mapped beyond that.
+    /// Memory mapped in advance.
     spare: Intervals,
     /// The part of `used` that is private anonymous memory without read-write access now (guards, reservations).
     shut: Intervals,
     /// The part of `used` that is something else for good: no-reserve mappings, files, shared memory.
     foreign: Intervals,
-    /// Tiles that the program broke up: accounted for when it did, and not made whole since.
+    /// Tiles that the program broke up: accounted for at that time, and not made whole since.
     broken: Intervals,
     /// Tiles from the kernel's reserved pools.
     hugetlb: Intervals,
-    /// The part of `used` that the program gave back and the kernel cannot take back yet: parts of reserved pages.
+    /// The part of `used` that the program gave back but the kernel cannot unmap yet: parts of reserved pages.
     held: Intervals,
-    /// The part of `spare` that is one mapping with a block before it, which was moved or stretched: it carries what the
-    /// program put on that block, so that only that block may grow into it.
+    /// The part of `spare` that is one mapping with a block before it, which was moved or stretched. It has the
+    /// program's settings for that block, so only that block may grow into it.
     attached: Intervals,
-    /// The part of `used` that has advice of the program's, where a move could lead onto reserved pages: those cannot have it.
+    /// The part of `used` with the program's own advice, where a move could lead onto reserved pages, which cannot have it.
     advised: Intervals,
     arenas: Arenas,
     pending: Pending,
@@ -71,11 +72,11 @@ pub struct Pool {
     anchor: Anchor,
     /// Requests of at least this many bytes begin on a multiple of it.
     align: usize,
-    /// Whether any of it comes from the kernel's reserved pools.
+    /// Whether any of its pieces takes pages from the kernel's reserved pools.
     takes_reserved: bool,
 }
 
-/// How to map something that is not plain read-write memory.
+/// Protection and flags of a new mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// Protection.
@@ -128,7 +129,7 @@ impl Pool {
         &self.layout
     }
 
-    /// Changes what applies to memory from now on (a child that does not inherit the policy).
+    /// Changes the layout for memory that is mapped from now on (a child that does not inherit the policy).
     pub fn set_layout(&mut self, layout: Layout) {
         self.layout = layout;
     }
@@ -138,7 +139,7 @@ impl Pool {
         self.arenas.covers(addr)
     }
 
-    /// Room in the tables for the few changes that one call makes.
+    /// Makes room in the tables for the few changes of one call.
     fn ready(&mut self) -> Result<(), Errno> {
         let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign, &mut self.broken];
         let more = [&mut self.hugetlb, &mut self.held, &mut self.attached];
@@ -149,8 +150,8 @@ impl Pool {
         })
     }
 
-    /// Whether a request is for memory that may share tiles. Stacks keep off reserved pages: their owner makes guard pages of
-    /// parts of them, when other threads run and such a page cannot be replaced.
+    /// Whether a request is for memory that may share tiles. Stacks keep off reserved pages: their owner makes guard
+    /// pages of parts of them at a time when other threads run and such a page cannot be replaced.
     fn shares_tiles(&self, how: How) -> bool {
         how.is_plain() && !(self.takes_reserved && how.flags & c::MAP_STACK != 0)
     }
@@ -160,11 +161,11 @@ impl Pool {
         let align = match () {
             () if arena => ARENA_BYTES,
             () if len >= self.align => self.align,
-            // What is not read-write cannot share a huge page: keep it out of tiles that others use.
+            // Memory that is not read-write cannot share a huge page, so it stays out of tiles that others use.
             () if !plain || len >= PMD => PMD.min(self.align),
             () => PAGE,
         };
-        // Larger tiles would be spoilt by it, one by one: far away from them.
+        // One such mapping after the other would spoil larger tiles, so it goes far away from them.
         if !plain && !arena && self.align > PMD {
             let Span { start, end } = self.bounds();
             return self.place_clear(Span::new(start + (end - start) / 2, end), len, align);
@@ -240,7 +241,7 @@ impl Pool {
         Err(Errno::EEXIST)
     }
 
-    /// Read-write memory at `span`, which is free, with the rest of its tiles.
+    /// Maps read-write memory at `span`, which is free, with the rest of its tiles.
     fn map_plain(&mut self, span: Span) -> Result<(), Errno> {
         let layout = self.layout;
         self.keep_anchor_off(span);
@@ -260,7 +261,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Spare memory in `span` that carries what the program put on the block before it goes: a new block begins anew.
+    /// Unmaps spare memory in `span` that has the program's settings for the block before it: a new block begins
+    /// without any.
     fn detach(&mut self, span: Span) {
         while let Some(run) =
             self.attached.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
@@ -270,12 +272,12 @@ impl Pool {
         }
     }
 
-    /// Memory of another kind at `span`, which is free; replaces spare parts.
+    /// Maps memory of another kind at `span`, which is free; it replaces spare parts.
     fn map_other(&mut self, span: Span, how: How) -> Result<(), Errno> {
         self.demote_edges(span)?;
         self.drop_spare(span);
         let flags = how.flags | c::MAP_FIXED_NOREPLACE;
-        // SAFETY: NOREPLACE: nothing that exists is touched.
+        // SAFETY: with NOREPLACE, nothing that exists is touched.
         let at = unsafe { sys::mmap(span.start, span.len(), how.prot, flags, -1, 0) }?;
         debug_assert_eq!(at, span.start);
         self.layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
@@ -284,7 +286,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Files `span`, which is used, under what it is.
+    /// Enters `span`, which is used, into the tables of its kind.
     fn classify(&mut self, span: Span, how: How) {
         let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
         if !anonymous || how.flags & c::MAP_NORESERVE != 0 {
@@ -310,7 +312,7 @@ impl Pool {
         let mut at = span.start;
         while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
         {
-            // SAFETY: spare memory is ours and nobody has been told of it.
+            // SAFETY: spare memory is the library's, and nobody was given its address.
             let _ = unsafe { sys::munmap(next.start, next.len()) };
             let _ = self.spare.remove(next);
             let _ = self.attached.remove(next);
@@ -318,7 +320,7 @@ impl Pool {
         }
     }
 
-    /// Unmaps all spare memory, but for parts of reserved pages.
+    /// Unmaps all spare memory, except parts of reserved pages.
     pub fn drop_all_spare(&mut self) {
         let Span { start: mut at, end } = self.bounds();
         while let Some(run) =
@@ -336,7 +338,7 @@ impl Pool {
         }
     }
 
-    /// Somebody else's mapping lies in `span` (made past libc): keep out of the whole span from now on.
+    /// Blocks `span`, which contains another mapping (made past libc): it is not handed out from now on.
     fn block_foreign(&mut self, span: Span) {
         guest_file::warn(GuestWarning::PoolOccupied, None, span.start, span.len());
         guest_file::count(Counter::FallbackOccupied);
@@ -352,7 +354,7 @@ impl Pool {
         [first, last]
     }
 
-    /// `span` widened over its outer tiles, as far as the program has nothing else in them.
+    /// `span`, extended to whole tiles at its ends, as far as the program has nothing else in them.
     fn widen(&self, span: Span) -> Span {
         let mut wide = span;
         if self.align == PAGE {
@@ -388,11 +390,11 @@ impl Pool {
         true
     }
 
-    /// Takes back `span`: whole pages, wherever the program has something there.
+    /// Unmaps `span`: whole pages, wherever the program has something there.
     pub fn unmap(&mut self, span: Span) -> Result<(), Errno> {
         if self.ready().is_err() && !self.has_hugetlb(span) {
-            // Without room in the tables the memory goes all the same; its addresses are not handed out again.
-            // SAFETY: the program's own request.
+            // Without room in the tables the memory is unmapped all the same; its addresses are not handed out again.
+            // SAFETY: the program makes this call itself, and answers for its arguments.
             return unsafe { sys::munmap(span.start, span.len()) };
         }
         self.catch_up();
@@ -404,7 +406,7 @@ impl Pool {
             return Ok(());
         }
         self.anchor(wide);
-        // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
+        // SAFETY: the program requested that for `span`; `widen` adds only spare or unmapped memory.
         backing::give_back(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
         if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
@@ -413,7 +415,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Strikes `span` from all tables: it is not mapped any more, or belongs to somebody else.
+    /// Removes `span` from all tables: it is not mapped any more, or belongs to somebody else.
     fn forget(&mut self, span: Span) {
         let _ = self.used.remove(span);
         let _ = self.spare.remove(span);
@@ -428,7 +430,7 @@ impl Pool {
         self.pending.forget(span);
     }
 
-    /// Tiles wholly inside `span` are not broken any more: they are gone.
+    /// Forgets that tiles wholly inside `span` were broken: they are gone.
     fn forget_broken(&mut self, span: Span) {
         if !self.broken.overlaps(span) {
             return;
@@ -441,8 +443,8 @@ impl Pool {
         });
     }
 
-    /// After a fork that caught another thread in the middle of a change: believe `/proc/self/maps` alone. Spare memory
-    /// counts as the program's then (lost, but never handed out twice).
+    /// Reads the pool's memory anew from `/proc/self/maps`, after a fork that caught another thread in the middle of a
+    /// change. Spare memory then counts as the program's (lost, but never handed out twice).
     pub fn rebuild(&mut self) {
         let bounds = self.bounds();
         (self.used, self.spare) = (Intervals::new(), Intervals::new());

@@ -1,4 +1,4 @@
-//! Populating memory when it is mapped, and advice for explicit address ranges outside the pools.
+//! Populating of memory when it is mapped, and advice for explicit address ranges outside the pools.
 
 use pagelab_abi::guest::{Counter, GuestWarning};
 use pagelab_abi::plan::{Fetch, Memory};
@@ -10,12 +10,12 @@ use crate::boundary::sys::{self, Advice, c};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
 
-/// From this size on, available memory is looked up before populating.
+/// From this many bytes on, available memory is looked up before populating.
 const LARGE: usize = 16 << 20;
 
-/// After anonymous memory was mapped (or made accessible): populates it where the policy or the program wants that.
+/// Populates anonymous memory that was just mapped (or made accessible), where the policy or the program wants that.
 pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
-    // With MAP_NONBLOCK it does nothing.
+    // With MAP_NONBLOCK, MAP_POPULATE does nothing.
     let asked = flags & (c::MAP_POPULATE | c::MAP_NONBLOCK) == c::MAP_POPULATE;
     if (fetch != Fetch::Prefault && !asked) || seccomp::is_active() {
         return;
@@ -29,12 +29,12 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
         }
         return;
     }
-    // Read-only: the kernel's zero page, which would have to be filled in page by page, and be in the way of a placed page
-    // when the memory is made writable (and populated).
+    // Read-only memory gets the kernel's zero page, page by page; it would be in the way of a placed page when the
+    // memory is made writable (and populated).
     if !writable && !asked && backing::governs(span.start) {
         return guest_file::count(Counter::PrefaultSkipped);
     }
-    // What could not be placed, the program's own request brings in all the same.
+    // Pages that could not be placed come in by the program's own request all the same.
     if writable && backing::populate(span) && !asked {
         return guest_file::count(Counter::PrefaultDone);
     }
@@ -48,7 +48,7 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     }
 }
 
-/// Whether `bytes` can be populated and leave an eighth of what is available now.
+/// Whether `bytes` can be populated so that an eighth of the memory available now is left.
 pub fn has_room(bytes: usize) -> bool {
     if bytes < LARGE {
         return true;

@@ -1,4 +1,4 @@
-//! Heap and pools, protected by one lock.
+//! The tables of heap and pools, protected by one lock.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -18,7 +18,7 @@ use crate::state::lock::Guard;
 use crate::state::plan::{self, HEAP, POOLS};
 use crate::state::{guest_file, lock};
 
-/// The tables: what of the heap and of the pools is whose.
+/// The tables: which parts of heap and pools belong to whom.
 pub struct Tables {
     /// The heap, if it is governed.
     pub heap: Option<Heap>,
@@ -28,11 +28,11 @@ pub struct Tables {
 
 struct Cell(UnsafeCell<Tables>);
 
-// SAFETY: reached through `Held` only, and there is one at a time: it holds the lock.
+// SAFETY: only `Held` reaches the value, and there is one at a time: it holds the lock.
 unsafe impl Sync for Cell {}
 
 static TABLES: Cell = Cell(UnsafeCell::new(Tables { heap: None, pools: [const { None }; MAX_ANON_POOLS] }));
-/// In a forked child: some thread of the parent was changing the tables.
+/// In a forked child: whether a thread of the parent was changing the tables.
 static TORN: AtomicBool = AtomicBool::new(false);
 
 /// Proof that the lock is held.
@@ -50,13 +50,14 @@ impl Deref for Held {
 
 impl DerefMut for Held {
     fn deref_mut(&mut self) -> &mut Tables {
-        // SAFETY: as above, and the proof is borrowed exclusively.
+        // SAFETY: the lock is held, and the proof of that is borrowed exclusively.
         unsafe { &mut *TABLES.0.get() }
     }
 }
 
-/// Sets up heap and pools for `plan`. `calls`: memory calls will be made, which run on stacks of the library's own; where only the
-/// end of the process is looked at, those are made then: each mapping costs every fork something. `resets`: what forked children do first. It is called once.
+/// Sets up heap and pools for `plan`; called once. `calls`: memory calls will be made; they run on the library's own
+/// stacks. If only the end of the process is examined, the stacks are made then, because each mapping makes every fork
+/// more expensive. `resets`: the functions that forked children run first.
 pub fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]) -> Result<(), Errno> {
     let word = child::new_word()?;
     if calls {
@@ -89,12 +90,12 @@ impl Tables {
         }
     }
 
-    /// Where the heap's memory ends; where its addresses begin, if it is not governed.
+    /// End of the heap's memory; start of its addresses, if it is not governed.
     pub fn heap_end(&self) -> usize {
         self.heap.as_ref().map_or(HEAP.start, |heap| heap.mapped().end)
     }
 
-    /// Unmaps what was mapped in advance, but for parts of reserved pages.
+    /// Unmaps memory that was mapped in advance, except parts of reserved pages.
     pub fn drop_spare(&mut self) {
         if let Some(heap) = &mut self.heap {
             heap.drop_spare();
@@ -113,7 +114,7 @@ impl Tables {
         pool.is_some_and(|pool| pool.is_arena(addr))
     }
 
-    /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.
+    /// Calls `visit` with every tile from a reserved pool, and whether its protection differs from read and write.
     pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         if let Some(heap) = &self.heap {
             heap.each_hugetlb(visit);
@@ -121,14 +122,14 @@ impl Tables {
         self.pools.iter().flatten().for_each(|pool| pool.each_hugetlb(visit));
     }
 
-    /// Makes normal memory of all reserved pages, as far as that can be done.
+    /// Makes all reserved pages normal memory, as far as possible.
     pub fn demote_all(&mut self) -> Result<(), Errno> {
         let heap = self.heap.as_mut().map_or(Ok(()), Heap::settle);
         let pools = self.pools.iter_mut().flatten();
         pools.fold(heap, |result, pool| result.and(pool.demote_all(pool.bounds())))
     }
 
-    /// None of them comes from a reserved pool any more.
+    /// Records that no memory comes from a reserved pool any more.
     pub fn all_demoted(&mut self) {
         if let Some(heap) = &mut self.heap {
             heap.all_demoted();
@@ -162,7 +163,7 @@ pub fn has_hugetlb(span: Span) -> bool {
         || tables.pool(span.start).is_some_and(|pool| pool.has_hugetlb(span))
 }
 
-/// Whether the heap lives in its pool.
+/// Whether the heap is governed, and so lies in its pool.
 pub fn has_heap() -> bool {
     let tables = Held { _lock: lock::hold_memory_at_once() };
     tables.heap.is_some()
@@ -178,13 +179,13 @@ pub fn lock() -> Held {
     Held { _lock: lock::hold_memory() }
 }
 
-/// In a forked child, before anything else: no thread holds the lock.
+/// In a forked child, before anything else: frees the lock, which no thread there holds.
 pub fn free_lock() {
     TORN.store(lock::free_memory_lock(), Ordering::Relaxed);
 }
 
-/// In a forked child: what a thread of the parent was changing is looked up anew, and a child that does not inherit the policy
-/// is governed no more.
+/// In a forked child: looks up anew what a thread of the parent was changing, and ends the governing in a child that
+/// does not inherit the policy.
 pub fn adopt_child() {
     let Some(plan) = plan::current() else { return };
     let mut tables = Held { _lock: lock::hold_memory_at_once() };

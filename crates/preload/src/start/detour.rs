@@ -13,7 +13,7 @@ use crate::boundary::elf::Object;
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Advice, Errno, c};
 
-/// Required code of the entry.
+/// Code that the entry must have.
 #[derive(Clone, Copy)]
 pub enum Shape {
     /// A wrapper around this system call.
@@ -51,7 +51,7 @@ pub struct Detours {
     count: usize,
 }
 
-/// Why detours could not be made, at which function.
+/// Why detours could not be made, and at which function.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     /// The reason.
@@ -105,10 +105,10 @@ impl Detours {
         Ok(())
     }
 
-    /// Detours no farther from each other than this share a mapping: a page table entry costs less than a mapping.
+    /// Detours within this distance of each other share a mapping: a page-table entry costs less than a mapping.
     const NEAR: usize = 128 * PAGE;
 
-    /// Makes mappings of their own of the pages that will be written.
+    /// Gives the pages that will be written mappings of their own.
     fn set_apart(&self) {
         let entries = || self.entries.iter().take(self.count).map(|entry| entry.address);
         let mut done = 0;
@@ -122,7 +122,7 @@ impl Detours {
         }
     }
 
-    /// Writes them all. When the first write is refused nothing has changed.
+    /// Writes all detours. If the first write is refused, nothing has changed.
     ///
     /// # Safety
     /// The process has one thread, every target has the signature of the function it replaces, and both stay loaded.
@@ -137,7 +137,7 @@ impl Detours {
                 Err(errno) => Err(errno),
             };
             if written != Ok(DETOUR_BYTES) {
-                // SAFETY: as the caller promises.
+                // SAFETY: the caller promises one thread, fitting targets, and that both stay loaded.
                 result = unsafe { write_unprotected(entry.address, &code) };
                 if result.is_err() {
                     break;
@@ -151,14 +151,15 @@ impl Detours {
     }
 }
 
-/// The written pages are private copies, and the kernel copies the page table of a whole mapping that has any at each fork (30 µs for
-/// libc's text). So the pages from the first detour to the last of one object become a mapping of their own; what tells it
-/// from its neighbours is MADV_DONTDUMP, whose only effect is that core files have the function as the object's file has it.
+/// Makes the pages from the first detour to the last of one object a mapping of their own. The written pages are
+/// private copies, and at each fork the kernel copies the page table of every mapping that has any (30 µs for all of
+/// libc's text). MADV_DONTDUMP separates the mapping from its neighbours; its only effect is that core files have the
+/// function as the object's file has it.
 fn set_pages_apart(pages: Span) {
     let _ = sys::advise(pages.start, pages.len(), Advice::NotInDumps);
 }
 
-/// The second way: where /proc/self/mem is out of reach, make the pages writable for a moment.
+/// The fallback: where /proc/self/mem is out of reach, makes the pages writable for a moment.
 ///
 /// # Safety
 /// As [`Detours::write`].
@@ -166,7 +167,7 @@ unsafe fn write_unprotected(address: usize, code: &[u8; DETOUR_BYTES]) -> Result
     let start = address & !(PAGE - 1);
     let len = address + DETOUR_BYTES - start;
     let len = len.next_multiple_of(PAGE);
-    // SAFETY: libc's text: its protection is read and execute, and goes back to that.
+    // SAFETY: the pages are libc's text: their protection is read and execute, and becomes that again.
     unsafe {
         sys::mprotect(start, len, c::PROT_RW | c::PROT_EXEC)?;
         core::ptr::copy_nonoverlapping(code.as_ptr(), address as *mut u8, DETOUR_BYTES);

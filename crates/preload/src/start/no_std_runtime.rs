@@ -1,4 +1,4 @@
-//! What a library without std must bring along: an end for panics, and an allocator that nobody calls.
+//! Parts that a library without std must bring along: a panic handler, and an allocator that nobody calls.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
@@ -6,20 +6,20 @@ use core::panic::PanicInfo;
 use crate::boundary::sys;
 use crate::state::message::say;
 
-/// Not reached as far as we know; if it is, ending the process loudly beats going on with broken tables.
+/// No known path leads here; if one does, it is better to end the process loudly than to go on with broken tables.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     say(format_args!("internal error at {:?}: ending the process", info.location()));
     sys::exit_group(134)
 }
 
-/// Unoptimised code refers to it; nothing ever unwinds. (Not in release builds: the name must not stand in the way of a
-/// program that loads Rust's own library.)
+/// Unoptimised code refers to it; nothing ever unwinds. (Not in release builds: the name must not conflict with that in
+/// a program that loads Rust's own library.)
 #[cfg(debug_assertions)]
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
-/// Refuses everything: the shared layouts' encoding side could allocate, the guest never does.
+/// Refuses every request: the shared layouts' encoding side could allocate, but the guest never does.
 struct Refusing;
 
 // SAFETY: null is a permitted answer; nothing was allocated, so nothing is freed.

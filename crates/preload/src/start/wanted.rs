@@ -23,7 +23,7 @@ pub fn wanted_memory() -> [Wanted; 7] {
     ]
 }
 
-/// What brings pages in that are to be placed.
+/// Functions that bring in pages, which are to be placed.
 pub fn wanted_locks() -> [Wanted; 4] {
     let newer = wanted(c"mlock2", nr::MLOCK2, entry::mlock2 as *const () as usize);
     [
@@ -34,7 +34,7 @@ pub fn wanted_locks() -> [Wanted; 4] {
     ]
 }
 
-/// What the kernel allows processes of a single thread only.
+/// Functions that the kernel allows only to processes of a single thread.
 pub fn wanted_namespaces() -> [Wanted; 2] {
     [
         Wanted { optional: true, ..wanted(c"unshare", nr::UNSHARE, entry::unshare as *const () as usize) },
@@ -42,14 +42,14 @@ pub fn wanted_namespaces() -> [Wanted; 2] {
     ]
 }
 
-/// What decides about memory that is mapped later.
+/// Functions that decide about memory that is mapped later.
 pub fn wanted_for_later() -> [Wanted; 2] {
     let persona = wanted(c"personality", nr::PERSONALITY, entry::personality as *const () as usize);
     let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
     [Wanted { optional: true, ..all }, Wanted { optional: true, ..persona }]
 }
 
-/// What a program registers memory of its own with.
+/// Functions by which a program registers its own memory.
 pub fn wanted_registering() -> [Wanted; 1] {
     [Wanted { optional: true, ..wanted(c"ioctl", nr::IOCTL, entry::ioctl as *const () as usize) }]
 }
@@ -64,7 +64,7 @@ pub fn wanted_exits() -> [Wanted; 4] {
     ]
 }
 
-/// Where programs lock themselves in.
+/// Functions by which programs restrict their own system calls.
 pub fn wanted_sandbox() -> [Wanted; 2] {
     let generic = entry::generic_syscall as *const () as usize;
     [

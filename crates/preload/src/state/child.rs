@@ -1,6 +1,6 @@
 //! A forked child's first call of the library, whose data are the parent's until then.
 //!
-//! Whatever a room keeps that is not the child's, it resets by one function, and all these functions are in one list
+//! Each room has one function that resets its data that are not the child's. All these functions are in one list
 //! (`hooks::child`), which the first thread of the child that calls the library walks.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use crate::boundary::own::{Fresh, Once, Published};
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, task};
 
-/// What one room does in a forked child, where it is the only thread that uses the library.
+/// The reset of one room in a forked child, where the calling thread is the only one that uses the library.
 pub type Reset = fn();
 
-/// The list, in its order; there is one before [`ALIVE`] is published.
+/// The list, in its order; it is set before [`ALIVE`] is published.
 static RESETS: Once<&'static [Reset]> = Once::empty();
 /// One word in a page that the kernel clears in forked children: [`NEW`], [`ADOPTING`] or [`KNOWN`].
 static ALIVE: Published<AtomicU32> = Published::none();
-/// This process was forked and has not met the guest yet.
+/// This process was forked and has not called the guest yet.
 const NEW: u32 = 0;
 /// A thread of this process, [`ADOPTER`], is setting the guest up.
 const ADOPTING: u32 = 2;
@@ -25,7 +25,7 @@ const KNOWN: u32 = 1;
 /// The thread pointer of the thread that does so.
 static ADOPTER: AtomicUsize = AtomicUsize::new(0);
 
-/// The word, [`KNOWN`] in this process, for [`know`].
+/// Maps the word for [`know`]; it is [`KNOWN`] in this process.
 pub fn new_word() -> Result<&'static AtomicU32, Errno> {
     let page = Fresh::map(PAGE)?;
     page.room().clear_in_children()?;
@@ -34,7 +34,8 @@ pub fn new_word() -> Result<&'static AtomicU32, Errno> {
     Ok(word)
 }
 
-/// From now on children are told by `word`, which is [`new_word`]'s, and walk `resets`. There was no word before.
+/// From now on forked children are recognized by `word`, which comes from [`new_word`], and walk `resets`. There was no
+/// word before.
 pub fn know(word: &'static AtomicU32, resets: &'static [Reset]) {
     RESETS.set(resets);
     ALIVE.set(Some(word));
@@ -44,13 +45,13 @@ fn word() -> Option<&'static AtomicU32> {
     ALIVE.get()
 }
 
-/// Whether this process was forked and has not met the guest yet.
+/// Whether this process was forked and has not called the guest yet.
 pub fn is_new() -> bool {
     word().is_some_and(|word| word.load(Ordering::Relaxed) == NEW)
 }
 
-/// In a forked child that has not met the guest yet: true for one thread, which has to [`set_up`]. (Others, which the
-/// child may have made past libc, wait until that is done.)
+/// In a forked child that has not called the guest yet: true for one thread, which has to [`set_up`]. (Other threads,
+/// which the child may have made past libc, wait until that is done.)
 pub fn claim() -> bool {
     let Some(word) = word() else { return false };
     loop {
@@ -69,14 +70,14 @@ pub fn claim() -> bool {
 
 const WAIT_NS: u64 = 1_000_000;
 
-/// In a forked child that has not met the guest yet: sets it up.
+/// Sets up the guest in a forked child that has not called it yet.
 pub fn adopt() {
     if claim() {
         set_up();
     }
 }
 
-/// First call of the guest in a forked child, by the thread that claimed it.
+/// Makes the first call of the guest in a forked child, by the thread that claimed it.
 #[cold]
 pub fn set_up() {
     let mask = sys::signal_mask(u64::MAX);

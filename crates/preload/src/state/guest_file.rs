@@ -1,4 +1,4 @@
-//! The guest file of this process: plain stores into a shared mapping.
+//! The guest file of this process: a shared mapping, written by plain stores, that the launcher reads.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -25,8 +25,9 @@ pub fn file() -> Option<&'static GuestFile> {
     FILE.get()
 }
 
-/// The process that the file was made for; 0: there is none. In a child of fork or vfork it is the parent. (Not read from the
-/// file: a child would have to bring its page in, which takes longer than the rest of what it does before it ends.)
+/// The process for which the file was made; 0: there is none. In a child of fork or vfork it is the parent. (Not read
+/// from the file: a child would have to bring in its page, which takes longer than the rest of its work before it
+/// ends.)
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the file is this process's: a child of vfork shares the parent's memory and must not touch it.
@@ -35,18 +36,18 @@ pub fn is_own() -> bool {
     owner != 0 && owner == sys::getpid()
 }
 
-/// In a forked child: the file is the parent's, and the child gets its own.
+/// In a forked child: leaves the file to the parent, and makes one for the child.
 pub fn adopt_child() {
     FILE.set(None);
     OWNER.store(0, Ordering::Relaxed);
-    // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
+    // A child in another mount namespace or root cannot reach the run directory: it is governed, but records nothing.
     if let Some(plan) = plan::current().filter(|_| !seccomp::is_active()) {
         let start_ns = sys::monotonic_ns();
         let _ = apart(|| create(&plan, Started::Fork, start_ns));
     }
 }
 
-/// The guest is ready for the program.
+/// Records that the guest is ready for the program.
 pub fn ready() {
     if let Some(file) = file() {
         set(&file.ready_ns, sys::monotonic_ns());
@@ -58,26 +59,26 @@ pub fn set(field: &AtomicU64, value: u64) {
     field.store(value, Ordering::Relaxed);
 }
 
-/// Counts `by` more.
+/// Adds `by` to a counter.
 pub fn add(counter: Counter, by: u64) {
     if let Some(slot) = file().and_then(|file| file.counters.get(counter as usize)) {
         slot.fetch_add(by, Ordering::Relaxed);
     }
 }
 
-/// Counts one more.
+/// Adds one to a counter.
 pub fn count(counter: Counter) {
     add(counter, 1);
 }
 
-/// State of the process.
+/// Records the state of the process.
 pub fn state(state: State) {
     if let Some(file) = file() {
         set(&file.state, state.code());
     }
 }
 
-/// Why the process is left alone.
+/// Records why the process is left alone.
 pub fn disabled(reason: DisabledReason, errno: Option<Errno>) {
     if let Some(file) = file() {
         set(&file.disabled_reason, reason.code());
@@ -94,7 +95,7 @@ fn slot_of(kind: GuestWarning) -> Option<&'static WarningSlot> {
     })
 }
 
-/// Adds a warning; details are kept of the first of its kind.
+/// Adds a warning; details are kept only of the first of its kind.
 pub fn warn(kind: GuestWarning, errno: Option<Errno>, address: usize, bytes: usize) {
     const { assert!(GuestWarning::ALL.len() <= WARNING_SLOTS) };
     let Some(slot) = slot_of(kind) else { return };
@@ -115,10 +116,10 @@ pub fn warn_many(kind: GuestWarning, address: usize, bytes: usize, count: usize)
 
 /// Pages of the file that are written to at its creation, because every process uses them.
 const COMMON: [usize; 2] = [0, page_of(offset_of!(GuestFile, residency))];
-/// What new pages of the file are written with: a store into a page that the file system has no room for would end the
-/// process (SIGBUS), a write only fails.
+/// Contents for new pages of the file. A store into a page for which the file system has no room would end the process
+/// (SIGBUS), but a write only fails.
 static ZEROS: [u8; PAGE] = [0; PAGE];
-/// The file is shared with the launcher, and pages of it may still be missing.
+/// Whether the file is shared with the launcher, so that pages of it may still be missing.
 static SHARED: AtomicBool = AtomicBool::new(false);
 /// Slots of `frames` in use, the lowest first.
 static FRAMES_IN_USE: AtomicUsize = AtomicUsize::new(0);
@@ -127,7 +128,8 @@ const fn page_of(offset: usize) -> usize {
     offset / PAGE * PAGE
 }
 
-/// Whether there is space for `slot` of the file; asked before the first store into it. What finds none is dropped.
+/// Whether there is space for `slot` of the file; checked before the first store into it. Data without space are
+/// dropped.
 pub fn has_room<T>(slot: &T) -> bool {
     let Some(file) = file().filter(|_| SHARED.load(Ordering::Relaxed)) else { return true };
     let base = core::ptr::from_ref(file) as usize;
@@ -139,12 +141,12 @@ pub fn has_room<T>(slot: &T) -> bool {
     sys::advise(base + start, (end - start).next_multiple_of(PAGE), Advice::PopulateWrite).is_ok()
 }
 
-/// The slots of `frames` that are in use: reading others could take space that there is not.
+/// The slots of `frames` that are in use: reading others could take space that does not exist.
 pub fn frames_in_use(file: &GuestFile) -> &[FramesSlot] {
     file.frames.get(..FRAMES_IN_USE.load(Ordering::Acquire)).unwrap_or(&[])
 }
 
-/// Takes the next slot of `frames`; its number.
+/// Takes the next slot of `frames`; returns its number.
 pub fn take_frames(file: &GuestFile) -> Option<usize> {
     let next = FRAMES_IN_USE.load(Ordering::Acquire);
     file.frames.get(next).filter(|slot| has_room(*slot))?;
@@ -152,7 +154,8 @@ pub fn take_frames(file: &GuestFile) -> Option<usize> {
     Some(next)
 }
 
-/// Makes and maps the file at `path`, with space for what every process writes and for so many slots of `frames`.
+/// Makes and maps the file at `path`, with space for the pages that every process writes and for `slots` slots of
+/// `frames`.
 fn mapped(path: &CStr, slots: usize) -> Result<usize, Errno> {
     let len = size_of::<GuestFile>();
     let frames = offset_of!(GuestFile, frames);
@@ -160,9 +163,9 @@ fn mapped(path: &CStr, slots: usize) -> Result<usize, Errno> {
     shared(path, len, |fd| zero(fd, len, COMMON.into_iter().chain(used.step_by(PAGE))))
 }
 
-/// Makes a file at `path`, has `fill` give it its length and space, and maps it.
+/// Makes a file at `path`, lets `fill` give it its length and space, and maps it.
 fn shared(path: &CStr, len: usize, fill: impl FnOnce(i32) -> Result<(), Errno>) -> Result<usize, Errno> {
-    // Before anything is created: a file larger than the limit costs a signal (SIGXFSZ), not just an error.
+    // Checked before anything is created: a file larger than the limit costs a signal (SIGXFSZ), not just an error.
     if task::soft_limit(task::LIMIT_FILE_SIZE)? < len as u64 {
         return Err(Errno::EFBIG);
     }
@@ -189,12 +192,12 @@ fn zero(fd: i32, len: usize, pages: impl Iterator<Item = usize>) -> Result<(), E
 
 /// Creates this process's file in the plan's run directory; `start_ns` is when the guest began to work.
 ///
-/// Where the plan names no directory nobody will read the file, and memory of our own takes its place. Where no file may
-/// be had, the launcher is left a word of it, and nothing is recorded.
+/// If the plan names no directory, nobody will read the file, and the library's own memory takes its place. If no file
+/// can be made, a note for the launcher says so, and nothing is recorded.
 pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Errno> {
     let pid = sys::getpid();
     let len = size_of::<GuestFile>();
-    // A forked child goes on with what its parent opened for hints.
+    // A forked child continues with the slots that its parent opened for hints.
     let in_use = FRAMES_IN_USE.load(Ordering::Relaxed).max(plan.strategy_count() as usize).min(FRAMES_SLOTS);
     let pointer = match plan.run_dir() {
         [] => sys::mmap_own(len.next_multiple_of(PAGE))?,
@@ -223,8 +226,8 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     Ok(())
 }
 
-/// Makes and maps another file of this image, `<its guest file's name>.<suffix>`, of `len` bytes, the first `filled` of which
-/// have space. Its address, and the process's id.
+/// Makes and maps another file of this image, `<its guest file's name>.<suffix>`, of `len` bytes, the first `filled` of
+/// which have space. Returns its address, and the process's id.
 pub fn beside(plan: &Plan<'_>, suffix: &str, len: usize, filled: usize) -> Result<(usize, u32), Errno> {
     let file = file().filter(|_| SHARED.load(Ordering::Relaxed)).ok_or(Errno::EOPNOTSUPP)?;
     let pid = file.pid.load(Ordering::Relaxed) as u32;
@@ -268,13 +271,13 @@ fn text(path: &Path) -> Result<&CStr, Errno> {
     CStr::from_bytes_until_nul(&path.bytes).map_err(|_| Errno::EINVAL)
 }
 
-/// Images that one process may run one after the other.
+/// Most images that one process may run one after the other.
 const IMAGES: u32 = 100_000;
 
 /// Number of this image's file.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Maps a new file of this process, with the first number that is free: one process can run several images.
+/// Maps a new file of this process, with the first free number: one process can run several images.
 fn in_directory(run_dir: &[u8], pid: u32, slots: usize) -> Result<usize, Errno> {
     for n in 0..IMAGES {
         let path = path(run_dir, pid, n, "guest")?;
@@ -291,15 +294,15 @@ fn in_directory(run_dir: &[u8], pid: u32, slots: usize) -> Result<usize, Errno> 
     Err(Errno::EEXIST)
 }
 
-/// The launcher knows that there is no file.
+/// Whether the launcher has a note that there is no file.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Whether the launcher was left word that there is no file: the program's own standard error need not have any.
+/// Whether the launcher has a note that there is no file: then the program's standard error needs no message.
 pub fn is_told() -> bool {
     TOLD.load(Ordering::Relaxed)
 }
 
-/// Leaves the launcher word that there is no file, and why. Who cannot reach the directory cannot leave any.
+/// Leaves a note for the launcher that there is no file, and why. If the directory is out of reach, it can leave none.
 fn say_lost(run_dir: &[u8], pid: u32, errno: Errno) {
     let mut reason = Path { bytes: [0; 1024], used: 0 };
     let _ = write!(reason, "{}", errno.0);

@@ -1,9 +1,9 @@
 //! Sets of addresses as disjoint, merged intervals, with first-fit search for gaps.
 //!
-//! A treap ordered by start, each node knowing the extent and the largest inner gap of its subtree, so that inserting,
-//! removing and finding the lowest gap of some length take O(log n). Nodes live in the guest's own mapping
-//! ([`slab`]), never in the program's heap. Chosen over a sorted array because a program with tens of thousands of
-//! holes is exactly the one whose placement is studied.
+//! The set is a treap ordered by start. Each node stores the extent and the largest inner gap of its subtree, so
+//! inserting, removing and finding the lowest gap of some length take O(log n). Nodes lie in the guest's own mapping
+//! ([`slab`]), never in the program's heap. A sorted array was rejected, because programs with tens of thousands of
+//! holes are exactly those whose placement is studied.
 
 mod slab;
 #[cfg(test)]
@@ -13,7 +13,7 @@ use crate::boundary::span::{Span, align_up};
 
 use slab::{NIL, Node, Slab};
 
-/// No memory for another node.
+/// The error that there is no memory for another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -115,7 +115,7 @@ impl Intervals {
         self.fit(node.right, from.max(node.end), len, align)
     }
 
-    /// Adds `span`, merging it with what it touches. On [`Full`] nothing has changed.
+    /// Adds `span`, and merges it with the intervals that it touches. On [`Full`] nothing has changed.
     pub fn insert(&mut self, span: Span) -> Result<(), Full> {
         if span.is_empty() {
             return Ok(());
@@ -148,7 +148,7 @@ impl Intervals {
         Ok(())
     }
 
-    /// Takes `span` out. On [`Full`] nothing has changed.
+    /// Removes `span`. On [`Full`] nothing has changed.
     pub fn remove(&mut self, span: Span) -> Result<(), Full> {
         if !self.overlaps(span) {
             return Ok(());
@@ -158,7 +158,7 @@ impl Intervals {
         Ok(())
     }
 
-    /// Takes `span` out; needs at most one node more, which the caller has reserved.
+    /// Removes `span`; needs at most one more node, which the caller has reserved.
     fn cut(&mut self, span: Span) {
         let (left, rest) = self.split(self.root, span.start);
         let (middle, right) = self.split(rest, span.end);
@@ -229,7 +229,7 @@ impl Intervals {
         *self.slab.get_mut(at) = node;
     }
 
-    /// Nodes that start before `key`, and the others.
+    /// Splits a tree into the nodes that start before `key`, and the others.
     fn split(&mut self, at: u32, key: usize) -> (u32, u32) {
         if at == NIL {
             return (NIL, NIL);
@@ -248,7 +248,7 @@ impl Intervals {
         }
     }
 
-    /// One tree of two, all of `left` lying before `right`.
+    /// Merges two trees into one; all of `left` lies before `right`.
     fn merge(&mut self, left: u32, right: u32) -> u32 {
         if left == NIL {
             return right;
@@ -297,7 +297,7 @@ impl Intervals {
         (Some(Span::new(node.start, node.end)), rest)
     }
 
-    /// Gives all nodes of a tree back; returns their bytes.
+    /// Gives back all nodes of a tree; returns the bytes of their intervals.
     fn drop_tree(&mut self, at: u32) -> usize {
         if at == NIL {
             return 0;

@@ -70,7 +70,7 @@ impl Piece {
     }
 }
 
-/// One section laid over addresses.
+/// One section of the plan at its addresses.
 #[derive(Clone, Copy)]
 pub struct Layout {
     plan: Plan<'static>,
@@ -82,12 +82,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `section` of `plan`, its offset 0 at `base`, for `room` bytes.
+    /// `section` of `plan` with its offset 0 at `base`, for `room` bytes.
     pub fn new(plan: Plan<'static>, section: Section, base: usize, room: usize) -> Layout {
         Layout { plan, section, base, room, muted: false }
     }
 
-    /// The same addresses, left to the kernel.
+    /// A layout of the same addresses that leaves them to the kernel.
     pub fn muted(self) -> Layout {
         Layout { muted: true, ..self }
     }
@@ -112,7 +112,7 @@ impl Layout {
         }
     }
 
-    /// Calls `visit` for each piece of `span`, cut to it; what lies beyond the layout's addresses is nobody's.
+    /// Calls `visit` for each piece of `span`, cut to it. Addresses beyond the layout belong to no section.
     pub fn each(&self, span: Span, visit: &mut dyn FnMut(Piece, Span)) {
         let span = span.and(self.bounds());
         let mut at = span.start;
@@ -132,8 +132,8 @@ impl Layout {
     }
 }
 
-/// The piece that a range rule before `rule` puts around `addr`, or else the part of `within` around `addr` that no
-/// such rule names.
+/// The piece that a range rule before `rule` puts around `addr`, or otherwise the part of `within` around `addr` that
+/// no such rule names.
 fn overriding(plan: &Plan<'static>, rule: u16, within: Span, addr: usize) -> (Option<Piece>, Span) {
     let mut clear = within;
     for number in 0..plan.section_count() {

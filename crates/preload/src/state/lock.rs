@@ -1,8 +1,9 @@
 //! The kinds of locks, and the two that several storeys take: the memory lock and the fork hold.
 //!
-//! A lock is a futex word, taken with all signals blocked: a signal handler that maps memory, or that jumps out of the
-//! interrupted call with `siglongjmp`, never finds a lock held by its own thread. This costs each governed call two
-//! system calls (0.1 µs each). A lock that its own thread may take again would be cheaper, but such jumps would lose it.
+//! A lock is a futex word, taken with all signals blocked. So a signal handler that maps memory, or that jumps out of
+//! the interrupted call with `siglongjmp`, never finds a lock held by its own thread. This costs each governed call two
+//! system calls (0.1 µs each). A lock that its own thread may take again would be cheaper, but such jumps would leave
+//! it locked.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -16,13 +17,13 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// The bare lock, for what begins in one function and ends in another.
+/// The bare lock, for work that begins in one function and ends in another.
 pub struct Turn {
     word: AtomicU32,
 }
 
 impl Turn {
-    /// Free.
+    /// A free lock.
     pub const fn new() -> Turn {
         Turn { word: AtomicU32::new(FREE) }
     }
@@ -47,7 +48,7 @@ impl Turn {
         }
     }
 
-    /// Gives it back.
+    /// Releases it.
     pub fn give(&self) {
         if self.word.swap(FREE, Ordering::Release) == CONTENDED {
             sys::futex_wake(&self.word);
@@ -61,13 +62,13 @@ pub struct Locked<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through the guard only, and there is one guard at a time.
+// SAFETY: only the guard reaches the value, and there is one guard at a time.
 unsafe impl<T> Sync for Locked<T> {}
 
 /// Proof that the lock is held; releases it, then restores the signal mask.
 pub struct Guard<'a, T> {
     lock: &'a Locked<T>,
-    /// `None`: they are blocked anyway.
+    /// The mask to restore; `None`: signals stay blocked.
     mask: Option<u64>,
 }
 
@@ -84,19 +85,19 @@ impl<T> Locked<T> {
         Guard { lock: self, mask }
     }
 
-    /// In a forked child, before anything else runs there: frees the lock; says whether some thread held it.
+    /// In a forked child, before anything else runs there: frees the lock. Returns whether some thread held it.
     pub fn reset_after_fork(&self) -> bool {
         self.turn.word.swap(FREE, Ordering::Relaxed) != FREE
     }
 }
 
-/// A value that only threads of our own reach, which have all signals blocked for good.
+/// A value for the library's own threads only, which have all signals blocked for good.
 pub struct Owned<T> {
     turn: Turn,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through the guard only, and there is one guard at a time.
+// SAFETY: only the guard reaches the value, and there is one guard at a time.
 unsafe impl<T> Sync for Owned<T> {}
 
 /// Proof that the lock is held.
@@ -114,12 +115,12 @@ impl<T> Owned<T> {
         OwnedGuard(self)
     }
 
-    /// Puts `value` there without looking at what was there, and frees the lock.
+    /// Puts `value` in place without dropping the old one, and frees the lock.
     ///
     /// # Safety
     /// No thread holds the lock or will ask for it meanwhile.
     pub unsafe fn reset(&self, value: T) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that no other thread uses the value.
         unsafe { self.value.get().write(value) };
         self.turn.word.store(FREE, Ordering::Release);
     }
@@ -135,7 +136,7 @@ impl<T> Deref for OwnedGuard<'_, T> {
 
 impl<T> DerefMut for OwnedGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed exclusively.
+        // SAFETY: the lock is held, and the guard is borrowed exclusively.
         unsafe { &mut *self.0.value.get() }
     }
 }
@@ -156,7 +157,7 @@ impl<T> Deref for Guard<'_, T> {
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed exclusively.
+        // SAFETY: the lock is held, and the guard is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -179,27 +180,27 @@ pub fn hold_memory() -> Guard<'static, ()> {
     MEMORY.lock()
 }
 
-/// As [`hold_memory`], where the process is no child that has not met the guest, or is about to.
+/// As [`hold_memory`], for callers in a process that is no new child, or that is just being set up.
 pub fn hold_memory_at_once() -> Guard<'static, ()> {
     MEMORY.lock()
 }
 
-/// In a forked child, before anything else runs there: frees the memory lock. Whether some thread held it.
+/// In a forked child, before anything else runs there: frees the memory lock. Returns whether some thread held it.
 pub fn free_memory_lock() -> bool {
     MEMORY.reset_after_fork()
 }
 
-/// The turn of whoever forks, or holds forks back.
+/// The turn of the thread that forks, or that holds forks back.
 pub static FORK: Turn = Turn::new();
 
-/// The fork hold: while it lives, nobody forks (through libc), because a fork must not copy data half changed. Signals are
-/// blocked, because their handlers may fork.
+/// The fork hold: while it exists, nobody forks (through libc), because a fork must not copy half-changed data. Signals
+/// are blocked, because their handlers may fork.
 pub struct ForkHold {
     mask: u64,
 }
 
 impl ForkHold {
-    /// Waits for a fork under way. Not to be called with the memory lock held.
+    /// Waits for a fork under way. Must not be called with the memory lock held.
     pub fn new() -> ForkHold {
         let mask = sys::signal_mask(u64::MAX);
         FORK.take();
@@ -214,7 +215,7 @@ impl Drop for ForkHold {
     }
 }
 
-/// In a forked child, before it does anything else: nobody has the turn.
+/// In a forked child, before anything else: frees the turn, which no thread there has.
 pub fn free_fork_hold() {
     FORK.give();
 }

@@ -30,7 +30,7 @@ impl Write for Line {
     }
 }
 
-/// Writes `pagelab: …` as one line to standard error; what does not fit is cut off.
+/// Writes `pagelab: …` as one line to standard error; the rest of a longer line is cut off.
 pub fn say(what: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; ROOM], used: 0 };
     let _ = line.write_str("pagelab: ");
@@ -44,7 +44,7 @@ pub fn say(what: fmt::Arguments<'_>) {
         let _ = sys::write(2, bytes);
         return;
     }
-    // A pipe that nobody reads, or a file at the limit on its size, would end the program by a signal.
+    // A pipe that nobody reads, or a file at its size limit, would end the program by a signal.
     let mask = sys::signal_mask(u64::MAX);
     if matches!(sys::write(2, bytes), Err(Errno::EPIPE | Errno::EFBIG)) {
         sys::take_signals(1 << (SIGPIPE - 1) | 1 << (SIGXFSZ - 1));

@@ -1,20 +1,20 @@
-//! Memory that the library's own threads lock for a moment. It counts against the program's limit on locked memory: a call of the
-//! program that is refused just then is made again.
+//! Memory that the library's own threads lock for a moment. It counts against the program's limit on locked memory, so
+//! a call of the program that is refused in such a moment is repeated.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::boundary::sys::{Errno, Result, task};
 
-/// Moments under way.
+/// Number of such moments under way.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
-/// Moments that have ended.
+/// Number of such moments that have ended.
 static ENDED: AtomicU32 = AtomicU32::new(0);
-/// Calls made again, at most: a call that is too much by itself is refused, however much our threads have to do.
+/// Most repetitions of a call: one that exceeds the limit by itself is refused, however busy the library's threads are.
 const PATIENCE: usize = 100;
-/// Nobody wakes who waits: the moments are this short.
+/// Time between two checks, ns. Nobody wakes the waiting thread, because the moments are so short.
 const WAIT_NS: u64 = 50_000;
 
-/// Does `what`, which locks memory of our own and unlocks it again.
+/// Runs `what`, which locks memory of the library and unlocks it again.
 pub fn for_a_moment<T>(what: impl FnOnce() -> T) -> T {
     UNDER_WAY.fetch_add(1, Ordering::SeqCst);
     let result = what();
@@ -23,7 +23,8 @@ pub fn for_a_moment<T>(what: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes the program's `call`; again, if it was refused as too much locked memory is, while some was ours.
+/// Makes the program's `call`. Repeats it if it was refused for too much locked memory while the library had locked
+/// some.
 pub fn apart_from<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     let mut patience = PATIENCE;
     loop {
@@ -37,7 +38,7 @@ pub fn apart_from<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Whether memory of ours was locked at any time since `before` moments had ended; waits while it is.
+/// Whether the library had memory locked at any time since `before` moments had ended; waits while it has.
 #[cold]
 fn was_ours(before: u32) -> bool {
     let under_way = UNDER_WAY.load(Ordering::SeqCst);
@@ -47,7 +48,7 @@ fn was_ours(before: u32) -> bool {
     under_way != 0 || ENDED.load(Ordering::SeqCst) != before
 }
 
-/// In a forked child: the moments were the parent's.
+/// In a forked child: forgets the moments, which were the parent's.
 pub fn forget() {
     UNDER_WAY.store(0, Ordering::SeqCst);
 }

@@ -4,12 +4,13 @@ use crate::boundary::stack;
 
 use super::child;
 
-/// Does `what` on a stack of the library's own, with all signals blocked; a forked child is set up first.
+/// Runs `what` on one of the library's own stacks, with all signals blocked; a forked child is set up first.
 pub fn run<F: FnOnce() -> R, R>(what: F) -> R {
     stack::run(first, what)
 }
 
-/// What the caller, in a child that nobody has set up yet, does first. (Not inlined: it would be, into every call.)
+/// The function that the caller runs first, in a child that nobody has set up yet. (Never inlined: otherwise every call
+/// would contain it.)
 #[inline(never)]
 fn first() -> Option<extern "C" fn(usize)> {
     if child::claim() { Some(set_up) } else { None }

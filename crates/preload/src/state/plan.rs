@@ -1,4 +1,4 @@
-//! The plan that the process runs under, and what it says of addresses.
+//! The plan under which the process runs, and its answers for addresses.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,15 +15,15 @@ pub const POOLS: Span = Span::new(ANON_BASE as usize, ANON_BASE as usize + MAX_A
 pub const HEAP: Span = Span::new(HEAP_BASE as usize, (HEAP_BASE + POOL_BYTES) as usize);
 
 static PLAN: Once<Plan<'static>> = Once::empty();
-/// The policy is not inherited: nothing new is governed.
+/// Whether the policy is not inherited, so that nothing new is governed.
 static MUTED: AtomicBool = AtomicBool::new(false);
 
-/// The guest governs by `plan` from now on; there was none before.
+/// Puts `plan` into force; there was none before.
 pub fn put(plan: Plan<'static>) {
     PLAN.set(plan);
 }
 
-/// In a child that does not inherit the policy.
+/// Mutes the plan in a child that does not inherit the policy.
 pub fn mute() {
     MUTED.store(true, Ordering::Relaxed);
 }
@@ -33,7 +33,7 @@ pub fn current() -> Option<Plan<'static>> {
     PLAN.get().copied()
 }
 
-/// Whether the plan has this switch on.
+/// Whether the plan has this flag.
 pub fn has_flag(flag: Flags) -> bool {
     current().is_some_and(|plan| plan.flags().contains(flag))
 }
@@ -46,7 +46,7 @@ pub fn section_for(memory: Memory, len: usize) -> Option<Section> {
     current()?.section_for(memory, len as u64)
 }
 
-/// The layout of the pool or heap around `addr`, read from the plan without a lock; `None`: no pool of the plan's.
+/// The layout of the pool or heap around `addr`, read from the plan without a lock; `None`: the plan has no pool there.
 pub fn layout_at(addr: usize) -> Option<Layout> {
     let plan = current()?;
     let inside = |section: &Section| {
@@ -57,7 +57,7 @@ pub fn layout_at(addr: usize) -> Option<Layout> {
     Some(Layout::new(plan, section, section.pool_base as usize, POOL_BYTES as usize))
 }
 
-/// Where the pool around `addr`, which lies in [`POOLS`], ends.
+/// End of the pool around `addr`, which lies in [`POOLS`].
 pub fn pool_end(addr: usize) -> usize {
     POOLS.start + ((addr - POOLS.start) / POOL_BYTES as usize + 1) * POOL_BYTES as usize
 }

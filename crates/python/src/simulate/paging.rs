@@ -1,4 +1,4 @@
-//! One simulation of paging, of whatever kind.
+//! One simulation of paging, of any kind.
 
 use pagelab_simulate::paging::stack::Curve;
 use pagelab_simulate::paging::{Colouring, Memories, Parallel, Policy, Run, Sampled, Sampling, Size, Touch};
@@ -51,11 +51,12 @@ fn integers<'py>(py: Python<'py>, values: &[u64]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>())
 }
 
-/// Colours, references, first uses, re-uses by distance, pages used when a colour first had 1, 2 … pages.
+/// Row of a curve: colours, references, first uses, re-uses by distance, pages used when a colour first had 1, 2 …
+/// pages.
 type CurveRow<'py> = (u32, u64, u64, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-/// Rate, curves of the sample, curves of each group.
+/// Row of an epoch: rate, curves of the sample, curves of each group.
 type EpochRow<'py> = (f64, Vec<CurveRow<'py>>, Vec<Vec<CurveRow<'py>>>);
-/// Colours, frames of each, faults.
+/// Row of a memory: colours, frames of each, faults.
 type SizeRow = (u32, u32, u64);
 
 fn rows<'py>(py: Python<'py>, curves: &[Curve]) -> Vec<CurveRow<'py>> {
@@ -70,14 +71,14 @@ fn size_row((size, faults): (Size, u64)) -> SizeRow {
 
 #[pymethods]
 impl Paging {
-    /// LRU for all memory sizes at these colour counts.
+    /// Makes stacks: LRU for all memory sizes at these colour counts.
     #[staticmethod]
     fn stacks(name: &str, masks: Vec<u64>, colours: Vec<u32>, threads: usize) -> PyResult<Self> {
         let stacks = Parallel::new(&colouring(name, masks)?, &colours, threads).map_err(refused)?;
         Ok(Self(Kind::Stacks(stacks)))
     }
 
-    /// Memories of (colours, frames of each) under "lru", "fifo", "clock", "random" or "opt".
+    /// Makes memories of (colours, frames of each) under "lru", "fifo", "clock", "random" or "opt".
     #[staticmethod]
     fn memories(policy: &str, name: &str, masks: Vec<u64>, memories: Vec<(u32, u32)>, seed: u64) -> PyResult<Self> {
         let policy = match policy {
@@ -94,7 +95,7 @@ impl Paging {
         Ok(Self(Kind::Memories(memories)))
     }
 
-    /// LRU for all memory sizes from a sample of the pages.
+    /// Makes sampled stacks: LRU for all memory sizes from a sample of the pages.
     #[staticmethod]
     fn sampled(
         name: &str,
@@ -109,7 +110,7 @@ impl Paging {
         Ok(Self(Kind::Sampled(sampled)))
     }
 
-    /// Takes references to these pages, `counts` in a row where it is given.
+    /// Takes references to these pages; if `counts` is given, so many in sequence to each.
     #[pyo3(signature = (pages, counts = None))]
     fn feed_array(&mut self, py: Python<'_>, pages: PyBuffer<u64>, counts: Option<PyBuffer<u64>>) -> PyResult<()> {
         let pages = pages.to_vec(py)?;
@@ -119,7 +120,7 @@ impl Paging {
         }
         py.detach(|| match (counts, &mut self.0) {
             (None, _) => self.feed(&pages),
-            // To the stacks it is all one how long a run is.
+            // The length of a run does not matter to the stacks.
             (Some(counts), Kind::Stacks(stacks)) if !counts.contains(&0) => {
                 stacks.feed(&pages);
                 stacks.repeat(counts.iter().map(|count| count - 1).sum());
@@ -139,7 +140,7 @@ impl Paging {
         Ok(rows(py, &curves))
     }
 
-    /// The results of a sample, at one rate after the other, and the references of the whole trace.
+    /// The results of a sample, in sequence for each rate, and the references of the whole trace.
     fn epochs<'py>(&self, py: Python<'py>) -> PyResult<(u64, Vec<EpochRow<'py>>)> {
         let Kind::Sampled(sampled) = &self.0 else { return Err(refused("only samples have epochs")) };
         let epochs = sampled.epochs();
@@ -149,7 +150,7 @@ impl Paging {
         Ok((sampled.references(), epochs.iter().map(row).collect()))
     }
 
-    /// References, and the faults of each memory.
+    /// The number of references, and the faults of each memory.
     fn faults(&self) -> PyResult<(u64, Vec<SizeRow>)> {
         let Kind::Memories(memories) = &self.0 else { return Err(refused("these have curves")) };
         Ok((memories.references(), memories.faults().into_iter().map(size_row).collect()))

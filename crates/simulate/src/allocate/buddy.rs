@@ -1,9 +1,10 @@
 //! The free lists of a zone, as Linux keeps them.
 //!
-//! Blocks of 2⁰ to 2¹⁰ pages. A request takes the first block of the smallest sufficient order and splits it: the lower half
-//! goes on, the upper one to the head of its list (`expand`). A block that comes back is joined with its buddy as long as
-//! that is free, and goes to the head of its list, or to the tail where its joining with the next larger buddy is likely soon
-//! (`__free_one_page`, `buddy_merge_likely`; Linux 6.12, mm/page_alloc.c). One zone, one migrate type.
+//! Blocks have 2⁰ to 2¹⁰ pages. A request takes the first block of the smallest sufficient order and splits it: the
+//! lower half is split further, and the upper one goes to the head of its list (`expand`). A block that comes back is
+//! joined with its buddy as long as the buddy is free. The result goes to the head of its list, or to the tail if a
+//! merge with the next larger buddy is likely soon (`__free_one_page`, `buddy_merge_likely`; Linux 6.12,
+//! mm/page_alloc.c). There is one zone and one migrate type.
 
 /// Largest block, as a power of two of pages (Linux: `MAX_PAGE_ORDER`).
 pub const MAX_ORDER: usize = 10;
@@ -20,7 +21,7 @@ struct List {
 #[derive(Clone, Debug)]
 pub struct Buddy {
     lists: [List; MAX_ORDER + 1],
-    /// Neighbours in the list, of the first page of a free block.
+    /// Neighbours in its list, for the first page of a free block.
     next: Vec<u32>,
     prev: Vec<u32>,
     /// Order of the free block that begins at the page.
@@ -29,7 +30,7 @@ pub struct Buddy {
 }
 
 impl Buddy {
-    /// `frames` free pages, the largest blocks in ascending order, as after boot.
+    /// A zone of `frames` free pages, with the largest blocks in ascending order, as after boot.
     #[must_use]
     pub fn new(frames: u32) -> Buddy {
         let mut buddy = Buddy {
@@ -75,7 +76,7 @@ impl Buddy {
         self.relink(order, before, after, after, before);
     }
 
-    /// `first` follows `before` now, and `last` stands before `after`.
+    /// Links `first` behind `before`, and `last` in front of `after`.
     fn relink(&mut self, order: usize, before: u32, after: u32, first: u32, last: u32) {
         match before {
             NIL => self.lists[order].first = first,
@@ -87,7 +88,7 @@ impl Buddy {
         }
     }
 
-    /// The first of 2^`order` contiguous, aligned pages; `None` where no block is that large.
+    /// Takes 2^`order` contiguous, aligned pages and returns the first one; `None` if no block is that large.
     pub fn allocate(&mut self, order: usize) -> Option<u32> {
         let mut from = (order..=MAX_ORDER).find(|order| self.lists[*order].first != NIL)?;
         let frame = self.lists[from].first;
@@ -100,7 +101,7 @@ impl Buddy {
         Some(frame)
     }
 
-    /// Takes this page out of the free block in which it lies, if it is free.
+    /// Takes this page out of its free block; returns false if it is not free.
     pub fn take(&mut self, wanted: u32) -> bool {
         let Some(mut order) = (0..=MAX_ORDER).find(|order| self.is_free(wanted & !0 << order, *order)) else {
             return false;
@@ -142,7 +143,7 @@ impl Buddy {
         self.order.get(frame as usize) == Some(&(order as u8))
     }
 
-    /// Free blocks of each order, smallest first: what `/proc/buddyinfo` shows.
+    /// Number of free blocks of each order, smallest first, as in `/proc/buddyinfo`.
     #[must_use]
     pub fn blocks(&self) -> [u64; MAX_ORDER + 1] {
         let mut blocks = [0; MAX_ORDER + 1];
@@ -152,8 +153,8 @@ impl Buddy {
         blocks
     }
 
-    /// What must hold: lists are linked both ways and hold exactly the free blocks, aligned, disjoint, none next to a free
-    /// buddy of its order.
+    /// Checks the invariants: lists are linked both ways and contain exactly the free blocks, which are aligned,
+    /// disjoint, and not next to a free buddy of their order.
     ///
     /// # Errors
     /// The violated invariant.
@@ -194,7 +195,7 @@ mod tests {
         let mut buddy = Buddy::new(1 << 11);
         let taken: Vec<u32> = (0..5).map(|_| buddy.allocate(0).unwrap()).collect();
         assert_eq!(taken, [0, 1, 2, 3, 4]);
-        // A larger request leaves the split block alone until it has one of the size.
+        // A larger request does not touch the split block until that has one of the size.
         assert_eq!(buddy.allocate(3), Some(8));
         assert_eq!(buddy.blocks()[0..4], [1, 1, 0, 0]);
     }

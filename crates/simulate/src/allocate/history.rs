@@ -8,35 +8,37 @@ use serde::{Deserialize, Serialize};
 pub struct History {
     /// Bytes of memory of the machine.
     pub memory_bytes: u64,
-    /// Processors, each with a list of its own; the program runs on the first.
+    /// Processors, each with its own list of pages; the program runs on the first.
     pub processors: usize,
-    /// The share of memory that other programs hold when the program starts, at most.
+    /// Largest share of memory that other programs hold when the program starts.
     pub used: f64,
-    /// The share of memory that holds pages of files, at most.
+    /// Largest share of memory that holds pages of files.
     pub cached: f64,
-    /// How many times the machine's memory has been handed out and given back before. 0: a machine that has just started.
+    /// How many times the machine's memory was handed out and given back before. 0: the machine has just started.
     pub turnover: f64,
-    /// Programs that lived at the same time, about.
+    /// Approximate number of programs that lived at the same time.
     pub programs: usize,
-    /// The share of memory that programs which came and went held at most; never less than what of `used` is not `kept`.
+    /// Largest share of memory held by programs that came and went; never less than the part of `used` that is not
+    /// `kept`.
     pub peak: f64,
     /// The share of `used` that one program has from the beginning and keeps.
     pub kept: f64,
-    /// The share of memory in single pages, anywhere, that nobody gives back or moves: objects of the kernel from long before.
+    /// The share of memory in single pages, anywhere, that are never given back or moved: old objects of the kernel.
     pub scattered: f64,
-    /// Standard deviation of the binary logarithm of programs' sizes; the mean size is what they hold at most / `programs`.
+    /// Standard deviation of the binary logarithm of programs' sizes; their mean size is the most that they hold /
+    /// `programs`.
     pub programs_differ: f64,
-    /// Programs that a processor lets grow in turns.
+    /// Programs of each processor that grow in turns.
     pub growing: usize,
-    /// Share of what is handed out, but for what is kept, that is read from files.
+    /// Share of the pages handed out, without the `kept` ones, that is read from files.
     pub from_files: f64,
     /// The median size of a file.
     pub file_bytes: u64,
     /// Standard deviation of the binary logarithm of files' sizes.
     pub files_differ: f64,
-    /// Files that are deleted for each one that is read.
+    /// Files deleted for each file that is read.
     pub deleted: f64,
-    /// The share of the file pages that is given up at the end (`drop_caches`, or reclaim of what nobody reads).
+    /// The share of the file pages that is dropped at the end (`drop_caches`, or reclaim of pages that nobody reads).
     pub dropped: f64,
     /// The largest window of readahead.
     pub readahead_bytes: u64,
@@ -67,10 +69,10 @@ impl Default for History {
 }
 
 impl History {
-    /// Refuses shares and sizes that there are not.
+    /// Refuses impossible shares and sizes.
     ///
     /// # Errors
-    /// The value and what is allowed.
+    /// The value, and the allowed ones.
     pub fn check(&self) -> Result<(), String> {
         let pages = self.memory_bytes >> super::PAGE_BITS;
         if !(1024..=1 << 30).contains(&pages) {

@@ -9,7 +9,7 @@ use super::processor::ProcessorList;
 
 /// Largest folio of a file, as a power of two of pages (Linux: `MAX_PAGECACHE_ORDER` with huge pages of 2 MiB).
 pub(super) const LARGEST_FOLIO: usize = 9;
-/// The least that Linux keeps free where it has transparent huge pages: 33 page blocks (`set_recommended_min_free_kbytes`).
+/// The fewest pages that Linux keeps free with transparent huge pages: 33 page blocks (`set_recommended_min_free_kbytes`).
 const LEAST_FREE: u64 = 33 << 9;
 
 /// 2^order pages of a file.
@@ -36,7 +36,7 @@ impl Watermarks {
 pub struct Kernel {
     buddy: Buddy,
     lists: Vec<ProcessorList>,
-    /// Files, the one read longest ago first; of each the folios, its last one first.
+    /// Files, the one read longest ago first; each is a list of its folios, the last one first.
     files: VecDeque<Vec<Folio>>,
     cached: u64,
     watermarks: Watermarks,
@@ -64,7 +64,7 @@ impl Kernel {
         }
     }
 
-    /// A page for processor `processor`; `None` when memory is used up.
+    /// Takes a page for processor `processor`; `None` when memory is used up.
     pub fn page(&mut self, processor: usize) -> Option<u32> {
         if self.lists[processor].len() == 0 {
             self.make_room();
@@ -72,7 +72,7 @@ impl Kernel {
             let count = self.lists[processor].refill(scarce);
             self.lists[processor].extend(std::iter::from_fn(|| self.buddy.allocate(0)).take(count));
         }
-        // What the other processors hoard is drained before memory counts as used up.
+        // The other processors' lists are drained before memory counts as used up.
         let page = self.lists[processor].pop().or_else(|| self.lists.iter_mut().find_map(ProcessorList::pop));
         page.or_else(|| {
             while self.buddy.free() == 0 {
@@ -83,7 +83,7 @@ impl Kernel {
         })
     }
 
-    /// 2^`order` contiguous, aligned pages past the processors' lists.
+    /// Takes 2^`order` contiguous, aligned pages from the zone, not from the processors' lists.
     pub fn block(&mut self, order: usize) -> Option<u32> {
         self.buddy.allocate(order)
     }
@@ -98,7 +98,7 @@ impl Kernel {
         self.buddy.free() < self.watermarks.high
     }
 
-    /// Gives up the oldest folios where less than the low watermark is free, until it is the high one.
+    /// Drops the oldest folios, if fewer pages than the low watermark are free, until the high watermark is reached.
     fn make_room(&mut self) {
         if self.buddy.free() < self.watermarks.low {
             while self.buddy.free() < self.watermarks.high && self.forget_oldest() {}
@@ -116,19 +116,19 @@ impl Kernel {
 
     fn free_folio(&mut self, (page, order): Folio) {
         match order {
-            // The thread that reclaims runs on the last processor.
+            // The reclaiming thread runs on the last processor.
             0 => self.release(self.lists.len() - 1, page),
             order => self.buddy.release(page, usize::from(order)),
         }
     }
 
-    /// Gives up the oldest folio; false where there is none.
+    /// Drops the oldest folio; false if there is none.
     pub(super) fn forget_oldest(&mut self) -> bool {
         let oldest = self.oldest();
         oldest.map(|folio| self.free_folio(folio)).is_some()
     }
 
-    /// Deletes the file that is `nth` in age, counted modulo their number.
+    /// Deletes the file that is `nth` in age (modulo the number of files).
     pub(super) fn delete(&mut self, nth: u64) {
         let Some(nth) = nth.checked_rem(self.files.len() as u64) else { return };
         for folio in std::mem::take(&mut self.files[nth as usize]) {
@@ -137,14 +137,14 @@ impl Kernel {
         }
     }
 
-    /// Adds a file that has been read: its folios in order.
+    /// Adds a file that was read: its folios in order.
     pub(super) fn cache(&mut self, mut folios: Vec<Folio>) {
         self.cached += folios.iter().map(|folio| 1_u64 << folio.1).sum::<u64>();
         folios.reverse();
         self.files.push_back(folios);
     }
 
-    /// A folio for a file, without making room for its size.
+    /// Takes a folio for a file; reclaims no memory to make room for one of its size.
     pub(super) fn folio(&mut self, processor: usize, order: usize) -> Option<u32> {
         if order == 0 {
             return self.page(processor);
@@ -153,19 +153,19 @@ impl Kernel {
         self.buddy.allocate(order)
     }
 
-    /// A moment in which nothing happens: the lists shrink.
+    /// Simulates an idle moment, in which the lists shrink.
     pub(super) fn rest(&mut self) {
         for list in &mut self.lists {
             list.idle().for_each(|page| self.buddy.release(page, 0));
         }
     }
 
-    /// Pages of files.
+    /// Number of pages of files.
     pub(super) const fn cached(&self) -> u64 {
         self.cached
     }
 
-    /// Pages that nobody has, or that only the file cache has.
+    /// Number of pages that are free or belong only to the file cache.
     #[must_use]
     pub fn available(&self) -> u64 {
         self.buddy.free() + self.cached + self.lists.iter().map(|list| list.len() as u64).sum::<u64>()
@@ -188,7 +188,7 @@ mod tests {
         let pages: Vec<u32> = (0..4).map_while(|_| kernel.page(0)).collect();
         pages.iter().for_each(|page| kernel.release(0, *page));
         assert_eq!((0..4).map_while(|_| kernel.page(0)).collect::<Vec<_>>(), [3, 2, 1, 0]);
-        // The other processor has a batch of its own, behind the first one's.
+        // The other processor has its own batch, behind the first one's.
         assert_eq!(kernel.page(1), Some(63));
     }
 

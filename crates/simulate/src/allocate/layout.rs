@@ -2,7 +2,7 @@
 
 use super::PAGE_BITS;
 
-/// Sizes of pages that can be asked for, as powers of two: 4 KiB to 1 GiB.
+/// Page sizes that can be requested, as powers of two: 4 KiB to 1 GiB.
 pub const PAGE_SIZES: std::ops::RangeInclusive<u32> = PAGE_BITS..=30;
 
 /// A range of addresses with pages of one size.
@@ -16,7 +16,7 @@ pub struct Extent {
     pub page_bits: u32,
 }
 
-/// Page sizes of an address space: extents, and one size for what lies outside of them.
+/// Page sizes of an address space: extents, and one size for addresses outside them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     extents: Vec<Extent>,
@@ -36,7 +36,7 @@ impl Layout {
         Layout { extents: vec![], otherwise: page_bits }
     }
 
-    /// Extents in any order. A page of the size `otherwise` that an extent cuts has 4 KiB pages in what is left of it.
+    /// Extents in any order. If an extent cuts a page of the size `otherwise`, the rest of that page has 4 KiB pages.
     ///
     /// # Errors
     /// Extents that are not aligned, empty, or overlap; sizes that do not exist.
@@ -59,7 +59,7 @@ impl Layout {
         Ok(Layout { extents, otherwise })
     }
 
-    /// The one size of all pages, where there is one.
+    /// The size of all pages, if there is only one.
     #[must_use]
     pub const fn uniform_bits(&self) -> Option<u32> {
         if self.extents.is_empty() { Some(self.otherwise) } else { None }
@@ -86,8 +86,8 @@ impl Layout {
         (start, start + (1 << bits))
     }
 
-    /// The one size of the pages in the naturally aligned `1 << window_bits` bytes around `address`; `None` where there are
-    /// several.
+    /// The size of all pages in the naturally aligned `1 << window_bits` bytes around `address`; `None` if there are
+    /// several sizes.
     #[must_use]
     pub fn window(&self, address: u64, window_bits: u32) -> Option<u32> {
         let (start, end) = self.page(address, window_bits);

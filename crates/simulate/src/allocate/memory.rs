@@ -14,9 +14,9 @@ use super::layout::Layout;
 use super::past::aged;
 use super::strategy::Strategy;
 
-/// Bits of a page number; the address space stands above them.
+/// Bits of a page number; the address space is in the bits above.
 const VPN_BITS: u32 = pagelab_trace::ADDRESS_BITS - PAGE_BITS;
-/// Frames of pages too large for the zone's blocks lie from here on, as if they had been reserved.
+/// Frames of pages that are too large for the zone's blocks lie from here on, as if they had been reserved.
 const RESERVED: u64 = 1 << 36;
 
 /// Binary logarithm of the pages of a block for page tables (Linux: a page block, 2 MiB).
@@ -31,19 +31,20 @@ pub struct PlaceCounts {
     pub fallbacks: u64,
     /// Pages with a saved frame or a saved colour.
     pub replayed: u64,
-    /// Pages of larger pages that no free block was found for: they have one all the same, as if compaction had made it.
+    /// Small pages in larger pages for which there was no free block: they get one all the same, as if compaction had
+    /// made it.
     pub compacted: u64,
-    /// Pages for which memory was used up: they lie beyond its end.
+    /// Pages for which no memory was left: they lie beyond its end.
     pub beyond: u64,
 }
 
-/// The frames of pages, and the machine that they come from.
+/// The frames of pages, and the machine from which they come.
 #[derive(Clone, Debug)]
 pub struct Memory {
     kernel: Kernel,
     strategy: Strategy,
     layout: Layout,
-    /// Frames taken from the kernel and not given out yet, by colour; the oldest first.
+    /// Frames taken from the kernel and not handed out yet, by colour; the oldest first.
     stock: Vec<VecDeque<u32>>,
     frames: PageMap,
     /// Frames of the larger pages, by number of their first page and size.
@@ -52,19 +53,19 @@ pub struct Memory {
     base: u64,
     reserved: u64,
     beyond: u64,
-    /// What is left of the block that page tables are taken from.
+    /// The rest of the block from which page tables are taken.
     for_tables: std::ops::Range<u32>,
     counts: PlaceCounts,
 }
 
 impl Memory {
-    /// A machine with this history (drawn by `seed`), where the program's pages are placed by `strategy`.
+    /// A machine with this history (drawn by `seed`), on which `strategy` places the program's pages.
     #[must_use]
     pub fn new(history: &History, strategy: Strategy, layout: Layout, seed: u64) -> Memory {
         Memory::on(aged(history, seed), strategy, layout)
     }
 
-    /// The same on a machine that is there already.
+    /// As [`Memory::new`], on an existing machine.
     #[must_use]
     pub fn on(kernel: Kernel, strategy: Strategy, layout: Layout) -> Memory {
         let step = 1 << MAX_ORDER;
@@ -84,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// The frame of page `vpn` (address / 4096) of an address space; the first time it is asked for, it is placed.
+    /// The frame of page `vpn` (address / 4096) of an address space; the first request for it places the page.
     #[inline]
     pub fn frame(&mut self, asid: u16, vpn: u64) -> u64 {
         let page = u64::from(asid) << VPN_BITS | vpn;
@@ -130,7 +131,7 @@ impl Memory {
         }
     }
 
-    /// 2^`order` contiguous pages.
+    /// Takes 2^`order` contiguous pages.
     fn block(&mut self, order: u32) -> u64 {
         if order as usize <= MAX_ORDER {
             if let Some(frame) = self.kernel.block(order as usize) {
@@ -155,7 +156,8 @@ impl Memory {
         self.beyond - 1
     }
 
-    /// A frame of `colour`: from the stock, else the kernel's pages until one has it; the others stay in the stock.
+    /// Takes a frame of `colour`: from the stock, otherwise from the kernel, page by page until one has it; the others
+    /// go to the stock.
     fn coloured(&mut self, colour: u32) -> u64 {
         loop {
             if let Some(page) = self.stock[colour as usize].pop_front() {
@@ -186,7 +188,7 @@ impl Memory {
         !self.strategy.shares_frames()
     }
 
-    /// Placed pages so far.
+    /// Counts of the pages placed so far.
     #[must_use]
     pub const fn counts(&self) -> PlaceCounts {
         self.counts
@@ -198,7 +200,7 @@ impl Memory {
         &self.layout
     }
 
-    /// A frame for a page table. The kernel keeps what cannot be moved apart, so that tables do not lie between pages.
+    /// Takes a frame for a page table. The kernel groups unmovable pages, so tables do not lie between pages.
     pub(crate) fn table_frame(&mut self) -> u64 {
         if self.for_tables.is_empty()
             && let Some(first) = self.kernel.block(TABLE_BLOCK)

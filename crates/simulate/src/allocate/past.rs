@@ -5,7 +5,7 @@ use pagelab_stats::stream::SplitMix64;
 use super::history::History;
 use super::kernel::{Kernel, LARGEST_FOLIO};
 
-/// Most pages that a program gets before another one has its turn, as a power of two.
+/// Most pages that a program gets in one turn, as a power of two.
 const LONGEST_TURN: u32 = 6;
 /// Pages that a program reads from a file at once (`cat`, `cp` and compilers: 128 KiB).
 const READ: u64 = 32;
@@ -26,7 +26,7 @@ impl Sizes {
 
 #[derive(Clone, Debug, Default)]
 struct Program {
-    /// In the order in which they came.
+    /// Its pages, in the order in which they came.
     pages: Vec<u32>,
     /// Number of pages that it wants.
     size: u64,
@@ -36,21 +36,22 @@ struct Ageing<'h> {
     history: &'h History,
     kernel: Kernel,
     random: SplitMix64,
-    /// Programs that grow, `growing` for each processor.
+    /// Programs that grow, `growing` of them for each processor.
     growing: Vec<Program>,
-    /// Programs that have what they want.
+    /// Programs that have reached their size.
     grown: Vec<Program>,
     held: u64,
     handed: u64,
     read: u64,
 }
 
-/// A machine with this history; `seed` decides what its programs and files were, one after another.
+/// Builds a machine with this history; `seed` determines the sequence of its programs and files.
 ///
-/// Processors take turns at random; in a turn a program gets up to 64 pages, or a file is read. A program that has its
-/// size stays until too much is held: then one of them ends, whichever, and its pages go back in the order in which they
-/// came. Files go when less than the low watermark is free, the oldest first, or are deleted. In the end
-/// programs end until they hold `used`, files are dropped, and the processors' lists shrink, as they do when there is nothing to do.
+/// Processors take turns at random. In a turn a program gets up to 64 pages, or a file is read. A program that has
+/// reached its size stays until programs hold too much: then one of them, chosen at random, ends, and its pages go back
+/// in the order in which they came. Files are dropped, the oldest first, when fewer pages than the low watermark are
+/// free, or are deleted. In the end programs end until they hold `used`, files are dropped, and the processors' lists
+/// shrink, as they do on an idle machine.
 #[must_use]
 pub fn aged(history: &History, seed: u64) -> Kernel {
     let frames = u32::try_from(history.memory_bytes >> super::PAGE_BITS).unwrap_or(u32::MAX - 1);
@@ -96,7 +97,7 @@ impl Ageing<'_> {
         }
     }
 
-    /// A turn of one of the processor's programs.
+    /// Simulates a turn of one of the processor's programs.
     fn grow(&mut self, processor: usize, most_held: u64) {
         let nth = processor * self.history.growing + self.random.below(self.history.growing as u64) as usize;
         let longest = 1 << self.random.below(u64::from(LONGEST_TURN) + 1);
@@ -126,7 +127,7 @@ impl Ageing<'_> {
         }
     }
 
-    /// One of the grown programs ends.
+    /// Ends one of the grown programs.
     fn end_one(&mut self, processor: usize) {
         let which = self.random.below(self.grown.len() as u64) as usize;
         let ended = self.grown.swap_remove(which);
@@ -134,9 +135,9 @@ impl Ageing<'_> {
         ended.pages.into_iter().for_each(|page| self.kernel.release(processor, page));
     }
 
-    /// A file is read from its begin to its end, in the windows of Linux's readahead (mm/readahead.c): the first of single
-    /// pages, each further one of folios four times as large. Where memory has no block of a folio's size, the rest
-    /// of the window is single pages.
+    /// Reads a file from its beginning to its end, in the windows of Linux's readahead (mm/readahead.c): the first
+    /// window has single pages, each further one has folios four times as large. If memory has no block of a folio's
+    /// size, the rest of the window is single pages.
     fn read_file(&mut self, processor: usize, most_cached: u64) {
         let median = self.history.file_bytes as f64 / f64::from(1 << super::PAGE_BITS);
         let file = Sizes { median, doublings: self.history.files_differ };
@@ -176,7 +177,7 @@ impl Ageing<'_> {
         }
     }
 
-    /// The work is done.
+    /// Brings the machine to its final state.
     fn settle(&mut self, frames: u32) {
         let left = (f64::from(frames) * self.history.used * (1.0 - self.history.kept)) as u64;
         self.grown.append(&mut self.growing);
@@ -190,7 +191,7 @@ impl Ageing<'_> {
     }
 }
 
-/// Linux: `get_init_ra_size`.
+/// Size of the first window (Linux: `get_init_ra_size`).
 fn first_window(largest: u64) -> u64 {
     match READ {
         read if read <= largest / 32 => 4 * read,
@@ -199,7 +200,7 @@ fn first_window(largest: u64) -> u64 {
     }
 }
 
-/// Linux: `get_next_ra_size`.
+/// Size of the window after `window` (Linux: `get_next_ra_size`).
 const fn next_window(window: u64, largest: u64) -> u64 {
     if window < largest / 16 {
         4 * window
@@ -210,12 +211,12 @@ const fn next_window(window: u64, largest: u64) -> u64 {
     }
 }
 
-/// Mean 0, variance 1: twelve uniform numbers added, which is the same on every machine.
+/// A normal variable of mean 0 and variance 1: the sum of twelve uniform numbers, which is the same on every machine.
 fn normal(random: &mut SplitMix64) -> f64 {
     (0..12).map(|_| random.below(1 << 32) as f64).sum::<f64>() / f64::from(1 << 16) / f64::from(1 << 16) - 6.0
 }
 
-/// 2^`power`, linear between whole powers: the same on every machine, which libraries' functions are not.
+/// 2^`power`, linear between whole powers: the same on every machine, unlike libraries' functions.
 fn exp2(power: f64) -> f64 {
     let whole = power.floor().clamp(-60.0, 60.0);
     let base = if whole < 0.0 { 1.0 / (1_u64 << -whole as u32) as f64 } else { (1_u64 << whole as u32) as f64 };
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn large_blocks_are_few_and_different_on_another_machine() {
-        // Of the old model, every seed left the same 25 blocks of 4 MiB, with nine tenths of the free memory.
+        // With the former model, every seed left the same 25 blocks of 4 MiB, with nine tenths of the free memory.
         let history = History { memory_bytes: 256 << 20, turnover: 20.0, ..History::default() };
         let whole = |seed| aged(&history, seed).zone().blocks()[10] << 10;
         let shares: Vec<f64> =

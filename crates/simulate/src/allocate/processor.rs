@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// A list takes at most 2⁵ batches from the zone at once (Linux: `CONFIG_PCP_BATCH_SCALE_MAX`).
 const MOST_DOUBLINGS: u32 = 5;
 
-/// Pages that were freed last are handed out first; its length adapts to what the processor does.
+/// A list that hands out the pages freed last first; its length adapts to the processor's requests.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessorList {
     pages: VecDeque<u32>,
@@ -13,11 +13,11 @@ pub(super) struct ProcessorList {
     /// Bounds of `high`.
     least: usize,
     most: usize,
-    /// From this length on pages go back to the zone.
+    /// From this length on, pages go back to the zone.
     high: usize,
-    /// How often the next batch is doubled: requests without a page given back between them.
+    /// Number of doublings of the next batch: requests since the last page was given back.
     doublings: u32,
-    /// Pages given back lately, halved at each request.
+    /// Pages given back recently; halved at each request.
     given_back: usize,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn batch(frames: u32) -> usize {
 }
 
 impl ProcessorList {
-    /// Of one of `processors` in a zone of `frames` pages that reclaims below `low` (Linux: `zone_highsize`).
+    /// The list of one of `processors` in a zone of `frames` pages that reclaims below `low` (Linux: `zone_highsize`).
     pub(super) fn new(frames: u32, processors: usize, low: u64) -> ProcessorList {
         let batch = batch(frames);
         let least = (low as usize / processors).max(4 * batch);
@@ -45,7 +45,8 @@ impl ProcessorList {
         self.pages.pop_front()
     }
 
-    /// How many pages to fill it with (Linux: `nr_pcp_alloc`). `scarce`: reclaim has begun, it must not grow.
+    /// Number of pages with which to fill it (Linux: `nr_pcp_alloc`). `scarce`: reclaim has begun, so the list must not
+    /// grow.
     pub(super) fn refill(&mut self, scarce: bool) -> usize {
         let batch = self.batch << self.doublings;
         if !scarce {
@@ -63,7 +64,7 @@ impl ProcessorList {
         self.pages.extend(pages);
     }
 
-    /// Takes a page back; what is returned goes to the zone (Linux: `free_frozen_page_commit`, `nr_pcp_high`, `nr_pcp_free`).
+    /// Takes a page back; returned pages go to the zone (Linux: `free_frozen_page_commit`, `nr_pcp_high`, `nr_pcp_free`).
     pub(super) fn put(
         &mut self,
         page: u32,
@@ -86,13 +87,13 @@ impl ProcessorList {
         self.last(if count < high { 0 } else { many })
     }
 
-    /// What a processor that has nothing to do gives back (Linux: `decay_pcp_high`).
+    /// The pages that an idle processor gives back (Linux: `decay_pcp_high`).
     pub(super) fn idle(&mut self) -> std::iter::Rev<std::collections::vec_deque::Drain<'_, u32>> {
         self.high = self.least;
         self.last(self.pages.len().saturating_sub(self.least))
     }
 
-    /// The pages that were given back longest ago, these first.
+    /// The pages that were given back longest ago; the oldest come first.
     fn last(&mut self, count: usize) -> std::iter::Rev<std::collections::vec_deque::Drain<'_, u32>> {
         let from = self.pages.len().saturating_sub(count);
         self.pages.drain(from..).rev()

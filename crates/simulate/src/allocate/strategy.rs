@@ -21,7 +21,7 @@ impl Bytes {
     }
 }
 
-/// Values by address: spans (start, pages, first value) and the values, a page each.
+/// Values by address: spans (start, pages, first value), and the values, one for each page.
 #[derive(Clone, Debug, Default)]
 struct Table {
     spans: Bytes,
@@ -51,7 +51,7 @@ enum Kind {
     Kernel,
     ByNumbers {
         strategy: Numbered,
-        /// Pages of each address space are drawn for anew.
+        /// Whether each address space has its own random draws.
         draws_by_address: bool,
     },
     Pattern(Bytes),
@@ -69,15 +69,16 @@ pub struct Strategy {
 }
 
 impl Strategy {
-    /// The kernel's own way.
+    /// The kernel's own choice of frames.
     pub const KERNEL: Strategy =
         Strategy { kind: Kind::Kernel, colours: Colours::ONE, largest_frame: None, shares_frames: false };
 
-    /// The strategy of a policy's `frames` in an execution with this seed, which is mixed into those of `random` and of a bin
-    /// hopping that draws its first bin. `colours` is the number of colours where the policy leaves it to the machine.
+    /// The strategy of a policy's `frames` in an execution with this seed. The seed is mixed into those of `random` and
+    /// of a bin hopping that draws its first bin. `colours` is the number of colours if the policy leaves it to the
+    /// machine.
     ///
     /// # Errors
-    /// Modules, lists of exact frames, and numbers of colours that there are not.
+    /// Modules, lists of exact frames, and impossible numbers of colours.
     pub fn new(frames: &Frames, colours: u32, seed: u64) -> Result<Strategy, String> {
         use pagelab_policy::types::Colours as Given;
         let function = match &frames.colours {
@@ -143,7 +144,7 @@ impl Strategy {
         self.shares_frames = frames.len() < all;
     }
 
-    /// What page `vpn` shall get. Values of saved maps are those of address space 0.
+    /// The want of page `vpn`. Values of saved maps are those of address space 0.
     pub(crate) fn want(&mut self, asid: u16, vpn: u64) -> Want {
         match &mut self.kind {
             Kind::Kernel => Want::Any,
@@ -162,19 +163,19 @@ impl Strategy {
         &self.colours
     }
 
-    /// The largest frame that it names: other pages get frames beyond.
+    /// The largest frame that it names: other pages get frames beyond it.
     #[must_use]
     pub const fn largest_frame(&self) -> Option<u64> {
         self.largest_frame
     }
 
-    /// Whether colours that it wants are those of a saved map.
+    /// Whether the colours that it wants come from a saved map.
     #[must_use]
     pub(crate) const fn replays_colours(&self) -> bool {
         matches!(self.kind, Kind::Colours(_))
     }
 
-    /// Whether two pages may get one frame: a saved map of a process with shared pages.
+    /// Whether two pages may get the same frame: with a saved map of a process that shares pages.
     #[must_use]
     pub const fn shares_frames(&self) -> bool {
         self.shares_frames

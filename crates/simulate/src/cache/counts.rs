@@ -2,9 +2,9 @@
 
 use pagelab_trace::Kind;
 
-/// Kinds of demand references: load, store, fetch; and the reads of page walks.
+/// Number of kinds of demand references: load, store, fetch; and the reads of page walks.
 pub const KINDS: usize = 4;
-/// Reads of page walks among the kinds.
+/// Number of the reads of page walks among the kinds.
 pub(crate) const WALK: usize = 3;
 
 /// Events of one level, of all cores together.
@@ -12,15 +12,15 @@ pub(crate) const WALK: usize = 3;
 pub struct Counts {
     /// Demand accesses by kind, as [`Kind`] numbers them.
     pub accesses: [u64; KINDS],
-    /// Those that did not find their line.
+    /// Accesses that did not find their line, by kind.
     pub misses: [u64; KINDS],
     /// Dirty lines that came from the level above.
     pub writebacks_in: u64,
-    /// Lines that fell out of a full set.
+    /// Lines evicted from a full set.
     pub evictions: u64,
     /// Dirty lines that left for the level below.
     pub writebacks_out: u64,
-    /// Lines taken away because an inclusive level below gave them up, or because another core wrote.
+    /// Lines removed because an inclusive level below evicted them, or because another core wrote.
     pub invalidations: u64,
 }
 
@@ -31,7 +31,7 @@ impl Counts {
         (self.accesses.iter().sum(), self.misses.iter().sum())
     }
 
-    /// Adds what another simulation of the same level counted.
+    /// Adds the counts of another simulation of the same level.
     pub fn add(&mut self, other: &Counts) {
         for kind in 0..KINDS {
             self.accesses[kind] += other.accesses[kind];
@@ -53,7 +53,7 @@ pub struct MemoryCounts {
     pub writes: u64,
 }
 
-/// A number for `kind` below [`KINDS`]; prefetches and the like have none, they are no demand.
+/// The number of `kind`, below [`KINDS`]; prefetches and the like have none, because they are no demand.
 #[inline]
 #[must_use]
 pub const fn demand(kind: Kind) -> Option<usize> {

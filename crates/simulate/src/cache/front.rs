@@ -1,8 +1,8 @@
 //! A first level that does not depend on frames: its misses are computed once for all executions.
 //!
-//! If the bits that choose a set lie within the page offset, and no level below ever takes a line away from it, a cache with
-//! tags of virtual addresses hits and misses exactly where the physically tagged one does, as long as no two pages share a
-//! frame. So its misses and write-backs are one stream of [`Event`]s, whatever the placement.
+//! Suppose that the bits which choose a set lie within the page offset, that no level below takes a line away, and that
+//! no two pages share a frame. Then a cache with tags of virtual addresses hits and misses exactly where the physically
+//! tagged one does. So its misses and write-backs are one stream of [`Event`]s, whatever the placement.
 
 mod filter;
 
@@ -16,12 +16,12 @@ use crate::cpu::{self, Leveled};
 use filter::Filter;
 
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
-/// Kinds and size codes.
+/// Number of combinations of kinds and size codes.
 const META: usize = 1 << (u64::BITS - ADDRESS_BITS);
 const STORE: u64 = 1;
 const FETCH: u64 = 2;
 
-/// What passes the first level: a line of an address space, and why.
+/// An event that passes the first level: a line of an address space, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event(u64);
 
@@ -37,13 +37,13 @@ impl Event {
         self.0 >> 2
     }
 
-    /// The kind of reference that missed; `None`: a dirty line that fell out.
+    /// The kind of reference that missed; `None`: a dirty line was evicted.
     pub(crate) const fn kind(self) -> Option<usize> {
         if self.0 & 3 == Event::WRITE_BACK { None } else { Some((self.0 & 3) as usize) }
     }
 }
 
-/// Events in the order in which they happened. Room is made ahead, so that writing one needs no branch.
+/// Events in the order in which they happened. Space is reserved ahead, so that writing one needs no branch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     words: Vec<Event>,
@@ -59,7 +59,7 @@ impl Events {
         &self.words[..self.len]
     }
 
-    /// Makes room for the events of `accesses` accesses, two each, and one more that is written and not kept.
+    /// Reserves space for the events of `accesses` accesses, two each, and for one more that is written and not kept.
     fn reserve(&mut self, accesses: usize) {
         let needed = self.len + 2 * accesses + 1;
         if self.words.len() < needed {
@@ -80,29 +80,29 @@ pub(crate) const fn key_base(asid: u16, line_bits: u32) -> u64 {
     (asid as u64) << (ADDRESS_BITS - line_bits)
 }
 
-/// The first levels: of data, and of instructions where they have one of their own.
+/// The first levels: of data, and of instructions if these have their own.
 #[derive(Clone, Debug)]
 struct Fronts<const D: usize, const I: usize> {
     data: Filter<D>,
     fetch: Option<Filter<I>>,
-    /// Fetches meet the level that data meets.
+    /// Whether fetches use the level of data.
     unified: bool,
     line_bits: u32,
-    /// By kind and size code: loads and stores that begin at lower offsets of a line lie within it. 0 of all that is looked at by
-    /// itself.
+    /// By kind and size code: loads and stores that begin at lower offsets of a line lie within it. 0 for references
+    /// that are always handled singly.
     within: [u16; META],
     data_counts: Counts,
     fetch_counts: Counts,
-    /// Branches can be foretold.
+    /// Whether branches are predictable now.
     foretold: bool,
 }
 
-/// References between two decisions whether their branches can be foretold: where fewer than one in [`MOST_MOVES`] is of another
-/// line than the one that its set has used last.
+/// References between two decisions whether branches are predictable: they are if fewer than one in [`MOST_MOVES`]
+/// references touches another line than the one that its set used last.
 const TRIAL: usize = 1024;
 const MOST_MOVES: u64 = 4;
 
-/// What a segment adds to the counts.
+/// Additions of one segment to the counts.
 #[derive(Default)]
 struct Sums {
     rare: u64,
@@ -125,8 +125,8 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
         }
     }
 
-    /// References of one segment. `FORETOLD`: a branch for each asks first whether it is of the line that its set has used last.
-    /// How many of those that lie within a line were not.
+    /// Simulates the references of one segment. `FORETOLD`: for each, a branch first tests whether it touches the line
+    /// that its set used last. Returns how many references within a line did not.
     #[inline(always)]
     fn part<const LEVEL: u8, const FORETOLD: bool>(&mut self, segment: &Segment<'_>, events: &mut Events) -> u64 {
         let (base, line_bits) = (key_base(segment.asid, self.line_bits), self.line_bits);
@@ -161,7 +161,7 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
         sums.moved
     }
 
-    /// Fetches, references over several lines, and what is no demand.
+    /// Handles fetches, references over several lines, and references that are no demand.
     #[inline(never)]
     fn rare<const LEVEL: u8>(&mut self, reference: Reference, base: u64, events: &mut Events) {
         let Some(kind) = super::counts::demand(reference.kind()) else { return };
@@ -186,11 +186,11 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
     }
 }
 
-/// A [`Fronts`] of some number of ways, driven through the best code that the processor at hand can run.
+/// A [`Fronts`] with some number of ways, run by the best code for the present processor.
 pub(crate) trait Front: Send + Sync {
-    /// Simulates a segment and appends what passes.
+    /// Simulates a segment and appends the events that pass.
     fn run(&mut self, segment: &Segment<'_>, events: &mut Events);
-    /// What the levels of data and of instructions have counted; their write-backs are counted where they arrive.
+    /// Counts of the levels of data and of instructions; their write-backs are counted where they arrive.
     fn counts(&self) -> (Counts, Option<Counts>);
 }
 
@@ -219,7 +219,7 @@ impl<const D: usize, const I: usize> Leveled for Part<'_, D, I> {
     }
 }
 
-/// The first levels of `spec`, if they can be simulated without frames; the caller sees to it that no two pages share one.
+/// The first levels of `spec`, if they can be simulated without frames; the caller ensures that no two pages share one.
 pub(crate) fn front(spec: &HierarchySpec) -> Option<Box<dyn Front>> {
     let data = &spec.levels[*spec.path(false).first()?];
     let own = spec.levels.iter().find(|level| level.serves == Serves::Instruction);

@@ -1,9 +1,9 @@
-//! Levels of caches in lockstep: each reference passes all levels before the next one starts.
+//! A hierarchy of caches in lockstep: each reference passes all levels before the next one starts.
 //!
-//! Write-back, write-allocate. A line that falls out of a level and is dirty is written back to the level below: there it
-//! becomes dirty where it is, without counting as used; where it is not, it is put in, or passed on if the level's
-//! `writebacks_allocate` is false. With several cores, private copies are kept coherent as MSI does: a core that writes takes
-//! the line from the others, a core that reads leaves it clean everywhere.
+//! The caches are write-back and write-allocate. A dirty line that a level evicts is written back to the level below.
+//! If that level has the line, it becomes dirty there, which does not count as a use; otherwise the line is put in, or
+//! passed on if the level's `writebacks_allocate` is false. With several cores, private copies are coherent as under
+//! MSI: a core that writes takes the line from the others, a core that reads leaves it clean everywhere.
 
 mod check;
 
@@ -13,24 +13,24 @@ use super::passing::{self, Passed, Stage};
 use super::sets::{Sets, Victim};
 use super::spec::{HierarchySpec, Inclusion, SpecError};
 
-/// Index of stores among the kinds.
+/// Number of stores among the kinds.
 pub(crate) const STORE: usize = 1;
 const FETCH: usize = 2;
 
 #[derive(Clone, Debug)]
 struct Level {
-    /// One, or one a core.
+    /// One array of sets, or one for each core.
     sets: Vec<Sets>,
     index: Index,
     inclusion: Inclusion,
     writebacks_allocate: bool,
-    /// A clean line that falls out changes nothing anywhere else.
+    /// Whether the eviction of a clean line changes no other level.
     drops_clean_lines: bool,
     counts: Counts,
 }
 
 impl Level {
-    /// Whether it neither changes what is above it nor depends on that but for what passes there.
+    /// Whether it neither changes the level above nor depends on that level, except for the events that pass it.
     fn passes(&self) -> bool {
         let plain = matches!(self.index, Index::Bits(_)) && self.sets.iter().all(Sets::is_ordered);
         plain && self.inclusion == Inclusion::Nine && self.writebacks_allocate
@@ -58,7 +58,7 @@ impl Level {
         self.sets[own].peek(self.index.of(line), line)
     }
 
-    /// Makes `line` dirty where it is; whether it is there.
+    /// Makes `line` dirty if it is present; returns whether it is.
     fn soil(&mut self, core: usize, line: u64) -> bool {
         let set = self.index.of(line);
         self.of(core).mark(set, line, true)
@@ -77,11 +77,11 @@ impl Level {
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
     levels: Vec<Level>,
-    /// Levels that data meets, and that fetches meet, nearest first.
+    /// Levels for data, and levels for fetches, nearest first.
     paths: [Vec<usize>; 2],
     cores: usize,
     memory: MemoryCounts,
-    /// The levels below the first can be simulated one after the other ([`super::passing`]).
+    /// Whether the levels below the first can be simulated one after the other ([`super::passing`]).
     passes: bool,
 }
 
@@ -89,7 +89,7 @@ impl Hierarchy {
     /// Empty caches. `seed` is for random replacement.
     ///
     /// # Errors
-    /// [`HierarchySpec::check`]'s.
+    /// As [`HierarchySpec::check`].
     pub fn new(spec: &HierarchySpec, seed: u64) -> Result<Hierarchy, SpecError> {
         spec.check()?;
         let level = |number: usize| {
@@ -123,8 +123,8 @@ impl Hierarchy {
         &self.paths[usize::from(kind == FETCH)]
     }
 
-    /// One demand access of `core` (`kind`: 0 load, 1 store, 2 fetch) to a line; how many levels it went down, which is the
-    /// number of levels on its path where memory had to answer.
+    /// Makes one demand access of `core` (`kind`: 0 load, 1 store, 2 fetch) to a line. Returns how many levels it went
+    /// down; if memory had to answer, this is the number of levels on its path.
     #[inline]
     pub fn access(&mut self, core: usize, kind: usize, line: u64) -> usize {
         let write = kind == STORE;
@@ -144,15 +144,16 @@ impl Hierarchy {
         self.from(core, kind, line, 1)
     }
 
-    /// The part of an access that lies below the first level, which missed: finds the line, and fills `line` into every level
-    /// on the way back, the first one too.
+    /// Handles an access below the first level, which missed: finds the line, and puts `line` into every level on the
+    /// way back, including the first.
     fn from(&mut self, core: usize, kind: usize, line: u64, start: usize) -> usize {
         let (depth, dirty) = self.search(core, kind, line, start);
         self.fill(core, kind, line, depth, 0, dirty);
         depth
     }
 
-    /// As [`Hierarchy::access`] for a line that a first level simulated elsewhere has missed: touches levels below it only.
+    /// As [`Hierarchy::access`], for a line that missed in a first level simulated elsewhere: changes only the levels
+    /// below it.
     #[inline(always)]
     pub(crate) fn access_below(&mut self, core: usize, kind: usize, line: u64) -> usize {
         let (depth, dirty) = self.search(core, kind, line, 1);
@@ -160,8 +161,8 @@ impl Hierarchy {
         depth
     }
 
-    /// A page walk of `core` reads a line from the level at depth `enter` on; how many levels of the data's path it passed in
-    /// all, counted from the core.
+    /// Reads a line for a page walk of `core` from the level at depth `enter` on. Returns the number of levels of the
+    /// data's path that it passed, counted from the core.
     #[inline]
     pub fn walk(&mut self, core: usize, line: u64, enter: usize) -> usize {
         let (depth, dirty) = self.search(core, WALK, line, enter);
@@ -169,8 +170,9 @@ impl Hierarchy {
         depth
     }
 
-    /// Takes a batch of what a first level simulated elsewhere has passed, through all levels below it, one after the other; false
-    /// where they depend on each other, and it has to be each by itself: nothing is done then. `events` is left with what is left.
+    /// Passes a batch of events from a first level simulated elsewhere through all levels below it, one level after the
+    /// other. Returns false, and does nothing, if these levels depend on each other, so that each event must be
+    /// simulated singly. Afterwards `events` contains those that passed all levels.
     pub(super) fn pass_below(&mut self, events: &mut Vec<Passed>, spare: &mut Vec<Passed>) -> bool {
         if !self.passes {
             return false;
@@ -189,12 +191,13 @@ impl Hierarchy {
         true
     }
 
-    /// A line that a first level simulated elsewhere has given up; only dirty ones matter to the levels below.
+    /// Handles a line that a first level simulated elsewhere evicted; only dirty lines matter to the levels below.
     pub(crate) fn write_back_below(&mut self, core: usize, line: u64) {
         self.leave(core, self.paths[0][0], 1, Victim { key: line, flag: true });
     }
 
-    /// Looks in the levels from depth `start` on: where the line was found, and whether it left an exclusive level dirty.
+    /// Searches the levels from depth `start` on. Returns where the line was found, and whether it left an exclusive
+    /// level dirty.
     #[inline(always)]
     fn search(&mut self, core: usize, kind: usize, line: u64, start: usize) -> (usize, bool) {
         let depths = self.path(kind).len();
@@ -215,7 +218,7 @@ impl Hierarchy {
         (depths, false)
     }
 
-    /// Puts the line into the levels between `found` and `top`, the lowest first. Dirt that moved up stays in the lowest.
+    /// Puts the line into the levels between `found` and `top`, the lowest first. A moved dirty bit stays in the lowest.
     #[inline(always)]
     fn fill(&mut self, core: usize, kind: usize, line: u64, found: usize, top: usize, mut moved: bool) {
         for depth in (top..found).rev() {
@@ -230,11 +233,11 @@ impl Hierarchy {
                 self.leave(core, number, depth + 1, victim);
             }
         }
-        // Above are exclusive levels only, which a walk has passed by: what was dirty goes to memory.
+        // All levels above are exclusive, and a walk does not enter them: a dirty line goes to memory.
         self.memory.writes += u64::from(moved);
     }
 
-    /// A line leaves level `from`; the next level it may go to is at `depth`.
+    /// Evicts a line from level `from`; the next level for it is at `depth`.
     fn leave(&mut self, core: usize, from: usize, depth: usize, mut victim: Victim) {
         if self.levels[from].inclusion == Inclusion::Inclusive {
             victim.flag |= self.invalidate_above(core, from, victim.key);
@@ -267,7 +270,7 @@ impl Hierarchy {
         self.memory.writes += u64::from(victim.flag);
     }
 
-    /// A line put into the level at `depth` leaves an exclusive level right below it.
+    /// Removes a line that is put into the level at `depth` from an exclusive level right below it.
     fn keep_exclusive(&mut self, core: usize, path: usize, depth: usize, line: u64) {
         let Some(&below) = self.paths[path].get(depth + 1) else { return };
         if self.levels[below].inclusion == Inclusion::Exclusive
@@ -278,7 +281,7 @@ impl Hierarchy {
         }
     }
 
-    /// Takes `line` out of every level above `below`, of every core that it serves; whether a copy was dirty.
+    /// Removes `line` from every level above `below`, of every core that it serves; returns whether a copy was dirty.
     fn invalidate_above(&mut self, core: usize, below: usize, line: u64) -> bool {
         let cores = if self.levels[below].sets.len() == 1 { 0..self.cores } else { core..core + 1 };
         let mut dirty = false;
@@ -295,8 +298,8 @@ impl Hierarchy {
         dirty
     }
 
-    /// `core` wants the line: copies of other cores go if it writes, become clean if it reads; dirt goes to where the cores
-    /// meet.
+    /// Prepares an access of `core` to the line: other cores' copies are removed if it writes, and become clean if it
+    /// reads; dirty data goes to the level that the cores share.
     fn ask_others(&mut self, core: usize, line: u64, write: bool) {
         if write {
             self.take_from_others(core, line);
@@ -338,7 +341,8 @@ impl Hierarchy {
         }
     }
 
-    /// Dirt from another core's private levels: to the first shared level that has the line, else to memory.
+    /// Writes dirty data of another core's private levels to the first shared level that has the line, otherwise to
+    /// memory.
     fn write_back_shared(&mut self, core: usize, line: u64) {
         for level in self.levels.iter_mut().filter(|level| level.sets.len() == 1) {
             level.counts.writebacks_in += 1;
@@ -350,8 +354,8 @@ impl Hierarchy {
         self.memory.writes += 1;
     }
 
-    /// A reference to several lines as cachegrind counts it: one access a level, which misses if any line misses; the next
-    /// level then sees all of them. For one core and levels that are neither inclusive nor exclusive.
+    /// Makes a reference to several lines as cachegrind counts it: one access in each level, which misses if any line
+    /// misses; the next level then gets all lines. For one core and levels that are neither inclusive nor exclusive.
     pub(crate) fn access_whole(&mut self, kind: usize, lines: &[u64]) -> usize {
         let depths = self.path(kind).len();
         for depth in 0..depths {
@@ -381,7 +385,7 @@ impl Hierarchy {
         self.levels.iter().map(|level| &level.counts)
     }
 
-    /// Events of level `number`, to be changed by whoever simulates it.
+    /// Counts of level `number`, for the code that simulates it.
     pub(crate) fn counts_of(&mut self, number: usize) -> &mut Counts {
         &mut self.levels[number].counts
     }
@@ -391,7 +395,7 @@ impl Hierarchy {
         &self.memory
     }
 
-    /// Hints that an access to `line` comes soon.
+    /// Tells the processor that an access to `line` comes soon.
     #[inline(always)]
     pub(crate) fn prefetch_below(&self, line: u64) {
         for number in self.paths[0].iter().skip(1) {
@@ -403,7 +407,7 @@ impl Hierarchy {
     }
 }
 
-/// Whether a level right below `number`, on either path, is exclusive: lines that fall out go there.
+/// Whether a level right below `number`, on either path, is exclusive: evicted lines go there.
 fn is_above_exclusive(spec: &HierarchySpec, number: usize) -> bool {
     [false, true].into_iter().any(|fetch| {
         let path = spec.path(fetch);

@@ -5,15 +5,15 @@
 pub enum Index {
     /// The lowest bits.
     Bits(u64),
-    /// The remainder, for numbers of sets that are no power of two.
+    /// The remainder, for a number of sets that is no power of two.
     Remainder(u64),
     /// The lowest bits, and above them one parity of the line number's bits for each mask.
     Hashed {
         /// Mask of the lowest bits.
         low: u64,
-        /// Their number.
+        /// Number of the lowest bits.
         low_bits: u32,
-        /// Over line numbers, the lowest result bit first.
+        /// Masks over line numbers, the lowest result bit first.
         masks: Vec<u64>,
     },
 }
@@ -26,7 +26,7 @@ impl Index {
 
     /// The index of `sets` sets, a power of two, whose highest bits are the parities of the *address* bits in `masks`.
     ///
-    /// `None` where there are more masks than bits, or a mask has bits within the line (below `line_bits`).
+    /// `None` if there are more masks than bits, or a mask has bits within the line (below `line_bits`).
     pub fn hashed(sets: u64, masks: &[u64], line_bits: u32) -> Option<Index> {
         let bits = sets.is_power_of_two().then(|| sets.trailing_zeros())?;
         let low_bits = bits.checked_sub(masks.len() as u32)?;
@@ -53,7 +53,7 @@ impl Index {
         }
     }
 
-    /// Whether only line-number bits below `bits` count.
+    /// Whether the set depends only on line-number bits below `bits`.
     pub fn is_within(&self, bits: u32) -> bool {
         match self {
             Index::Bits(mask) => mask >> bits == 0,

@@ -5,7 +5,7 @@ use super::spec::{HierarchySpec, Inclusion};
 
 pub(super) struct Naive {
     spec: HierarchySpec,
-    /// By level and set.
+    /// Lines by level and set.
     lists: Vec<Vec<Vec<(u64, bool)>>>,
     pub(super) counts: Vec<Counts>,
     pub(super) memory: MemoryCounts,
@@ -101,7 +101,7 @@ impl Naive {
             self.counts[level].writebacks_out += 1;
             return self.give(path, depth + 1, line, dirty);
         }
-        // A line may be in an exclusive level below: it is in one place only.
+        // A line may be in an exclusive level below, but in one place only.
         let below = path.get(depth + 1).copied();
         let below = below.filter(|below| self.spec.levels[*below].inclusion == Inclusion::Exclusive);
         let moved = below.and_then(|below| self.take(below, line)).unwrap_or(false);

@@ -1,24 +1,24 @@
-//! Levels below the first, one after the other: what passes one is a list of events for the next.
+//! Levels below the first, one after the other: the events that pass one level are a list for the next.
 //!
-//! Where no level takes a line from one above it, nothing goes upwards, and a level that has seen all events of a batch need not
-//! wait for the next one's. Each is then a loop over one list, with one kind of set.
+//! If no level takes a line from one above it, nothing goes upwards, so a level that has seen all events of a batch
+//! need not wait for the next one. Each level is then a loop over one list, with one kind of set.
 
 use super::counts::Counts;
 use super::sets::lru::{position, to_front};
 use super::sets::{EMPTY, Sets};
 use crate::cpu::{self, Leveled};
 
-/// Events between asking for the words of a set and using them.
+/// Events between the prefetch of a set's words and their use.
 pub(super) const AHEAD: usize = 12;
 
-/// A physical line that passed a level, and why.
+/// A physical line that passed a level, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Passed(u64);
 
 impl Passed {
     const WRITE_BACK: u64 = 3;
 
-    /// A line that a reference of `kind` has missed; with none, a dirty one that fell out.
+    /// A line that a reference of `kind` missed; without a kind, a dirty line that was evicted.
     #[inline(always)]
     pub(super) const fn new(line: u64, kind: Option<usize>) -> Passed {
         match kind {
@@ -39,16 +39,16 @@ impl Passed {
     }
 }
 
-/// A level of one core's, with LRU and as many sets as a power of two; it writes back, and allocates for lines written back to it.
+/// One level of one core, with LRU and a power of two of sets; it writes back, and allocates for lines written back to it.
 pub(super) struct Stage<'a> {
     pub(super) sets: &'a mut Sets,
     pub(super) counts: &'a mut Counts,
-    /// The bits of a line's number that number its set.
+    /// Bits of a line's number that are the number of its set.
     pub(super) mask: u64,
 }
 
 impl Stage<'_> {
-    /// All of `events`, in their order; what passes is added to `passed`.
+    /// Simulates all of `events`, in their order; adds those that pass to `passed`.
     pub(super) fn take(self, events: &[Passed], passed: &mut Vec<Passed>) {
         passed.reserve(2 * events.len());
         cpu::widest_level(Batch { stage: self, events, passed });
@@ -76,7 +76,7 @@ impl Leveled for Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// With `W` ways; 0 is any other number.
+    /// The loop for `W` ways; 0: any other number.
     #[inline(always)]
     fn each<const W: usize, const LEVEL: u8>(self) {
         let Batch { stage: Stage { sets, counts, mask }, events, passed } = self;
@@ -123,7 +123,7 @@ impl Batch<'_> {
     }
 }
 
-/// Adds to the counts of kinds what memory has to read, and the number of lines that it takes.
+/// Adds the memory's reads to the counts by kind, and the lines that it takes to `writes`.
 pub(super) fn arrive(passed: &[Passed], reads: &mut [u64], writes: &mut u64) {
     for event in passed {
         match event.kind() {

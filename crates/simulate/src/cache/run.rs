@@ -1,4 +1,4 @@
-//! A trace through a hierarchy, in one execution for each placement.
+//! The simulation of a trace in a hierarchy, in one execution for each placement.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::allocate::{Memory, PAGE_BITS, PlaceCounts};
 use crate::cpu;
 use crate::tasks::Task;
 
-/// References simulated by one level before the next level sees what passed: their events stay in the nearest cache.
+/// References that one level simulates before the next level gets their events, which stay in the nearest cache.
 const BATCH: usize = 4096;
 
 /// Counts of one execution.
@@ -23,17 +23,18 @@ pub struct Outcome {
     pub levels: Vec<Counts>,
     /// Events at memory.
     pub memory: MemoryCounts,
-    /// Cycles that the demand references took if each waits for the one before: Σ accesses × cycles of where they hit.
+    /// Cycles of the demand references if each waits for the one before: Σ accesses × cycles of the level that they
+    /// hit.
     pub cycles: u64,
     /// Placement of the pages.
     pub placed: PlaceCounts,
 }
 
-/// One placement and the caches it leads to.
+/// One placement, and its caches.
 struct Execution {
     hierarchy: Hierarchy,
     memory: Memory,
-    /// What passed the common first level, and room for what passes the next one.
+    /// Events that passed the common first level, and space for those that pass the next one.
     passed: Vec<Passed>,
     spare: Vec<Passed>,
 }
@@ -43,7 +44,7 @@ pub struct Simulation {
     spec: HierarchySpec,
     line_bits: u32,
     front: Option<Box<dyn Front>>,
-    /// What passed the front, for the executions; with several threads, what passed it in the turn before.
+    /// Events that passed the common first level; with several threads, those of the turn before.
     events: Events,
     passing: Events,
     executions: Vec<Execution>,
@@ -51,11 +52,11 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Empty caches before the trace's first reference; one execution for each of `memories`. Random replacement draws from
-    /// the execution's number.
+    /// Empty caches before the trace's first reference; one execution for each of `memories`. Random replacement is
+    /// seeded with the execution's number.
     ///
     /// # Errors
-    /// The hierarchy's.
+    /// As [`Hierarchy::new`].
     pub fn new(spec: &HierarchySpec, memories: Vec<Memory>) -> Result<Simulation, SpecError> {
         let alike = memories.iter().all(Memory::never_shares_frames);
         let executions = memories.into_iter().enumerate().map(|(number, memory)| {
@@ -72,7 +73,7 @@ impl Simulation {
         })
     }
 
-    /// Gives up the common first level: for tests that compare both ways.
+    /// Drops the common first level: for tests that compare both ways.
     #[must_use]
     pub fn in_lockstep(mut self) -> Simulation {
         self.front = None;
@@ -85,7 +86,7 @@ impl Simulation {
         self.front.is_some()
     }
 
-    /// The next references of the trace.
+    /// Simulates the next references of the trace.
     pub fn feed(&mut self, segment: &Segment<'_>) {
         if let Some(front) = &mut self.front {
             for references in segment.references.chunks(BATCH) {
@@ -104,8 +105,8 @@ impl Simulation {
         }
     }
 
-    /// What there is to do with the next references, for several threads: a turn. The references of a turn may still be on
-    /// their way in the next one: end with turns of no references until there is nothing to do.
+    /// One turn for several threads: tasks for the next references. References of a turn may still be in work in the
+    /// next one, so end with turns without references until there are no tasks.
     pub fn turn<'a>(&'a mut self, batch: Option<&'a References<'a>>) -> Vec<Task<'a>> {
         if self.front.is_none() {
             return batch.map_or_else(Vec::new, |batch| self.turn_in_lockstep(batch));
@@ -137,7 +138,7 @@ impl Simulation {
         lockstep.collect()
     }
 
-    /// The core that a segment's thread runs on.
+    /// The core on which a segment's thread runs.
     fn core(&mut self, segment: &Segment<'_>) -> usize {
         let next = self.cores.len() % self.spec.cores;
         *self.cores.entry((segment.asid, segment.thread)).or_insert(next)
@@ -159,12 +160,13 @@ impl Simulation {
         executions.into_iter().map(|execution| execution.outcome(&spec)).collect()
     }
 
-    /// What must hold of every execution's caches; [`Hierarchy::check`].
+    /// Checks the invariants of every execution's caches: [`Hierarchy::check`].
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// The first invariant that is violated.
     pub fn check(&self) -> Result<(), String> {
-        // A common front has counted what the level below it has seen; the levels' sums agree only in the end.
+        // A common first level has counted references that the level below has not seen yet; the sums agree only at the
+        // end.
         self.executions
             .iter()
             .filter(|_| self.front.is_none())

@@ -1,8 +1,9 @@
 //! Sets of ways, shared by caches and TLBs.
 //!
-//! A way is one word: a key of 63 bits and a flag (dirty, for caches) in the lowest bit. Under LRU the ways of a set stand
-//! in the order of their last use, the most recent first: the way most often hit is found with one comparison, finding a
-//! victim costs nothing, and no list or counter lies beside the keys. The other policies leave keys where they are.
+//! A way is one word: a key of 63 bits and a flag (dirty, for caches) in the lowest bit. Under LRU the ways of a set
+//! are in the order of their last use, the most recent first. So one comparison finds the way that is hit most often, a
+//! victim costs no search, and there is no list or counter beside the keys. The other policies leave keys in their
+//! ways.
 
 mod all;
 pub(super) mod lru;
@@ -14,13 +15,13 @@ use crate::cpu;
 use crate::table::Table;
 use pagelab_stats::stream::SplitMix64;
 
-/// A way that holds nothing. No key is that large.
+/// An empty way. No key is that large.
 pub(crate) const EMPTY: u64 = u64::MAX;
 /// Words of a cache line of the processor that runs the simulator.
 const LINE_WORDS: usize = 8;
 /// Keys lie below this.
 pub(crate) const KEY_LIMIT: u64 = (1 << 63) - 1;
-/// Most ways of a tree: one word has the nodes of 64.
+/// Most ways under a tree: one word has the nodes for 64.
 pub(crate) const MOST_TREE_WAYS: usize = 64;
 
 /// Replacement in a full set.
@@ -30,7 +31,7 @@ pub enum Replacement {
     /// The one used longest ago.
     #[default]
     Lru,
-    /// The one that a binary tree of bits points to, each bit away from the half used last; a power of two of ways.
+    /// The one to which a binary tree of bits points, each bit away from the half used last; a power of two of ways.
     TreePlru,
     /// One drawn with equal chances.
     Random,
@@ -48,13 +49,13 @@ enum Order {
 #[derive(Clone, Debug)]
 pub struct Sets {
     ways: usize,
-    /// Begins with as many unused words as put the first set at the beginning of a cache line.
+    /// The words, after as many unused ones as put the first set at the beginning of a cache line.
     words: Table<u64>,
     first: usize,
     order: Order,
 }
 
-/// The evicted entry of a full set.
+/// The entry evicted from a full set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// Its key.
@@ -74,7 +75,7 @@ impl Sets {
     /// Empty sets. `ways` is a power of two up to 64 for [`Replacement::TreePlru`]; `seed` is for [`Replacement::Random`].
     ///
     /// # Panics
-    /// Where there are no ways, or ways that a tree cannot have: specifications are checked before.
+    /// If there are no ways, or a number that a tree cannot have: specifications are checked before.
     pub fn new(sets: usize, ways: usize, replacement: Replacement, seed: u64) -> Sets {
         assert!(ways > 0, "a set has ways");
         let order = match replacement {
@@ -95,18 +96,18 @@ impl Sets {
         self.ways
     }
 
-    /// Whether a set's words stand in the order of their last use.
+    /// Whether a set's words are in the order of their last use.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self.order, Order::Lru)
     }
 
-    /// Whether using an entry twice may change more than using it once.
+    /// Whether two uses of an entry may change more than one.
     #[inline(always)]
     pub(crate) fn is_tree(&self) -> bool {
         matches!(self.order, Order::Tree(_))
     }
 
-    /// The words of a set under LRU, the one used last first; whoever changes them keeps the order.
+    /// The words of a set under LRU, the one used last first; the caller must preserve the order.
     #[inline(always)]
     pub(crate) fn ordered(&mut self, set: usize) -> &mut [u64] {
         debug_assert!(self.is_ordered());
@@ -118,13 +119,13 @@ impl Sets {
         &mut self.words[self.first + set * self.ways..][..self.ways]
     }
 
-    /// The words of a set, in no order that means anything except under LRU.
+    /// The words of a set; their order has a meaning only under LRU.
     #[inline]
     pub(crate) fn words(&self, set: usize) -> &[u64] {
         &self.words[self.first + set * self.ways..][..self.ways]
     }
 
-    /// Uses `key` and adds `flag` to its flag; `None` where it is not there, else the flag before.
+    /// Uses `key` and adds `flag` to its flag. Returns the flag before; `None` if the key is not there.
     #[inline(always)]
     pub fn touch(&mut self, set: usize, key: u64, flag: bool) -> Option<bool> {
         let wanted = key << 1 | 1;
@@ -155,7 +156,7 @@ impl Sets {
         words.iter().position(|word| word >> 1 == key)
     }
 
-    /// Puts `key` into a way, whatever was there: for those who keep the order of ways themselves, and no flags.
+    /// Puts `key` into a way, whatever was there: for callers that keep the order of ways themselves, and no flags.
     #[inline(always)]
     pub(crate) fn put(&mut self, set: usize, way: usize, key: u64) {
         debug_assert!(self.is_ordered() && key < KEY_LIMIT && self.peek(set, key).is_none());
@@ -168,14 +169,14 @@ impl Sets {
         self.words(set).iter().find(|word| **word | 1 == key << 1 | 1).map(|word| word & 1 == 1)
     }
 
-    /// Sets or adds nothing but the flag of `key`, without using it; whether it is there.
+    /// Adds `flag` to the flag of `key`, without using the key; returns whether it is there.
     pub fn mark(&mut self, set: usize, key: u64, flag: bool) -> bool {
         let Some(word) = self.set(set).iter_mut().find(|word| **word | 1 == key << 1 | 1) else { return false };
         *word = key << 1 | u64::from(flag);
         true
     }
 
-    /// Takes `key` out; its flag.
+    /// Removes `key`; returns its flag.
     pub fn remove(&mut self, set: usize, key: u64) -> Option<bool> {
         let lru = matches!(self.order, Order::Lru);
         let words = self.set(set);
@@ -183,13 +184,13 @@ impl Sets {
         let flag = words[at] & 1 == 1;
         words[at] = EMPTY;
         if lru {
-            // Empty ways stand behind the others.
+            // Empty ways are behind the others.
             words[at..].rotate_left(1);
         }
         Some(flag)
     }
 
-    /// Puts in `key`, which must not be there, as the one used last; what falls out.
+    /// Inserts `key`, which must not be there, as the one used last; returns the evicted entry.
     #[inline(always)]
     pub fn insert(&mut self, set: usize, key: u64, flag: bool) -> Option<Victim> {
         debug_assert!(key < KEY_LIMIT && self.peek(set, key).is_none());
@@ -244,7 +245,7 @@ impl Sets {
         }
     }
 
-    /// What must hold: no key twice in a set; under LRU, empty ways behind the others.
+    /// Checks the invariants: no key twice in a set; under LRU, empty ways behind the others.
     ///
     /// # Errors
     /// The violated invariant.
@@ -265,7 +266,7 @@ impl Sets {
     }
 }
 
-/// The way that has `key`. All are compared, for which one it is cannot be foretold.
+/// The way that has `key`. All ways are compared, because the right one is unpredictable.
 #[inline(always)]
 fn find_in<const W: usize>(words: &[u64; W], key: u64) -> Option<usize> {
     let found =
@@ -273,7 +274,8 @@ fn find_in<const W: usize>(words: &[u64; W], key: u64) -> Option<usize> {
     (found != 0).then(|| found.trailing_zeros() as usize % W)
 }
 
-/// The way the tree points to. Node 1 is the root, node n's children are 2n and 2n + 1; a set bit points to the second.
+/// The way to which the tree points. Node 1 is the root, node n's children are 2n and 2n + 1; a set bit points to the
+/// second.
 fn follow(bits: u64, ways: usize) -> usize {
     let mut node = 1;
     while node < ways {
@@ -321,7 +323,7 @@ mod tests {
         assert_eq!(sets.insert(0, 5, false).unwrap().key, 2);
         // True LRU would give up 1 now; so does the tree: the first half's node points away from way 0.
         assert_eq!(sets.insert(0, 6, false).unwrap().key, 1);
-        // And here it does not: 3 has been used longest ago, and goes; then 4, though 5 is older than 6 and 4 older than 5.
+        // Here the tree differs: 3 was used longest ago, and goes; then 4, though 5 is older than 6 and 4 older than 5.
         assert_eq!(sets.insert(0, 7, false).unwrap().key, 3);
     }
 

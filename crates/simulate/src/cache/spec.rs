@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use super::index::Index;
 use super::sets::{MOST_TREE_WAYS, Replacement};
 
-/// Most levels below each other.
+/// Most levels.
 pub const MOST_LEVELS: usize = 5;
 /// Most cores.
 pub const MOST_CORES: usize = 256;
 const MOST_SETS: u64 = 1 << 26;
 const MOST_WAYS: u64 = 1 << 12;
 
-/// References of a level.
+/// The references that a level serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Serves {
@@ -25,16 +25,16 @@ pub enum Serves {
     Instruction,
 }
 
-/// How the contents of a level relate to those of the levels above it.
+/// Relation of a level's contents to those of the levels above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Inclusion {
     /// Neither inclusive nor exclusive: filled on the way up, evicted without asking.
     #[default]
     Nine,
-    /// Holds all that the levels above hold: a line that leaves here leaves them too.
+    /// It contains all lines of the levels above: a line that is evicted here leaves them too.
     Inclusive,
-    /// Filled with what the level above gives up; a line that is hit moves up.
+    /// It is filled with lines that the level above evicts; a line that is hit moves up.
     Exclusive,
 }
 
@@ -58,9 +58,9 @@ pub struct LevelSpec {
     /// Its references.
     #[serde(default)]
     pub serves: Serves,
-    /// Its capacity: of each core's, where it is not shared.
+    /// Its capacity in bytes; if it is not shared, that of each core's.
     pub bytes: u64,
-    /// Lines of a set.
+    /// Number of lines in a set.
     pub ways: u64,
     /// Its replacement.
     #[serde(default)]
@@ -68,13 +68,14 @@ pub struct LevelSpec {
     /// Its relation to the levels above.
     #[serde(default)]
     pub inclusion: Inclusion,
-    /// One for all cores; then so are all levels below.
+    /// Whether all cores share it; then they share all levels below.
     #[serde(default)]
     pub shared: bool,
-    /// Masks over physical addresses: the highest bits of the set number are their parities, the last mask the highest bit.
+    /// Masks over physical addresses. The highest bits of the set number are their parities; the last mask gives the
+    /// highest bit.
     #[serde(default)]
     pub hash: Vec<u64>,
-    /// Whether a line that is written back and not there is put in; else it is passed on to the level below.
+    /// Whether a line that is written back and not present is put in; otherwise it is passed on to the level below.
     #[serde(default = "yes")]
     pub writebacks_allocate: bool,
     /// Cycles from the reference to the data, when it is found here.
@@ -82,7 +83,7 @@ pub struct LevelSpec {
     pub cycles: u32,
 }
 
-/// A hierarchy, the levels next to the core first.
+/// A hierarchy; the levels next to the core come first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HierarchySpec {
@@ -140,7 +141,7 @@ impl LevelSpec {
         self.bytes / (self.ways * line_bytes)
     }
 
-    /// How lines are spread over the sets; once checked, there always is a function.
+    /// The function that spreads lines over the sets; `None` only before the check.
     pub(super) fn index(&self, line_bytes: u64) -> Option<Index> {
         let sets = self.sets(line_bytes);
         if self.hash.is_empty() {
@@ -184,10 +185,10 @@ impl LevelSpec {
 }
 
 impl HierarchySpec {
-    /// Refuses what cannot be built.
+    /// Refuses impossible descriptions.
     ///
     /// # Errors
-    /// The level, the value and what is allowed.
+    /// The level, the value, and the allowed values.
     pub fn check(&self) -> Result<(), SpecError> {
         if !self.line_bytes.is_power_of_two() || !(8..=4096).contains(&self.line_bytes) {
             return refuse(format!("line_bytes = {}: a power of two from 8 to 4096", self.line_bytes));
@@ -241,8 +242,8 @@ impl HierarchySpec {
         Ok(())
     }
 
-    /// The numbers of the levels that a reference meets, in order; without a level for instructions, fetches meet none of
-    /// the data's own.
+    /// The numbers of the levels that a reference meets, in order. If there is no level for instructions, fetches meet
+    /// none of the levels that serve only data.
     #[must_use]
     pub fn path(&self, fetch: bool) -> Vec<usize> {
         let other = if fetch { Serves::Data } else { Serves::Instruction };

@@ -119,7 +119,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Every number of ways that has code of its own, and one that has not, on every processor.
+    /// Every number of ways that has its own code, and one that does not, on every processor.
     #[test]
     fn levels_one_after_the_other_count_what_the_naive_caches_count(
         references in references(),

@@ -1,4 +1,5 @@
-//! Vectors of 16-bit words and of bytes, by the widest instructions of a level: compilers take these loops apart.
+//! Operations on vectors of 16-bit words and of bytes, by the widest instructions of a level: compilers split these
+//! loops.
 //!
 //! Functions with a `LEVEL` are called in code that is compiled for it, on a processor that has it ([`super::Leveled`]). Rows have
 //! a multiple of 8 words.
@@ -8,19 +9,19 @@ use core::arch::x86_64::*;
 
 use super::Level;
 
-/// Bytes that are compared at once.
+/// Number of bytes compared at once.
 pub const CHUNK: usize = 64;
-/// Rows of [`mark`].
+/// Number of rows of [`mark`].
 pub const ROWS: usize = 16;
 
-/// How many bits each word has under `mask`.
+/// The number of set bits of each word under `mask`.
 #[inline(always)]
 pub fn count_bits<const W: usize, const LEVEL: u8>(words: &[u16; W], mask: u16) -> [u8; W] {
     let mut counts = [0; W];
     #[cfg(target_arch = "x86_64")]
     for (counts, words) in counts.as_chunks_mut::<8>().0.iter_mut().zip(words.as_chunks::<8>().0) {
         #[expect(unsafe_code, reason = "instructions that the baseline lacks, and pointers")]
-        // SAFETY: the processor has the level's instructions; loads and stores are of 8 words and 8 bytes that are there.
+        // SAFETY: the processor has the level's instructions; loads and stores are of 8 words and 8 bytes of the arrays.
         unsafe {
             let words = _mm_and_si128(_mm_loadu_si128(words.as_ptr().cast()), _mm_set1_epi16(mask as i16));
             let bytes = if LEVEL >= Level::Avx512 as u8 {
@@ -39,7 +40,7 @@ pub fn count_bits<const W: usize, const LEVEL: u8>(words: &[u16; W], mask: u16) 
     counts
 }
 
-/// Bits of each word: sums of 2, 4, 8 and 16 neighbours.
+/// The number of set bits of each word: sums of 2, 4, 8 and 16 neighbours.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn bits_of_words(words: __m128i) -> __m128i {
@@ -54,13 +55,13 @@ fn bits_of_words(words: __m128i) -> __m128i {
     }
 }
 
-/// How many of the chunks, fewer than 256, have `wanted` at each place.
+/// For each place, the number of chunks (fewer than 256) that have `wanted` there.
 #[inline(always)]
 pub fn count_bytes<const LEVEL: u8>(chunks: &[[u8; CHUNK]], wanted: u8) -> [u8; CHUNK] {
     let mut counts = [0_u8; CHUNK];
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "instructions that the baseline lacks, and pointers")]
-    // SAFETY: the processor has the level's instructions; loads and stores are of bytes that are there, at any alignment.
+    // SAFETY: the processor has the level's instructions; loads and stores are of bytes of the chunks, at any alignment.
     unsafe {
         if LEVEL >= Level::Avx512 as u8 {
             let (wanted, one) = (_mm512_set1_epi8(wanted as i8), _mm512_set1_epi8(1));
@@ -109,8 +110,8 @@ pub fn count_bytes<const LEVEL: u8>(chunks: &[[u8; CHUNK]], wanted: u8) -> [u8; 
     counts
 }
 
-/// Sets `bit` of each word in whose row and column `differ` and `masks` have no bit in common, and clears it elsewhere; returns
-/// for each column the rows in which it was set, as bits.
+/// Sets `bit` of each word for whose row and column `differ` and `masks` have no bit in common, and clears it
+/// elsewhere. Returns for each column the rows in which it was set, as bits.
 #[inline(always)]
 pub fn mark<const W: usize, const LEVEL: u8>(
     rows: &mut [[u16; W]; ROWS],
@@ -121,8 +122,8 @@ pub fn mark<const W: usize, const LEVEL: u8>(
     let mut found = [0; W];
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "instructions that the baseline lacks, and pointers")]
-    // SAFETY: the processor has the level's instructions; loads and stores are of words that are there, at any alignment: 8 of a
-    // row, or 4 rows where these have 8.
+    // SAFETY: the processor has the level's instructions; loads and stores are of words of the arrays, at any
+    // alignment: 8 words of a row, or 4 rows of 8 words.
     unsafe {
         if LEVEL >= Level::Avx512 as u8 && W == 8 {
             return mark_four_rows(rows, differ, masks, bit);
@@ -157,7 +158,7 @@ pub fn mark<const W: usize, const LEVEL: u8>(
 /// As [`mark`] with rows of 8 words, by AVX-512.
 ///
 /// # Safety
-/// The processor has it, and `W` is 8.
+/// The processor has AVX-512, and `W` is 8.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions that the baseline lacks, and pointers")]
 #[inline(always)]
@@ -178,7 +179,8 @@ unsafe fn mark_four_rows<const W: usize>(
         rows
     };
     let mut found = [0; W];
-    // SAFETY: the caller's; loads and stores are of words that are there, at any alignment.
+    // SAFETY: the caller promises AVX-512 and rows of 8 words; loads and stores are of words of the arrays, at any
+    // alignment.
     unsafe {
         let differ = _mm512_castsi256_si512(_mm256_loadu_si256(differ.as_ptr().cast()));
         let masks = _mm512_broadcast_i32x4(_mm_loadu_si128(masks.as_ptr().cast()));

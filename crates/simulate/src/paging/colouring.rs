@@ -4,16 +4,16 @@ use super::VPN_BITS;
 
 /// The largest colour count.
 pub const MAX_COLOURS: u32 = 4096;
-/// The most colour counts that one chain takes; more are cut into several.
+/// Most colour counts of one chain; more are divided into several chains.
 pub const MAX_LEVELS: usize = 9;
 
 /// A function from pages to colours.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Colouring {
-    /// Virtual page number modulo the number of colours; address spaces are not told apart (PAGING, section 4).
+    /// Virtual page number modulo the number of colours, the same for all address spaces (PAGING, section 4).
     #[default]
     Modulo,
-    /// As `Modulo`, after each address space's pages were shifted by a pseudo-random distance.
+    /// As `Modulo`, after each address space's pages were shifted by its own pseudo-random distance.
     PidHashed,
     /// Bit i of the colour is the parity of the virtual page number under mask i; counts must be powers of two.
     Xor(Vec<u64>),
@@ -26,9 +26,9 @@ pub enum ColouringError {
     NoCounts,
     /// A colour count is 0 or above [`MAX_COLOURS`].
     Count(u32),
-    /// XOR masks make powers of two only, and one mask a bit is needed.
+    /// XOR masks give only powers of two, and each bit needs a mask.
     Masks {
-        /// The colour count that cannot be made.
+        /// The impossible colour count.
         count: u32,
         /// Number of masks.
         masks: usize,
@@ -52,8 +52,8 @@ impl std::error::Error for ColouringError {}
 
 /// Colour counts whose classes nest, so that one walk over the trace serves them all: each is twice the one before.
 ///
-/// Every page has a *code*; with q the odd part of the counts, page modulo q in the low bits, then the bits of page div q. Two pages have the same
-/// colour of q·2^i when the lowest `bits(q) + i` bits of their codes are equal.
+/// Every page has a *code*. With q the odd part of the counts, it has page modulo q in the low bits, then the bits of
+/// page div q. Two pages have the same colour of q·2^i if the lowest `bits(q) + i` bits of their codes are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
     colouring: Colouring,
@@ -64,10 +64,10 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chains that `counts` (in any order, repetitions allowed) fall into.
+    /// Divides `counts` (in any order, repetitions allowed) into chains.
     ///
     /// # Errors
-    /// Counts that are out of range, or that the colouring cannot make.
+    /// Counts that are out of range, or impossible for the colouring.
     pub fn split(colouring: &Colouring, counts: &[u32]) -> Result<Vec<Self>, ColouringError> {
         let mut sorted = counts.to_vec();
         sorted.sort_unstable_by_key(|&count| (count >> count.trailing_zeros().min(31), count));
@@ -96,13 +96,13 @@ impl Chain {
         &self.counts
     }
 
-    /// Bits of a code.
+    /// Number of bits of a code.
     #[must_use]
     pub fn code_bits(&self) -> u32 {
         self.odd_bits + self.doublings
     }
 
-    /// How many low bits of the code tell the colours of each count apart.
+    /// The number of low bits of the code that distinguish the colours of each count.
     #[must_use]
     pub fn level_bits(&self) -> Vec<u32> {
         self.counts.iter().map(|count| self.odd_bits + count.trailing_zeros()).collect()
@@ -131,7 +131,7 @@ impl Chain {
         ((number % self.odd) | ((number / self.odd) & low) << self.odd_bits) as u32
     }
 
-    /// The codes of `pages`, into `codes` of the same length.
+    /// Writes the codes of `pages` to `codes`, of the same length.
     pub(crate) fn codes<T: super::Touch>(&self, pages: &[T], codes: &mut [u16]) {
         if self.colouring == Colouring::Modulo && self.odd == 1 {
             let low = (1 << self.doublings) - 1;

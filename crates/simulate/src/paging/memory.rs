@@ -10,7 +10,7 @@ use crate::pages::{Id, Pages};
 use lists::{Clock, Fifo, Lists, Random};
 
 const BATCH: usize = 1024;
-/// Memories whose state of a page, or of a time, lies together.
+/// Number of memories whose state of a page, or of a time, is stored together.
 const TOGETHER: usize = 8;
 
 /// Replacement policy of a full list.
@@ -22,7 +22,7 @@ pub enum Policy {
     Fifo,
     /// The first page, from where the hand is, that was not used since the hand last passed; a new page counts as used.
     Clock,
-    /// A page at random; each memory has a stream of its own.
+    /// A page at random; each memory has its own stream.
     Random {
         /// The same seed gives the same faults.
         seed: u64,
@@ -31,7 +31,7 @@ pub enum Policy {
     Optimal,
 }
 
-/// A memory: how many colours, and how many frames each.
+/// Size of a memory: the number of colours, and the frames of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// The number of colours.
@@ -40,16 +40,16 @@ pub struct Size {
     pub frames: u32,
 }
 
-/// Some of the memories, which take references together.
+/// Some of the memories, which are simulated together.
 trait Replace: std::fmt::Debug + Send + Sync {
-    /// Takes changes of page, and the ids of these pages, which are below `bound`.
+    /// Takes references, each to another page than the one before, and the ids of their pages, which are below `bound`.
     fn feed(&mut self, pages: &[u64], ids: &[Id], bound: usize);
 
-    /// Faults so far, each with the memory that it is of.
+    /// Faults so far, each with the number of its memory.
     fn faults(&self) -> Vec<(usize, u64)>;
 }
 
-/// One memory as it is asked for: which it is, its colours, and the frames of each.
+/// A requested memory: its number, its colours, and the frames of each.
 #[derive(Debug)]
 struct Asked {
     nth: usize,
@@ -80,7 +80,7 @@ impl Memories {
     /// Colour counts that cannot be simulated.
     ///
     /// # Panics
-    /// Where a size has no frames.
+    /// If a size has no frames.
     pub fn new(policy: Policy, colouring: &Colouring, sizes: &[Size]) -> Result<Self, ColouringError> {
         let asked = |(nth, &Size { colours, frames }): (usize, &Size)| {
             assert!(frames > 0, "each colour needs a frame");
@@ -105,7 +105,7 @@ impl Memories {
             let mut length = 0;
             for reference in batch {
                 self.references += reference.count();
-                // A page that was used just before is in memory, and using it again changes no order.
+                // A page that was just used is in memory, and another use changes no order.
                 if self.last != Some(reference.page()) {
                     self.last = Some(reference.page());
                     pages[length] = reference.page();
@@ -135,7 +135,7 @@ impl Memories {
     }
 }
 
-/// At most so many memories in a part.
+/// Divides the memories into parts of at most this many.
 fn parts<R: Replace + 'static>(
     mut asked: Vec<Asked>,
     most: usize,

@@ -1,10 +1,11 @@
 //! LRU from a sample of the pages (SHARDS: Waldspurger et al., "Efficient MRC construction with SHARDS", FAST 2015).
 //!
-//! A page is in the sample when its hash lies below a threshold, so either all references to it count or none. With rate
-//! R, a distance d in the sample stands for d/R, and a reference for 1/R references; dividing by the references that were
-//! expected rather than by those that came is the paper's correction ("SHARDS-adj", section 3.5), because what is missing are hits at
-//! small distances. With a limit to the pages, the threshold falls when the limit is passed; the paper drops one page at
-//! a time, this drops an eighth. The sample is also cut into groups by other bits of the hash, whose spread tells the error.
+//! A page is in the sample when its hash is below a threshold, so either all references to it count or none. With rate
+//! R, a distance d in the sample stands for d/R, and a reference for 1/R references. The paper's correction
+//! ("SHARDS-adj", section 3.5) divides by the expected number of references, not by the actual one, because the missing
+//! references are hits at small distances. If the number of pages is limited, the threshold falls when the limit is
+//! passed; the paper drops one page at a time, this code an eighth of the pages. The sample is also divided into groups
+//! by other bits of the hash; their spread estimates the error.
 
 use pagelab_stats::stream::mix;
 
@@ -12,7 +13,7 @@ use super::Touch;
 use super::colouring::{Colouring, ColouringError};
 use super::stack::{Curve, Stacks};
 
-/// Groups that the error is estimated from.
+/// Number of groups from which the error is estimated.
 pub const GROUPS: usize = 8;
 
 /// Settings of a sample.
@@ -106,7 +107,7 @@ impl Sampled {
         }
     }
 
-    /// Ends the epoch: keeps seven eighths of the most pages allowed, those with the smallest hashes.
+    /// Ends the epoch: keeps seven eighths of the allowed pages, those with the smallest hashes.
     fn lower(&mut self) {
         let mut hashes: Vec<u64> = self.whole.pages().into_iter().map(|page| mix(page ^ self.salt)).collect();
         let keep = (self.most_pages - self.most_pages / 8).max(1);

@@ -1,5 +1,5 @@
 //! Exact LRU distances for every memory size and many colour counts, in one pass (Mattson et al., "Evaluation
-//! techniques for storage hierarchies", IBM Systems Journal 9(2), 1970, made several lists at once).
+//! techniques for storage hierarchies", IBM Systems Journal 9(2), 1970, extended to several lists at once).
 //!
 //! The distance of a reference at c colours is the number of other pages of its colour used since its last use: the
 //! reference is a fault for memories with at most that many frames of its colour.
@@ -21,7 +21,7 @@ use crate::tasks::{Task, run_all};
 use alternations::{Alternations, BATCH, Parted};
 use walk::{Walk, walk_of};
 
-/// Faults of LRU at one colour count, for every memory size, and how memory fills up.
+/// Faults of LRU at one colour count, for every memory size, and the filling of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Curve {
     /// The number of colours.
@@ -30,14 +30,14 @@ pub struct Curve {
     pub references: u64,
     /// First uses: faults at every size.
     pub cold: u64,
-    /// `reused[d]`: references to a page with d other pages of its colour used since; those at 0 are included.
+    /// `reused[d]`: references to a page after d other pages of its colour were used; d = 0 is included.
     pub reused: Vec<u64>,
-    /// `filled[k - 1]`: pages used until, for the first time, k pages of one colour have been used.
+    /// `filled[k - 1]`: pages used until k pages of one colour had been used for the first time.
     pub filled: Vec<u64>,
 }
 
 impl Curve {
-    /// Faults with `frames` frames of each colour, for 0, 1, 2 … frames up to the first size that has cold faults only.
+    /// Faults with `frames` frames of each colour, for 0, 1, 2 … frames up to the first size with cold faults only.
     #[must_use]
     pub fn faults(&self) -> Vec<u64> {
         let used = self.reused.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
@@ -49,7 +49,7 @@ impl Curve {
     }
 }
 
-/// The stacks of all colour counts; fed with references, asked for curves.
+/// The stacks of all colour counts; they take references and return curves.
 #[derive(Debug)]
 pub struct Stacks {
     pages: Pages,
@@ -76,7 +76,7 @@ impl Stacks {
         })
     }
 
-    /// Colour counts.
+    /// Number of colour counts.
     fn levels(&self) -> usize {
         self.walks.iter().map(|(chain, _)| chain.counts().len()).sum()
     }
@@ -134,11 +134,11 @@ impl Stacks {
         self.walks[0].1.held()
     }
 
-    /// Takes what `later` found in the references that follow, and its stacks: the same as being fed them.
+    /// Adds the results and the stacks of `later`, which took the references that follow: the same as taking them here.
     ///
-    /// The first uses of a page there, in their order, have here the distances that they would have had; what `later` used
-    /// then lies above all else (Niu et al., "PARDA: a fast parallel reuse distance analysis algorithm", IPDPS 2012).
-    /// `later` must have been made with the same colours.
+    /// The first use of a page there gets, in their order, the distance that it would have had here; then the pages
+    /// that `later` used lie above all others (Niu et al., "PARDA: a fast parallel reuse distance analysis algorithm",
+    /// IPDPS 2012). `later` must have been made with the same colours.
     pub fn append(&mut self, later: &Self) {
         let page = |&id: &Id| later.pages.page(id);
         let first_uses: Vec<u64> = later.walks[0].1.first_uses().iter().map(page).collect();
@@ -156,7 +156,7 @@ impl Stacks {
         self.arrange(&order);
     }
 
-    /// Drops the pages for which `keep` is false from the stacks, and begins all counts again.
+    /// Removes the pages for which `keep` is false from the stacks, and restarts all counts.
     pub fn restart(&mut self, keep: impl Fn(u64) -> bool) {
         let mut order = self.walks[0].1.order();
         order.retain(|&id| keep(self.pages.page(id)));
@@ -165,8 +165,8 @@ impl Stacks {
         self.walks.iter_mut().for_each(|(_, walk)| walk.forget_counts());
     }
 
-    /// Takes the next pages, which are used once each: while the walks count a piece, each by itself, the pages of the next one
-    /// get their numbers.
+    /// Takes the next pages, each used once. While the walks count a piece, each on its own thread, the pages of the
+    /// next piece get their numbers.
     fn feed_in_stages(&mut self, pieces: &[Vec<u64>], threads: usize) {
         self.alternations.forget();
         let Self { pages, walks, references, .. } = self;
@@ -185,7 +185,7 @@ impl Stacks {
         }
     }
 
-    /// Empties the stacks and begins all counts again; memory is kept for what is to come.
+    /// Empties the stacks and restarts all counts; memory is kept for later use.
     fn clear(&mut self) {
         self.references = 0;
         self.alternations.forget();
@@ -233,7 +233,7 @@ mod tests {
     use pagelab_stats::stream::mix;
     use proptest::prelude::*;
 
-    /// Faults and fillings of a trace that is handed over in pieces.
+    /// Faults and fillings of a trace that is fed in pieces.
     fn counted(trace: &[u64], counts: &[u32], piece: usize) -> Vec<(Vec<u64>, Vec<u64>)> {
         let mut stacks = Stacks::new(&Colouring::Modulo, counts).unwrap();
         trace.chunks(piece).for_each(|part| stacks.feed(part));
@@ -245,7 +245,7 @@ mod tests {
         #[test]
         fn every_processor_counts_random_traces_the_same(
             counts in proptest::collection::vec(1..65_u32, 1..8),
-            // Above 2^15 pages, counts are fetched ahead of their addition.
+            // Above 2^15 pages, counts are prefetched before their addition.
             pages in prop_oneof![1..30_u64, 100..3000_u64, 30_000..50_000_u64],
             seed in any::<u64>(),
             skewed in any::<bool>(),
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// `tests/stacks.rs` holds the widest code of this processor against definitions; other processors run other code.
+    /// `tests/stacks.rs` compares the widest code of this processor with definitions; other processors run other code.
     #[test]
     fn every_processor_counts_the_same() {
         let trace: Vec<u64> = (0..60_000)

@@ -1,4 +1,4 @@
-//! Arrays of translations.
+//! Arrays of translations: the entries of TLBs and page-walk caches.
 
 use pagelab_trace::ADDRESS_BITS;
 
@@ -8,7 +8,7 @@ use crate::allocate::PAGE_BITS;
 use crate::cache::{Index, Place, Replacement, Sets};
 use crate::table::Table;
 
-/// Bits of a key that hold the page number; the address space and the size stand above.
+/// Bits of a key that hold the page number; the address space and the size are above.
 const NUMBER_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
 
 /// An array of entries of several sizes.
@@ -16,12 +16,12 @@ const NUMBER_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
 pub(super) struct Array {
     sets: Sets,
     index: Index,
-    /// Binary logarithms of what its entries can map, ascending.
+    /// Binary logarithms of the sizes that its entries can map, ascending.
     grains: Vec<u32>,
     fragments: bool,
 }
 
-/// Binary logarithm of what the last level of a walk maps for a page of `1 << page_bits` bytes.
+/// Binary logarithm of the size that the last level of a walk maps for a page of `1 << page_bits` bytes.
 pub(super) const fn leaf(page_bits: u32) -> u32 {
     match page_bits {
         ..=20 => 12,
@@ -48,11 +48,11 @@ impl Array {
         Array { sets, index, grains: vec![spec.spans.trailing_zeros()], fragments: false }
     }
 
-    /// What an entry for a page of this size maps; `None` if the array does not hold such pages.
+    /// The size that an entry for a page of this size maps; `None` if the array does not hold such pages.
     ///
-    /// A page of 64 KiB has sixteen entries in the table: an array with entries for 16 KiB holds it in four of them, one with
-    /// entries for 4 KiB in sixteen. A page of 2 MiB has one entry, which only an array for 2 MiB holds, or one that holds
-    /// fragments.
+    /// A page of 64 KiB has sixteen entries in the table: an array with entries for 16 KiB holds it in four of them,
+    /// one with entries for 4 KiB in sixteen. A page of 2 MiB has one entry in the table; only an array with entries
+    /// for 2 MiB, or one that holds fragments, can hold it.
     pub(super) fn grain(&self, page_bits: u32) -> Option<u32> {
         let least = if self.fragments { PAGE_BITS } else { leaf(page_bits) };
         self.grains.iter().copied().rfind(|grain| (least..=page_bits).contains(grain))
@@ -63,13 +63,13 @@ impl Array {
         u64::from(grain) << (NUMBER_BITS + 12) | u64::from(asid) << NUMBER_BITS | address >> grain
     }
 
-    /// Whether there is an entry; it is used.
+    /// Whether there is an entry; if so, uses it.
     #[inline(always)]
     pub(super) fn touch(&mut self, asid: u16, address: u64, grain: u32) -> bool {
         self.sets.touch(self.index.of(address >> grain), Array::key(asid, address, grain), false).is_some()
     }
 
-    /// Uses the entries of `addresses`, in their order, or puts them in; `found` tells which were there.
+    /// Uses the entries of `addresses`, in their order, or inserts them; `found` gets whether each was there.
     #[inline(always)]
     pub(super) fn use_or_insert_all(
         &mut self,
@@ -86,13 +86,13 @@ impl Array {
         self.sets.use_or_insert_all(places, found);
     }
 
-    /// Puts an entry in, which is not there.
+    /// Inserts an entry that is not there.
     #[inline(always)]
     pub(super) fn insert(&mut self, asid: u16, address: u64, grain: u32) {
         self.sets.insert(self.index.of(address >> grain), Array::key(asid, address, grain), false);
     }
 
-    /// Uses an entry, or puts it in; whether it was there.
+    /// Uses an entry, or inserts it; returns whether it was there.
     #[inline(always)]
     pub(super) fn use_or_insert(&mut self, asid: u16, address: u64, grain: u32) -> bool {
         let was_there = self.touch(asid, address, grain);
@@ -107,40 +107,40 @@ impl Array {
     }
 }
 
-/// Numbers of changes that are counted by themselves: a set's are counted with those of others that share its number.
+/// Number of counters of changes: sets whose numbers map to the same counter are counted together.
 const COUNTERS: usize = 64;
-/// Between the counters of one array's first set and the next one's.
+/// Distance between the counters of the first sets of one array and the next.
 const APART: usize = 29;
 
-/// Where an entry is, and when it was seen there: how many entries had come into its set, or one that is counted with it, and above
-/// which of [`COUNTERS`] tells.
+/// The place of an entry, and when it was seen there: the number of entries that had come into its set, or a set with
+/// the same counter, and above it the number of the counter among [`COUNTERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     changes: u64,
-    /// Among the uses of all ways.
+    /// Its index among the uses of all ways.
     at: u32,
 }
 
 impl Seen {
-    /// Nowhere; or under a policy that has to be asked at each use.
+    /// No place; also under a policy that must see each use.
     pub(super) const NEVER: Seen = Seen { changes: u64::MAX, at: 0 };
 }
 
-/// Which arrays of a level hold a page size.
+/// The arrays of a level that hold a page size.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// The first of them.
+    /// Number of the first of them.
     array: u8,
-    /// How many: parts of one array.
+    /// Their number: they are parts of one array.
     parts: u8,
-    /// Binary logarithm of what an entry maps.
+    /// Binary logarithm of the size that an entry maps.
     grain: u8,
-    /// Sets of each.
+    /// Number of sets of each.
     sets: u32,
 }
 
 impl Held {
-    /// The array of an address.
+    /// The array for an address.
     #[inline(always)]
     fn array(self, address: u64) -> usize {
         let first = usize::from(self.array);
@@ -151,25 +151,27 @@ impl Held {
     }
 }
 
-/// The arrays of a level, by what they hold.
+/// The arrays of a level, by the page sizes that they hold.
 #[derive(Clone, Debug)]
 pub(super) struct Arrays {
     arrays: Vec<Array>,
-    /// By binary logarithm of the page size.
+    /// The arrays for each binary logarithm of the page size.
     table: [Option<Held>; 31],
-    /// Entries that have come, times [`COUNTERS`], and the counter's number.
+    /// Number of entries that have come, times [`COUNTERS`], plus the counter's number.
     changes: [u64; COUNTERS],
-    /// When each way was used last; first one that stands for no way. Under LRU this is the order of ways, which stay in place.
+    /// Time of the last use of each way; the first entry stands for no way. Under LRU this is the order of ways, which
+    /// stay in place.
     uses: Table<u64>,
-    /// Where the uses of each array begin.
+    /// Start of the uses of each array.
     begin: Vec<usize>,
-    /// Entries are remembered ([`Seen`]) and used far more often than looked for; else sets keep their order themselves.
+    /// Whether this is a first level, where entries are remembered ([`Seen`]) and used far more often than searched;
+    /// otherwise sets keep their order themselves.
     is_first: bool,
 }
 
 impl Arrays {
     pub(super) fn new<'a>(specs: impl Iterator<Item = &'a ArraySpec>, is_first: bool, seed: u64) -> Arrays {
-        // Each part with the number of the array that it is of.
+        // Each part with the number of its array.
         let parts: Vec<(usize, ArraySpec)> =
             specs.enumerate().flat_map(|(at, spec)| spec.split().into_iter().map(move |part| (at, part))).collect();
         let arrays: Vec<Array> =
@@ -179,7 +181,7 @@ impl Arrays {
             let grains = arrays.iter().map(|array| array.grain(page_bits as u32));
             let held: Vec<_> = grains.enumerate().filter_map(|(at, grain)| Some((at, grain?))).collect();
             let Some(grain) = held.iter().map(|(_, grain)| *grain).max() else { continue };
-            // One array has a size: what holds it with this grain are its parts, next to each other.
+            // One array holds a size: the arrays with this grain are its parts, next to each other.
             let mut holding = held.iter().filter(|(_, held)| *held == grain).map(|(at, _)| *at);
             let Some(first) = holding.next() else { continue };
             let more = holding.filter(|at| parts[*at].0 == parts[first].0).count();
@@ -221,7 +223,7 @@ impl Arrays {
         Some(Seen { changes: self.changes[(set + number * APART) % COUNTERS], at: at as u32 })
     }
 
-    /// Uses an entry of a first level at the time `now`, or puts it in; whether it was there.
+    /// Uses an entry of a first level at the time `now`, or inserts it; returns whether it was there.
     #[inline(always)]
     pub(super) fn use_or_insert(&mut self, asid: u16, address: u64, page_bits: u32, now: u64) -> (bool, Seen) {
         let Some(held) = self.table[page_bits as usize] else { return (false, Seen::NEVER) };
@@ -252,7 +254,7 @@ impl Arrays {
         (was_there, Seen { changes: *changes, at: (first + way) as u32 })
     }
 
-    /// Uses the entries of `missed`, in their order, or puts them in; `found` tells which were there.
+    /// Uses the entries of `missed`, in their order, or inserts them; `found` gets whether each was there.
     #[inline(always)]
     pub(super) fn use_or_insert_all(&mut self, asid: u16, missed: &[Missed], buffers: &mut Buffers) {
         let (places, found) = (&mut buffers.places[..missed.len()], &mut buffers.found[..missed.len()]);
@@ -280,7 +282,7 @@ impl Arrays {
         }
     }
 
-    /// Uses an entry of a second level, or puts it in; whether it was there.
+    /// Uses an entry of a second level, or inserts it; returns whether it was there.
     #[inline(always)]
     pub(super) fn in_second(&mut self, asid: u16, one: &Missed) -> bool {
         let bits = u32::from(one.entry_bits);
@@ -303,7 +305,7 @@ impl Arrays {
         self.uses[seen.at as usize] = now;
     }
 
-    /// Puts an entry in, which is not there, and uses it.
+    /// Inserts an entry that is not there, and uses it.
     #[inline(always)]
     pub(super) fn insert(&mut self, asid: u16, address: u64, page_bits: u32, now: u64) -> Seen {
         let Some(held) = self.table[page_bits as usize] else { return Seen::NEVER };
@@ -318,7 +320,7 @@ impl Arrays {
         *changes += COUNTERS as u64;
         let first = self.begin[number] + set * array.sets.ways();
         let way = if array.sets.is_ordered() {
-            // A way that was never used is the first to be taken.
+            // A way that was never used is taken first.
             let uses = &self.uses[first..first + array.sets.ways()];
             let way = oldest(uses);
             array.sets.put(set, way, key);
@@ -339,10 +341,11 @@ impl Arrays {
     }
 }
 
-/// Uses the way of `word` at the time `now`, or puts it into the one used longest ago; whether it was there, and the way.
+/// Uses the way of `word` at the time `now`, or puts the word into the way used longest ago. Returns whether it was
+/// there, and the way.
 ///
-/// Both are computed: neither can be foretold. All ways are written: what is written by one instruction can be read by one
-/// before it is in the cache.
+/// Both results are computed, because neither is predictable. All ways are written: a value written by one instruction
+/// can be read by one instruction before it is in the cache.
 #[inline(always)]
 fn found_or_oldest<const W: usize>(words: &mut [u64], uses: &mut [u64], word: u64, now: u64) -> (bool, usize) {
     let (Ok(words), Ok(uses)) = (<&mut [u64; W]>::try_from(words), <&mut [u64; W]>::try_from(uses)) else {
@@ -350,14 +353,14 @@ fn found_or_oldest<const W: usize>(words: &mut [u64], uses: &mut [u64], word: u6
     };
     let (old, times) = (*words, *uses);
     let found = old.iter().zip(0..).fold(0_u32, |found, (there, way)| found | u32::from(*there == word) << way);
-    // Times are below 2^58: the smallest of these is the first of the oldest.
+    // Times are below 2^58, so the smallest of these is the first of the oldest ways.
     let oldest = times.iter().zip(0..).fold(u64::MAX, |least, (at, way)| least.min(at << 6 | way)) as u32 & 63;
     let way = std::hint::select_unpredictable(found != 0, found.trailing_zeros(), oldest) as usize;
     (words[way % W], uses[way % W]) = (word, now);
     (found != 0, way)
 }
 
-/// The first of the smallest.
+/// The first of the smallest times.
 #[inline(always)]
 fn oldest(uses: &[u64]) -> usize {
     let mut found = (uses[0], 0);

@@ -1,14 +1,15 @@
-//! What is behind the first level, by batches.
+//! The simulation of the levels behind the first, by batches.
 //!
-//! Nothing goes back to the first level where hardware makes no entries of its own, and data caches would see walks between
-//! references. Else the pages that missed are a list; the second level takes it whole, and walks what it does not have.
+//! Results go back to the first level only if hardware merges entries by itself; and data caches must see walks between
+//! references. In all other cases the pages that missed form a list: the second level takes the list as a whole, and
+//! walks the pages that it does not have.
 
 use super::array::leaf;
 use super::core::{Core, Machine, leaf_number};
 use super::windows::Windows;
 use crate::cache::Place;
 
-/// References whose misses are taken together.
+/// Number of references whose misses are handled together.
 pub(super) const BATCH: usize = 1024;
 /// A reference touches two pages at most.
 const MOST: usize = 2 * BATCH;
@@ -17,14 +18,14 @@ const MOST: usize = 2 * BATCH;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Missed {
     pub(super) address: u64,
-    /// Which translation it is.
+    /// Number of the translation.
     pub(super) now: u64,
-    /// Number of its window, once it is known.
+    /// Number of its window, after it is known.
     window: u32,
     pub(super) page_bits: u8,
-    /// Of the entry: no more than both dimensions map.
+    /// Size of the entry: no more than both dimensions map.
     pub(super) entry_bits: u8,
-    /// What the first entry that its walk reads maps (binary logarithm).
+    /// Binary logarithm of the size that the first entry read by its walk maps.
     pub(super) start: u8,
 }
 
@@ -33,19 +34,19 @@ impl Missed {
         Missed { address, now, window: 0, page_bits: page_bits as u8, entry_bits: entry_bits as u8, start: 0 }
     }
 
-    /// What the last entry that its walk reads maps (binary logarithm).
+    /// Binary logarithm of the size that the last entry read by its walk maps.
     #[inline(always)]
     pub(super) const fn leaf(&self) -> u32 {
         leaf(self.page_bits as u32)
     }
 }
 
-/// What is asked of an array, and what it answered.
+/// Questions to an array, and its answers.
 #[derive(Clone, Debug)]
 pub(super) struct Buffers {
     pub(super) places: Box<[Place]>,
     pub(super) found: Box<[bool]>,
-    /// Numbers of those who ask.
+    /// Numbers of the misses that ask.
     pub(super) asking: Box<[u16]>,
 }
 
@@ -70,38 +71,38 @@ impl List {
         List { missed: vec![Missed::default(); MOST + 1].into(), length: 0, before: 0, buffers }
     }
 
-    /// Adds one.
+    /// Adds a miss.
     #[inline(always)]
     pub(super) fn add(&mut self, missed: Missed) {
         self.missed[self.length] = missed;
         self.length += 1;
     }
 
-    /// All places, and how many are taken.
+    /// All places, and the number of those that are taken.
     #[inline(always)]
     pub(super) fn free(&mut self) -> (&mut [Missed], usize) {
         (&mut self.missed, self.length)
     }
 
-    /// The first `length` places are taken.
+    /// Marks the first `length` places as taken.
     #[inline(always)]
     pub(super) fn grow_to(&mut self, length: usize) {
         self.length = length;
     }
 
-    /// Whether so many of the batch before missed that finding entries again does not pay.
+    /// Whether so many of the batch before missed that remembering entries is not worth it.
     const fn was_long(&self) -> bool {
         self.before > BATCH / 4
     }
 }
 
 impl Core {
-    /// Whether entries are seldom where they were found.
+    /// Whether entries seldom stay where they were found.
     pub(super) fn misses_often(&self) -> bool {
         self.missed.as_ref().is_some_and(List::was_long)
     }
 
-    /// Takes what has missed in one address space to the second level, and walks what that lacks.
+    /// Passes the misses of one address space to the second level, and walks those that it lacks.
     #[inline(always)]
     pub(super) fn go_behind(&mut self, machine: &mut Machine, windows: &mut Windows, asid: u16) {
         let Some(mut list) = self.missed.take() else { return };
@@ -113,7 +114,7 @@ impl Core {
             one.window = windows.number(asid, one.address);
             let is_hit = list.buffers.found[at];
             windows.cost(one.window).add_one(is_hit);
-            // Sixteen bits for each size: a batch has fewer.
+            // Sixteen bits for each size are enough for a batch.
             let shift = 16 * leaf_number(u32::from(one.page_bits));
             hits += u64::from(is_hit) << shift;
             misses += u64::from(!is_hit) << shift;

@@ -1,4 +1,4 @@
-//! One core: its arrays, its walkers, and their cost.
+//! One core: its arrays, its walkers, and the cost of translation.
 
 use pagelab_trace::{Reference, SIZES};
 
@@ -12,24 +12,24 @@ use super::windows::Cost;
 use crate::allocate::{Memory, PAGE_BITS};
 use crate::cache::Hierarchy;
 
-/// Sums of a core.
+/// Counts of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreCounts {
-    /// Translations asked for: one for each page that a reference touches (or each part of a page that has entries of its own).
+    /// Translations requested: one for each page that a reference touches (or each part of a page with its own entry).
     pub translations: u64,
-    /// By the last level of the table, 4 KiB, 2 MiB, 1 GiB: H, M and C.
+    /// H, M and C by the last level of the table: 4 KiB, 2 MiB, 1 GiB.
     pub by_leaf: [Cost; 3],
     /// Table entries read by walks.
     pub reads: u64,
-    /// Those of the host's tables among them.
+    /// Entries of the host's tables among these.
     pub host_reads: u64,
-    /// Walks that a cache of the upper levels let begin further down.
+    /// Walks that begin further down because of a cache of the upper levels.
     pub shortened: u64,
-    /// Entries filled with several base pages in one.
+    /// Entries that combine several base pages.
     pub coalesced: u64,
-    /// Cycles in which at least one walk was under way.
+    /// Cycles with at least one walk under way.
     pub active_cycles: f64,
-    /// Cycles that references waited for a walker.
+    /// Cycles for which references waited for a walker.
     pub queue_cycles: f64,
 }
 
@@ -42,7 +42,7 @@ impl CoreCounts {
         sum
     }
 
-    /// Adds another core's.
+    /// Adds the counts of another core.
     pub fn add(&mut self, other: &CoreCounts) {
         self.by_leaf.iter_mut().zip(&other.by_leaf).for_each(|(sum, cost)| sum.add(cost));
         self.translations += other.translations;
@@ -55,7 +55,7 @@ impl CoreCounts {
     }
 }
 
-/// The number of a page size among those that tables end with.
+/// The number of a page size among the sizes at which tables end.
 #[inline(always)]
 pub(super) const fn leaf_number(page_bits: u32) -> usize {
     (page_bits >= 21) as usize + (page_bits >= 30) as usize
@@ -66,13 +66,13 @@ pub(super) const fn leaf_number(page_bits: u32) -> usize {
 pub(super) struct Machine {
     pub(super) memory: Memory,
     pub(super) tables: PageTables,
-    /// The host's memory and its tables, where there is a host.
+    /// The host's memory and its tables, if there is a host.
     pub(super) host: Option<(Memory, PageTables)>,
     pub(super) caches: Option<Caches>,
     pub(super) entry_cycles: u32,
 }
 
-/// The data caches, and what a read costs by the depth at which it ends.
+/// The data caches, and the cost of a read by the depth at which it ends.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) hierarchy: Hierarchy,
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// Host-physical address of a guest-physical one; without a host, the same.
+    /// Host-physical address of a guest-physical one; without a host, the same address.
     pub(super) fn physical(&mut self, address: u64) -> u64 {
         match &mut self.host {
             None => address,
@@ -121,7 +121,7 @@ impl Nested {
     }
 }
 
-/// The page looked for last on a side: its entry is there as long as no other is looked for.
+/// The page translated last on a side: its entry stays as long as no other is looked up.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     asid: u16,
@@ -130,12 +130,12 @@ struct Last {
     seen: Seen,
 }
 
-/// The side of loads, and of stores that have no arrays of their own.
+/// The side of loads, and of stores without their own arrays.
 pub(super) const LOADS: usize = 0;
-/// The side of stores that have.
+/// The side of stores with their own arrays.
 const STORES: usize = 2;
 const PAGE_BYTES: u64 = 1 << PAGE_BITS;
-/// By kind and size code: loads and stores that begin at lower offsets of a page lie within it; 0 of other kinds.
+/// By kind and size code: loads and stores that begin at lower offsets of a page lie within it; 0 for other kinds.
 const WITHIN: [u16; 256] = {
     let mut within = [0; 256];
     let mut meta = 0;
@@ -152,21 +152,21 @@ const WITHIN: [u16; 256] = {
 #[derive(Clone, Debug)]
 pub(super) struct Core {
     number: usize,
-    /// Of data (loads only, where stores have their own), of instructions, of stores where they have their own.
+    /// Arrays for data (only loads, if stores have their own), for instructions, and for stores that have their own.
     first: [Arrays; 3],
     /// The side of stores.
     stores: usize,
     last: [Last; 3],
     settled: [Settled; 3],
     pub(super) second: Arrays,
-    /// What has missed in the first level, where it is taken on by batches.
+    /// Misses of the first level, if they are handled by batches.
     pub(super) missed: Option<List>,
     pub(super) caches: WalkCaches,
     nested: Option<Nested>,
     /// Time at which each walker is free.
     walkers: Vec<f64>,
     cycles_per_reference: f64,
-    /// Cycles that references have waited so far, and the end of the last cycle with a walk under way.
+    /// Cycles for which references have waited so far, and the end of the last cycle with a walk under way.
     waited: f64,
     covered: f64,
     /// Binary logarithm of the largest entry that the hardware makes of base pages by itself.
@@ -201,19 +201,19 @@ impl Core {
         }
     }
 
-    /// What misses in the first level waits for [`Core::go_behind`], if nothing comes back from there.
+    /// From now on misses of the first level wait for [`Core::go_behind`], if nothing comes back from there.
     pub(super) fn wait_behind(&mut self) {
         self.missed = self.coalesced_bits.is_none().then(List::new);
     }
 
-    /// The sides of loads, stores and fetches; none where no array serves them.
+    /// The sides of loads, stores and fetches; none if no array serves them.
     pub(super) fn sides(&self) -> [Option<usize>; 3] {
         let own = |side: usize| (!self.first[side].is_empty()).then_some(side);
         [Some(LOADS), Some(self.stores), own(1)]
     }
 
-    /// Translates these references, from the first on, as long as they are loads and stores within pages whose entries are where
-    /// they were found; how many they are.
+    /// Translates these references, from the first on, as long as they are loads and stores within pages whose entries
+    /// are where they were found. Returns their number.
     #[inline(always)]
     pub(super) fn settled(&mut self, asid: u16, references: &[Reference]) -> usize {
         let mut now = self.counts.translations;
@@ -233,7 +233,7 @@ impl Core {
         settled as usize
     }
 
-    /// As [`Core::settled`], whatever entries there are: they are not remembered, for they seldom stay.
+    /// As [`Core::settled`], for any entries: they are not remembered, because they seldom stay.
     #[inline(always)]
     pub(super) fn fresh(&mut self, asid: u16, references: &[Reference], sizes: &mut Sizes) -> usize {
         let Some(list) = &mut self.missed else { return 0 };
@@ -251,7 +251,7 @@ impl Core {
             let page_bits = sizes.of(address);
             let entry_bits = page_bits.min(least);
             let (was_there, _) = self.first[side].use_or_insert(asid, address, entry_bits, now);
-            // No branch, for which of them miss cannot be foretold.
+            // There is no branch, because which of them miss is unpredictable.
             missed[length] = Missed::new(address, now, page_bits, entry_bits);
             length += usize::from(!was_there);
         }
@@ -261,7 +261,7 @@ impl Core {
         (now - before) as usize
     }
 
-    /// Translates a page whose entry is where it was found, as often as `times`; whether it is.
+    /// Translates a page `times` times, if its entry is where it was found; returns whether it is.
     #[inline(always)]
     pub(super) fn settled_page(&mut self, side: usize, asid: u16, address: u64, times: u64) -> bool {
         let now = self.counts.translations + times;
@@ -270,13 +270,13 @@ impl Core {
         settled
     }
 
-    /// More translations of the page translated last.
+    /// Adds translations of the page translated last.
     #[inline]
     pub(super) fn add_translations(&mut self, translations: u64) {
         self.counts.translations += translations;
     }
 
-    /// Whether the page translated last on this side is the one of `address`.
+    /// Whether the page translated last on this side contains `address`.
     #[inline(always)]
     pub(super) fn again(&mut self, side: usize, asid: u16, address: u64) -> bool {
         let last = self.last[side];
@@ -288,14 +288,14 @@ impl Core {
         same
     }
 
-    /// Binary logarithm of what one translation of a page of `1 << page_bits` bytes serves: what an entry of the first level
-    /// maps, or one of the table, where no array holds such pages.
+    /// Binary logarithm of the size that one translation of a page of `1 << page_bits` bytes serves: that of an entry
+    /// of the first level, or of the table if no array holds such pages.
     pub(super) fn entry_bits(&self, side: usize, page_bits: u32) -> u32 {
         let bits = self.nested.as_ref().map_or(page_bits, |nested| page_bits.min(nested.page_bits));
         self.first[side].grain(bits).unwrap_or_else(|| leaf(bits))
     }
 
-    /// Translates an address of a page of `1 << page_bits` bytes; what it cost, where it missed in the first level.
+    /// Translates an address of a page of `1 << page_bits` bytes; returns the cost if it missed in the first level.
     #[inline(always)]
     pub(super) fn translate(
         &mut self,
@@ -333,13 +333,13 @@ impl Core {
         Some(cost)
     }
 
-    /// The sums of pages of a size.
+    /// The sums for pages of a size.
     #[inline(always)]
     pub(super) fn leaf_cost(&mut self, page_bits: u32) -> &mut Cost {
         &mut self.counts.by_leaf[leaf_number(page_bits)]
     }
 
-    /// As [`Core::translate`], where an entry may stand for several pages: its size is known after the walk only.
+    /// As [`Core::translate`], if an entry may stand for several pages: then its size is known only after the walk.
     #[inline(never)]
     fn translate_together(
         &mut self,
@@ -377,14 +377,14 @@ impl Core {
     #[inline(always)]
     fn remember(&mut self, side: usize, asid: u16, address: u64, page_bits: u32, seen: Seen) {
         self.settled[side].keep(asid, address, seen);
-        // A size that no array holds is looked up each time.
+        // A size that no array holds is searched each time.
         self.last[side] = match self.first[side].grain(page_bits) {
             Some(grain) => Last { asid, address, grain, seen },
             None => Last { asid, address: u64::MAX, grain: 0, seen },
         };
     }
 
-    /// The size that the new entry stands for: larger than the page's where the hardware finds neighbours next to it.
+    /// The size for which the new entry stands: larger than the page's if the hardware finds contiguous neighbours.
     fn new_entry_bits(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u32 {
         let Some(bits) = self.coalesced_bits.filter(|_| page_bits == PAGE_BITS) else { return page_bits };
         let vpn = address >> PAGE_BITS;
@@ -396,7 +396,7 @@ impl Core {
         bits
     }
 
-    /// Cycles of a walk from where the caches let it begin.
+    /// Cycles of a walk from the point at which the caches let it begin.
     #[inline(always)]
     fn start_walk(&mut self, machine: &mut Machine, asid: u16, mut missed: Missed) -> u64 {
         let leaf = leaf(u32::from(missed.page_bits));
@@ -404,7 +404,7 @@ impl Core {
         self.walk(machine, asid, &missed)
     }
 
-    /// Cycles of a walk; it waits for a walker, and references wait with it.
+    /// Cycles of a walk. It waits for a walker, and references wait with it.
     #[inline(always)]
     pub(super) fn walk(&mut self, machine: &mut Machine, asid: u16, walk: &Missed) -> u64 {
         let cycles = self.walk_tables(machine, asid, walk);
@@ -426,7 +426,7 @@ impl Core {
         let (address, page_bits, start) = (walk.address, u32::from(walk.page_bits), u32::from(walk.start));
         if self.nested.is_none() && machine.caches.is_none() {
             let last = leaf(page_bits);
-            // Whoever read a cached entry has walked the table below it: that one has its frame.
+            // A walk that hit a cached entry has the frame of the table below it.
             let known = start - if start == machine.tables.top() { 0 } else { INDEX_BITS };
             for bits in steps(known, page_bits) {
                 machine.tables.entry(&mut machine.memory, asid, address, bits);
@@ -444,14 +444,14 @@ impl Core {
             self.counts.reads += 1;
         }
         if self.nested.is_some() {
-            // The page itself lies at a guest-physical address, too.
+            // The page itself also has a guest-physical address.
             let frame = machine.memory.frame(asid, address >> PAGE_BITS);
             cycles += self.host_walk(machine, frame << PAGE_BITS);
         }
         cycles
     }
 
-    /// Cycles to find where a guest-physical address lies; none without a host, or where the entry is at hand.
+    /// Cycles to find the host address of a guest-physical address; none without a host, or if the entry is cached.
     fn host_walk(&mut self, machine: &mut Machine, address: u64) -> u64 {
         let Some(nested) = &mut self.nested else { return 0 };
         let page_bits = nested.page_bits;
@@ -474,7 +474,7 @@ impl Core {
         entries.into_iter().map(|entry| machine.read(self.number, entry)).sum()
     }
 
-    /// The counts, with those that other parts keep.
+    /// The counts, including those that other parts keep.
     pub(super) fn finish(&self) -> CoreCounts {
         let nested = self.nested.as_ref().map_or(0, |nested| nested.caches.hits);
         CoreCounts { shortened: self.caches.hits + nested, ..self.counts }

@@ -1,4 +1,4 @@
-//! A trace through the translation hardware.
+//! The simulation of a trace in the translation hardware.
 
 use std::collections::HashMap;
 
@@ -22,13 +22,14 @@ const MIXED: u32 = u32::MAX;
 pub struct Outcome {
     /// All cores together.
     pub counts: CoreCounts,
-    /// By window of 2 MiB, ordered by address space and address; windows without misses of the first level are left out.
+    /// Costs by window of 2 MiB, ordered by address space and address; windows without misses of the first level are
+    /// left out.
     pub windows: Vec<Window>,
-    /// Events of each level of the data caches, where they were simulated.
+    /// Events of each level of the data caches, if they were simulated.
     pub levels: Vec<Counts>,
     /// Events at memory, likewise.
     pub memory: MemoryCounts,
-    /// Where the pages went; pages are placed only where that matters: for caches, guests, and coalescing.
+    /// Placement of the pages; pages are placed only if that matters: for caches, guests, and coalescing.
     pub placed: PlaceCounts,
 }
 
@@ -65,18 +66,18 @@ impl Sizes {
     }
 }
 
-/// The simulation of translation hardware, and of the data caches that walks read from.
+/// The simulation of translation hardware, and of the data caches from which walks read.
 pub struct Simulation {
     cores: Vec<Core>,
     threads: HashMap<(u16, u32), usize>,
     machine: Machine,
     sizes: Sizes,
     windows: Windows,
-    /// References whose translation would change nothing are counted together.
+    /// Whether references whose translation would change nothing are counted together.
     together: bool,
 }
 
-/// The host of guests: its memory is as large and as old as the guest's.
+/// The host, for guests: its memory has the size and the history of the guest's.
 fn host(spec: &TlbSpec, history: &History, seed: u64) -> Result<Option<(Memory, PageTables)>, SpecError> {
     let Some(nested) = &spec.nested else { return Ok(None) };
     let layout = Layout::new(vec![], nested.page_bytes.trailing_zeros()).map_err(SpecError)?;
@@ -100,7 +101,7 @@ impl Simulation {
         spec.check()?;
         let caches = caches.map(|caches| build_caches(spec, caches, seed)).transpose()?;
         let mut cores: Vec<Core> = (0..spec.cores).map(|number| Core::new(spec, number, seed)).collect();
-        // Walks read caches between references.
+        // Otherwise walks read caches between references.
         if caches.is_none() {
             cores.iter_mut().for_each(Core::wait_behind);
         }
@@ -120,7 +121,7 @@ impl Simulation {
         })
     }
 
-    /// Translates each reference by itself: for tests that compare both ways.
+    /// From now on translates each reference singly: for tests that compare both ways.
     #[must_use]
     pub fn one_by_one(mut self) -> Simulation {
         self.together = false;
@@ -128,7 +129,7 @@ impl Simulation {
         self
     }
 
-    /// The next references of the trace.
+    /// Simulates the next references of the trace.
     pub fn feed(&mut self, segment: &Segment<'_>) {
         cpu::widest(
             #[inline(always)]
@@ -175,12 +176,12 @@ impl Simulation {
         }
     }
 
-    /// The next runs of the trace, in pages of 4 KiB: each as many data references to one page, which all but the first find
-    /// where that one left it. H, M, C and the windows are those of the references that the runs are of; a reference that
-    /// crosses the end of a page is one to each page.
+    /// Simulates the next runs of the trace, in pages of 4 KiB. Each run is a number of data references to one page;
+    /// all but the first find the entry where the first left it. H, M, C and the windows are those of the references
+    /// from which the runs were made; a reference that crosses the end of a page is one reference to each page.
     ///
     /// # Errors
-    /// What runs do not tell, where it would matter.
+    /// Facts that runs do not contain, if they would matter.
     pub fn feed_runs(&mut self, runs: &[Run]) -> Result<(), SpecError> {
         self.takes_runs()?;
         for runs in runs.chunk_by(|one, next| one.asid() == next.asid()).flat_map(|runs| runs.chunks(BATCH)) {
@@ -245,7 +246,7 @@ impl Simulation {
         }
     }
 
-    /// The reference itself, through the data caches.
+    /// Sends the reference itself through the data caches.
     fn data(&mut self, core: usize, kind: usize, asid: u16, reference: Reference) {
         let Some(line_bits) = self.machine.caches.as_ref().map(|caches| caches.line_bits) else { return };
         let first = reference.address();
@@ -274,10 +275,10 @@ impl Simulation {
         }
     }
 
-    /// What must hold: every array is sound, and the data caches are.
+    /// Checks the invariants of every array, and of the data caches.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// The first invariant that is violated.
     pub fn check(&self) -> Result<(), String> {
         self.cores.iter().try_for_each(Core::check)?;
         self.machine.caches.as_ref().map_or(Ok(()), |caches| caches.hierarchy.check())

@@ -1,16 +1,17 @@
-//! Where the entries of pages were found lately.
+//! A memory of where the entries of pages were found recently.
 //!
-//! Most references are to a handful of pages. An entry that was found stays where it is until another comes into its set, and using
-//! it is to note when, or nothing. So the entry is remembered by page, and need not be looked for as long as none has come.
+//! Most references are to a handful of pages. An entry that was found stays in place until another comes into its set,
+//! and its use only stores the time, or nothing. So the entry is remembered by page, and not searched as long as no
+//! other has come.
 
 use super::array::{Arrays, Seen};
 use crate::allocate::PAGE_BITS;
 
 const PAGES: usize = 64;
-/// Address spaces stand above the numbers of pages of 4 KiB.
+/// Bits of the numbers of pages of 4 KiB; the address space is above.
 const NUMBER_BITS: u32 = pagelab_trace::ADDRESS_BITS - PAGE_BITS;
 
-/// What was found lately on one side of a core.
+/// The entries found recently on one side of a core.
 #[derive(Clone, Debug)]
 pub(super) struct Settled([(u64, Seen); PAGES]);
 
@@ -22,7 +23,7 @@ const fn page(asid: u16, address: u64) -> u64 {
 impl Settled {
     pub(super) const NONE: Settled = Settled([(u64::MAX, Seen::NEVER); PAGES]);
 
-    /// Uses the page's entry at the time `now`, if it is where it was found; whether it is.
+    /// Uses the page's entry at the time `now`, if it is where it was found; returns whether it is.
     #[inline(always)]
     pub(super) fn use_again(&self, arrays: &mut Arrays, asid: u16, address: u64, now: u64) -> bool {
         let page = page(asid, address);
@@ -34,7 +35,7 @@ impl Settled {
         is_there
     }
 
-    /// The page of `address` was translated just now, by an entry that was `seen`.
+    /// Remembers the entry of the page of `address`, which was `seen` in a translation just now.
     #[inline(always)]
     pub(super) fn keep(&mut self, asid: u16, address: u64, seen: Seen) {
         let page = page(asid, address);

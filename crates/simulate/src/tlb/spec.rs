@@ -7,14 +7,14 @@ use crate::cache::{Replacement, SpecError};
 
 const MOST_ENTRIES: u64 = 1 << 20;
 
-/// References of a first-level array.
+/// The references that a first-level array serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// Loads and stores.
     #[default]
     Data,
-    /// Loads only: where others serve stores.
+    /// Only loads, if other arrays serve stores.
     Load,
     /// Stores only.
     Store,
@@ -32,10 +32,11 @@ pub struct ArraySpec {
     /// Its references (first level only).
     #[serde(default)]
     pub serves: Side,
-    /// Bytes that an entry can map. Sizes between 4 KiB and 2 MiB are entries for several base pages that are contiguous.
+    /// Sizes in bytes that an entry can map. Sizes between 4 KiB and 2 MiB are entries for several contiguous base pages.
     pub pages: Vec<u64>,
-    /// Which sizes each part holds, where the array is of equal parts that differ in it; those of a size are next to each
-    /// other. A page of a size that several parts hold goes to one of them by the bits above its set.
+    /// The sizes that each part holds, if the array consists of equal parts that differ in this; parts with the same
+    /// size are next to each other. A page of a size that several parts hold goes to one of them by the bits above its
+    /// set.
     #[serde(default)]
     pub parts: Vec<Vec<u64>>,
     /// Number of entries in all parts.
@@ -51,11 +52,11 @@ pub struct ArraySpec {
     pub fragments: bool,
 }
 
-/// A cache of the upper levels' entries, which lets walks begin further down.
+/// A cache of entries of the upper levels, by which walks begin further down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WalkCacheSpec {
-    /// Bytes that one of its entries spans: 2 MiB (a walk reads the last level only), 1 GiB, 512 GiB, 256 TiB.
+    /// Bytes that one of its entries spans: 2 MiB (a walk then reads only the last level), 1 GiB, 512 GiB, 256 TiB.
     pub spans: u64,
     /// Number of entries.
     pub entries: u64,
@@ -94,13 +95,13 @@ pub struct TlbSpec {
     /// Number of cores; threads of a trace are assigned to them in turn.
     #[serde(default = "one")]
     pub cores: usize,
-    /// The arrays looked into first; one page size in one array of a side.
+    /// The arrays searched first; each page size is in one array of a side.
     pub first: Vec<ArraySpec>,
-    /// The arrays behind them, for data and instructions.
+    /// The arrays searched after them, for data and instructions.
     #[serde(default)]
     pub second: Vec<ArraySpec>,
-    /// Whether the hardware itself makes one entry of base pages that lie next to each other in memory (AMD: PTE coalescing);
-    /// else entries between 4 KiB and 2 MiB need pages of such a size.
+    /// Whether the hardware itself merges base pages that are contiguous in memory into one entry (AMD: PTE
+    /// coalescing); otherwise entries between 4 KiB and 2 MiB need pages of such a size.
     #[serde(default)]
     pub coalesces: bool,
     /// Walks that can be under way at the same time.
@@ -112,10 +113,10 @@ pub struct TlbSpec {
     /// Caches of the upper levels.
     #[serde(default)]
     pub walk_caches: Vec<WalkCacheSpec>,
-    /// The level of the data hierarchy that walkers read from, counted from 1.
+    /// The level of the data hierarchy from which walkers read, counted from 1.
     #[serde(default = "one")]
     pub walks_enter_level: usize,
-    /// Cycles to read a table entry, where no data hierarchy is simulated.
+    /// Cycles to read a table entry, if no data hierarchy is simulated.
     #[serde(default = "entry_cycles")]
     pub entry_cycles: u32,
     /// Cycles from one reference to the next when nothing waits; walks overlap with them.
@@ -206,7 +207,7 @@ impl ArraySpec {
         Ok(())
     }
 
-    /// The parts as arrays of their own; the array itself where it has none.
+    /// The parts as separate arrays; the array itself if it has none.
     pub(super) fn split(&self) -> Vec<ArraySpec> {
         let part = |pages: &Vec<u64>| ArraySpec {
             pages: pages.clone(),
@@ -231,10 +232,10 @@ impl WalkCacheSpec {
 }
 
 impl TlbSpec {
-    /// Refuses what cannot be built.
+    /// Refuses impossible descriptions.
     ///
     /// # Errors
-    /// The array, the value and what is allowed.
+    /// The array, the value, and the allowed values.
     pub fn check(&self) -> Result<(), SpecError> {
         let named = |prefix: &str, array: &ArraySpec, at: usize| match array.name.as_str() {
             "" => format!("{prefix}[{at}]"),

@@ -46,7 +46,7 @@ fn hm(outcome: &Outcome) -> (u64, u64) {
 
 #[test]
 fn a_chase_over_pages_misses_where_they_do_not_fit() {
-    // One reference a page, over and over: a page that fits nowhere misses each time, under LRU without exception.
+    // One reference per page, repeated: a page that does not fit misses each time, under LRU without exception.
     let chase = |pages: u64, bits: u32| {
         hm(&run(&haswell(), Layout::uniform(bits), (0..pages).map(move |page| page << bits), 5))
     };
@@ -69,7 +69,7 @@ fn sets_need_no_power_of_two() {
     let chase = |pages: u64| hm(&run(&odd, Layout::default(), (0..pages).map(|page| page << 12), 3));
     assert_eq!(chase(48), (0, 48));
     assert_eq!(chase(1536), (2 * 1536, 1536));
-    // One page more: nine pages meet in the first of the 192 sets, and each of them misses each time.
+    // One page more: nine pages map to the first of the 192 sets, and each of them misses each time.
     assert_eq!(chase(1537), (2 * (1536 - 8), 1537 + 2 * 9));
 }
 
@@ -99,7 +99,7 @@ fn walk_caches_let_walks_begin_further_down() {
     assert_eq!(reads(&[0, 2 * MIB]), 4 + 2);
     assert_eq!(reads(&[0, 1 << 30]), 4 + 3);
     assert_eq!(reads(&[0, 1 << 39]), 4 + 4);
-    // Five tables of last level do not fit into four entries; the level above still helps.
+    // Five last-level tables do not fit into four entries; the level above still helps.
     assert_eq!(reads(&[0, 2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB, 4096]), 4 + 4 * 2 + 2);
 }
 
@@ -143,7 +143,7 @@ fn a_second_walker_overlaps_walks() {
     // Two walkers share the walks; the second starts a cycle after the first, and each pair after it.
     assert!((two.active_cycles - 20_000.0).abs() < 50.0, "{two:?}");
     assert!(two.queue_cycles < one.queue_cycles / 1.9);
-    // With time enough between references, nothing waits.
+    // With enough time between references, nothing waits.
     let slow = TlbSpec { cycles_per_reference: 100.0, ..haswell() };
     let slow = run(&slow, Layout::default(), (0..1000).map(|page| page << 12), 1).counts;
     assert_eq!((slow.queue_cycles, slow.active_cycles), (0.0, 40_000.0));
@@ -166,11 +166,11 @@ fn neighbours_in_memory_become_one_entry_where_the_hardware_does_that() {
     let zen = r#"{"coalesces": true, "first": [{"pages": [4096, 16384, 2097152], "entries": 64}],
         "second": [{"pages": [4096, 16384], "entries": 512, "ways": 4}]}"#;
     let pages = || (0..1024_u64).map(|page| page << 12);
-    // mTHP of 16 KiB: one miss a folio, whoever makes the entry.
+    // mTHP of 16 KiB: one miss per folio, whether software or hardware makes the entry.
     let folios = run(&spec(zen), Layout::uniform(14), pages(), 1);
     assert_eq!(hm(&folios), (0, 256));
-    // Base pages of a fresh machine lie in order: at the first touch neighbours are not there yet, at the second they are.
-    // From the third pass on, the 256 entries are all there is.
+    // Base pages of a fresh machine are in order. At the first touch the neighbours are not there yet, at the second
+    // they are. From the third pass on, only the 256 entries count.
     let base = [1, 2, 3, 6].map(|passes| run(&spec(zen), Layout::default(), pages(), passes).counts);
     assert_eq!((base[0].coalesced, base[0].cost().misses), (256, 1024));
     assert!(base[1].cost().misses <= 1024 + 256, "{:?}", base[1]);
@@ -194,8 +194,8 @@ fn table_entries_compete_for_the_data_caches() {
     simulation.feed(&Segment { asid: 0, thread: 0, references: &references });
     assert_eq!(simulation.check(), Ok(()));
     let outcome = simulation.finish();
-    // Four reads a walk, past the first level; eight entries share a line, so an eighth of the last reads goes to memory,
-    // with sixteen tables of last level and the three above.
+    // Four reads per walk, past the first level. Eight entries share a line, so an eighth of the last reads goes to
+    // memory, with sixteen last-level tables and the three above.
     assert_eq!((outcome.levels[0].accesses[3], outcome.levels[1].accesses[3]), (0, 4 * 8192));
     let lines = 8192 / 8 + 16 / 8 + 1 + 1;
     assert_eq!(outcome.levels[1].misses[3], lines);
@@ -219,7 +219,7 @@ fn a_reference_within_a_page_is_one_translation_whatever_lies_in_it() {
         assert_eq!(translations(page_bits, 4096 - 60, 64), (10, 1));
         assert_eq!(translations(page_bits, (1 << page_bits) - 4, 8), (20, 2));
     }
-    // Of 64K, the table and these arrays have an entry for each 4K.
+    // For 64K, the table and these arrays have an entry for each 4K.
     assert_eq!(translations(16, 4096 - 4, 8), (20, 2));
     assert_eq!(translations(12, 4096 - 4, 8), (20, 2));
 }
@@ -236,11 +236,11 @@ fn sizes_compete_for_the_parts_that_they_share() {
         let addresses = (0..pages).map(move |page| page << page_bits);
         run(&spec(HALVES), Layout::uniform(page_bits), addresses, 4).counts.cost().misses
     };
-    // Each size alone has all the entries that it can have.
+    // Each size alone has all the entries that it can use.
     assert_eq!([alone(12, 2048), alone(21, 1024), alone(30, 1024)], [2048, 1024, 1024]);
     assert_eq!([alone(12, 4096), alone(21, 2048)], [4 * 4096, 4 * 2048]);
-    // 1,500 and 800 pages at random: the half of both has 1,550 pages for 1,024 entries. (A list of each half, counted
-    // apart from this code: 23.9% of 400,000.)
+    // 1,500 and 800 pages at random: the half for both has 1,550 pages for 1,024 entries. (A list of each half, counted
+    // separately from this code: 23.9% of 400,000.)
     let extents = vec![Extent { start: 1 << 40, end: (1 << 40) + 800 * 2 * MIB, page_bits: 21 }];
     let mut random = 1_u64;
     let addresses = (0..400_000).map(|_| {
@@ -274,7 +274,7 @@ fn stores_have_entries_of_their_own_where_they_are_described() {
     assert_eq!(misses(&[Kind::Load], 64), (0, 64));
     assert_eq!(misses(&[Kind::Store], 16), (0, 16));
     assert_eq!(misses(&[Kind::Store], 32), (7 * 32, 32));
-    // Each side fills its own: the second to come finds the page in the second level.
+    // Each side fills its own array: the second to come finds the page in the second level.
     assert_eq!(misses(&[Kind::Load, Kind::Store], 16), (16, 16));
     assert_eq!(misses(&[Kind::Load, Kind::Store], 64), (8 * 64, 64));
 }
@@ -393,7 +393,7 @@ proptest! {
         first in 0_usize..3, second in 0_usize..3, coalesces: bool, many: bool, apart: bool,
     ) {
         let policies = ["lru", "tree-plru", "random"];
-        // 128 sets: more than there are counters of changes.
+        // 128 sets are more than there are counters of changes.
         let entries = if many { 512 } else { 16 };
         let stores = if apart { r#", {"pages": [4096], "entries": 8, "ways": 2, "serves": "store"}"# } else { "" };
         let tlb = spec(&format!(
@@ -427,7 +427,7 @@ proptest! {
         first_ways in 1_usize..10, second_ways in 1_usize..18, sets in 1_usize..10, walk_ways in 1_usize..6, walkers in 1_usize..3,
         policies in (0_usize..4, 0_usize..4, 0_usize..4), apart: bool, two: bool, nested: bool, large: bool, caches in 0_usize..4,
     ) {
-        // The first policy twice: batches are about it.
+        // The first policy appears twice, because batches use it.
         let policy = |number: usize, ways: usize| match ["lru", "lru", "random", "tree-plru"][number] {
             "tree-plru" if !ways.is_power_of_two() => "lru",
             policy => policy,
@@ -482,7 +482,7 @@ proptest! {
     }
 }
 
-/// The runs of these references, as a trace has them.
+/// The runs of these references, as a trace contains them.
 fn runs_of(references: &[Reference]) -> Vec<Run> {
     let mut source = RunsOfReferences::new(MemoryReferences::new(references), 12, Kinds::DATA);
     let mut runs = vec![];
@@ -528,7 +528,8 @@ proptest! {
         let (full, short) = (full.finish(), short.finish());
         let crossing = references.iter().any(|one| one.address() >> 12 != one.last_byte() >> 12);
         if crossing {
-            // Of a reference that crosses the end of a page inside an entry, runs make two: time passes a little differently.
+            // From a reference that crosses the end of a page inside an entry, runs make two, so time passes a little
+            // differently.
             prop_assert_eq!(full.counts.by_leaf, short.counts.by_leaf);
             prop_assert_eq!(full.counts.reads, short.counts.reads);
             prop_assert_eq!(full.windows, short.windows);

@@ -1,4 +1,4 @@
-//! Page walks: the table entries they read, their addresses, and the effect of walk caches.
+//! Page walks: the table entries that they read, their addresses, and the effect of walk caches.
 
 use super::array::{Array, leaf};
 use super::behind::{Buffers, Missed};
@@ -21,7 +21,7 @@ impl PageTables {
         PageTables { levels, frames: PageMap::default() }
     }
 
-    /// Binary logarithm of what an entry of the top level maps.
+    /// Binary logarithm of the size that an entry of the top level maps.
     pub(super) const fn top(&self) -> u32 {
         PAGE_BITS + INDEX_BITS * (self.levels - 1)
     }
@@ -44,11 +44,11 @@ impl PageTables {
     }
 }
 
-/// The caches of the upper levels, those that save most first.
+/// The caches of the upper levels; those that save most come first.
 #[derive(Clone, Debug)]
 pub(super) struct WalkCaches {
     caches: Vec<(u32, Array)>,
-    /// Walks that began below the top.
+    /// Number of walks that began below the top.
     pub(super) hits: u64,
 }
 
@@ -60,8 +60,8 @@ impl WalkCaches {
         WalkCaches { caches, hits: 0 }
     }
 
-    /// What the first entry to be read maps, for a walk down to `leaf`: the top's, or the one below a cached entry. The entries
-    /// above `leaf` that the walk then reads are kept: every cache that lacked one.
+    /// Size that the first entry to be read maps, for a walk down to `leaf`: that of the top, or the one below a cached
+    /// entry. The entries above `leaf` that the walk then reads are inserted into every cache that lacked one.
     #[inline(always)]
     pub(super) fn start(&mut self, asid: u16, address: u64, leaf: u32, top: u32) -> u32 {
         for (bits, cache) in self.caches.iter_mut().filter(|(bits, _)| *bits > leaf) {
@@ -81,7 +81,7 @@ impl WalkCaches {
         let all_ask = self.caches.first().is_none_or(|(bits, _)| walks.iter().all(|walk| walk.leaf() < *bits));
         walks.iter_mut().for_each(|walk| walk.start = top as u8);
         for (number, (bits, cache)) in self.caches.iter_mut().enumerate() {
-            // Of larger pages, some ask a later cache only.
+            // Some larger pages ask only a later cache.
             if number == 0 || !all_ask {
                 length = 0;
                 for (walk, number) in walks.iter().zip(0_u16..) {
@@ -110,7 +110,7 @@ impl WalkCaches {
     }
 }
 
-/// What the entries read by a walk map, from the first to the last.
+/// Sizes that the entries read by a walk map, from the first to the last.
 pub(super) fn steps(start: u32, page_bits: u32) -> impl Iterator<Item = u32> {
     let last = leaf(page_bits);
     (0..).map_while(move |step| start.checked_sub(step * INDEX_BITS).filter(|bits| *bits >= last))

@@ -14,12 +14,12 @@ pub struct Cost {
     pub hits: u64,
     /// M: translations that missed in both.
     pub misses: u64,
-    /// C: cycles spent on walking the page tables, all walkers' together.
+    /// C: cycles of page walks, summed over all walkers.
     pub walk_cycles: u64,
 }
 
 impl Cost {
-    /// Adds another's.
+    /// Adds another cost.
     #[inline(always)]
     pub(super) fn add(&mut self, other: &Cost) {
         self.hits += other.hits;
@@ -27,7 +27,7 @@ impl Cost {
         self.walk_cycles += other.walk_cycles;
     }
 
-    /// Adds a hit, or a miss. (Which of them cannot be foretold: so it is not a branch, and changes one place only.)
+    /// Adds a hit or a miss. (Which one is unpredictable, so there is no branch, and only one place changes.)
     #[inline(always)]
     pub(super) fn add_one(&mut self, is_hit: bool) {
         *std::hint::select_unpredictable(is_hit, &mut self.hits, &mut self.misses) += 1;
@@ -45,7 +45,8 @@ pub struct Window {
     pub cost: Cost,
 }
 
-/// By number of a window among all address spaces'; windows that were never asked for lie between them, without cost.
+/// Costs by the number of a window among all address spaces'; windows that were never requested lie between them,
+/// without cost.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     numbers: Pages,
@@ -57,7 +58,7 @@ impl Windows {
         Windows { numbers: Pages::default(), costs: Table::default() }
     }
 
-    /// The number of the window of `address`.
+    /// The number of the window that contains `address`.
     #[inline(always)]
     pub(super) fn number(&mut self, asid: u16, address: u64) -> u32 {
         let number = self.numbers.id(u64::from(asid) << NUMBER_BITS | address >> WINDOW_BITS);
@@ -67,7 +68,7 @@ impl Windows {
         number
     }
 
-    /// The cost of the window that has this number.
+    /// The cost of the window with this number.
     #[inline(always)]
     pub(super) fn cost(&mut self, number: u32) -> &mut Cost {
         &mut self.costs[number as usize]

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use super::{Kernel, Tally, close, power_of_two, unit};
 use crate::rng::Rng;
 
-/// Spectral lines that are compared with the sum that defines them.
+/// Number of spectral lines that are compared with the sum that defines them.
 const LINES: usize = 4;
 
 /// Transforms of `points` complex numbers, N a power of two.
@@ -13,7 +13,7 @@ pub struct ComplexFft {
     points: usize,
 }
 
-/// Interleaved real and imaginary parts, and what they must be again after each operation.
+/// Interleaved real and imaginary parts, and the values to which each operation must return them.
 pub struct Signal {
     values: Vec<f64>,
     seed: Rng,
@@ -21,7 +21,7 @@ pub struct Signal {
 }
 
 impl ComplexFft {
-    /// As many points as fit into `bytes`.
+    /// Transforms of as many points as fit into `bytes`.
     pub fn of_bytes(bytes: usize) -> Self {
         Self { points: power_of_two(bytes, 16, 4) }
     }
@@ -44,7 +44,8 @@ impl Kernel for ComplexFft {
         16 * self.points
     }
 
-    /// Round trips alone would not show that it is Fourier's transform: some lines are compared with the definition.
+    /// Some lines are compared with the definition, because round trips alone would not prove that it is Fourier's
+    /// transform.
     fn prepare(&self, rng: Rng) -> Signal {
         let mut values = self.fill(&rng);
         let numbers = (0..LINES).map(|line| line * (self.points - 1) / LINES + 1);
@@ -77,13 +78,13 @@ impl Kernel for ComplexFft {
 fn line(values: &[f64], k: usize) -> (f64, f64) {
     let points = values.len() / 2;
     values.chunks_exact(2).enumerate().fold((0.0, 0.0), |(re, im), (n, x)| {
-        // The product is reduced before it becomes a float: large angles would lose the digits that count.
+        // The product is reduced before it becomes a float: large angles would lose the significant digits.
         let (sin, cos) = (-2.0 * PI * ((k * n) % points) as f64 / points as f64).sin_cos();
         (re + x[0] * cos - x[1] * sin, im + x[0] * sin + x[1] * cos)
     })
 }
 
-/// Without the factor 1/N; `sign` is that of the exponent.
+/// Transforms in place, without the factor 1/N; `sign` is that of the exponent.
 fn transform(values: &mut [f64], sign: f64) {
     reverse_bits(values);
     let points = values.len() / 2;

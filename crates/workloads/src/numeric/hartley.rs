@@ -1,5 +1,5 @@
-//! The Fourier transform of a real signal by way of the fast Hartley transform, as the benchmark that ALLOC calls FFT
-//! does it. Hartley: H(k) = Σ x(n)·cas(2πkn/N), cas θ = cos θ + sin θ, its own inverse but for 1/N (Bracewell 1984);
+//! The Fourier transform of a real signal by the fast Hartley transform, as in the benchmark that ALLOC calls FFT.
+//! Hartley: H(k) = Σ x(n)·cas(2πkn/N), cas θ = cos θ + sin θ, which is its own inverse except for 1/N (Bracewell 1984);
 //! then Re X(k) = (H(k) + H(N−k))/2 and Im X(k) = (H(N−k) − H(k))/2.
 
 use std::f64::consts::PI;
@@ -14,7 +14,7 @@ pub struct RealFft {
     points: usize,
 }
 
-/// The signal, the table of sines, and what the signal must be again after each operation.
+/// The signal, the table of sines, and the values to which each operation must return the signal.
 pub struct Signal {
     values: Vec<f64>,
     /// sin(2πi/N) for i below N/2: half as many bytes as the signal.
@@ -24,7 +24,7 @@ pub struct Signal {
 }
 
 impl RealFft {
-    /// As many points as fit into `bytes`, the table of sines included.
+    /// Transforms of as many points as fit into `bytes`, the table of sines included.
     pub fn of_bytes(bytes: usize) -> Self {
         Self { points: power_of_two(bytes, 12, 8) }
     }
@@ -83,7 +83,7 @@ fn line(values: &[f64], k: usize) -> (f64, f64) {
     })
 }
 
-/// To the spectrum: Re X(k) at place k up to N/2, Im X(k) at place N − k for 0 < k < N/2.
+/// Transforms to the spectrum: Re X(k) at place k up to N/2, Im X(k) at place N − k for 0 < k < N/2.
 fn forward(values: &mut [f64], sines: &[f64]) {
     hartley(values, sines);
     let points = values.len();
@@ -94,7 +94,7 @@ fn forward(values: &mut [f64], sines: &[f64]) {
     }
 }
 
-/// From the spectrum back to the signal.
+/// Transforms from the spectrum back to the signal.
 fn backward(values: &mut [f64], sines: &[f64]) {
     let points = values.len();
     for k in 1..points / 2 {
@@ -107,8 +107,8 @@ fn backward(values: &mut [f64], sines: &[f64]) {
     values.iter_mut().for_each(|value| *value *= scale);
 }
 
-/// H in place. Decimation in time: H(k) = E(k) + O(k)·cos θ + O(M−k)·sin θ, θ = 2πk/(2M), where E and O are the
-/// transforms, of M points, of the numbers at even and odd places.
+/// Computes H in place. Decimation in time: H(k) = E(k) + O(k)·cos θ + O(M−k)·sin θ, θ = 2πk/(2M), where E and O are
+/// the transforms, of M points, of the numbers at even and odd places.
 fn hartley(values: &mut [f64], sines: &[f64]) {
     let points = values.len();
     let shift = usize::BITS - points.ilog2();
@@ -127,7 +127,8 @@ fn hartley(values: &mut [f64], sines: &[f64]) {
     }
 }
 
-/// One block of E then O into H; the four numbers at k and M − k of both halves are read before any is written.
+/// Combines one block of E, then O, into H; the four numbers at k and M − k of both halves are read before any is
+/// written.
 fn combine(block: &mut [f64], sines: &[f64], stride: usize) {
     let half = block.len() / 2;
     let (even, odd) = block.split_at_mut(half);

@@ -21,7 +21,7 @@ impl Lu {
         Self { side: side(bytes) }
     }
 
-    /// Written anew before each factorisation rather than kept: a second matrix would double the working set.
+    /// The matrix is written anew before each factorisation, not kept: a second matrix would double the working set.
     fn fill(&self, rng: &Rng, matrix: &mut [f64]) {
         let mut rng = rng.clone();
         matrix.iter_mut().for_each(|element| *element = unit(&mut rng) - 0.5);
@@ -51,14 +51,14 @@ impl Kernel for Lu {
         factorise(&mut data.factors, &mut data.rows, self.side);
     }
 
-    /// Solves A·x = b for a b made of a known x, and compares: each row of A and every element of L and U counts.
+    /// Solves A·x = b, where b is made from a known x, and compares: each row of A and every element of L and U counts.
     fn check(&self, data: &Matrix, _operated: u64) -> Tally {
         let mut matrix = vec![0.0; self.side * self.side];
         self.fill(&data.seed, &mut matrix);
         let known: Vec<f64> = (0..self.side).map(|i| 1.0 + (i % 7) as f64).collect();
         let right: Vec<f64> = matrix.chunks_exact(self.side).map(|row| dot(row, &known)).collect();
         let solved = solve(&data.factors, &data.rows, &right);
-        // The residual, not the solution: it is small whatever the condition of the matrix.
+        // The residual is checked, not the solution: it is small whatever the condition of the matrix.
         let again = matrix.chunks_exact(self.side).map(|row| dot(row, &solved));
         let norm = |values: &[f64]| values.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
         let scale = norm(&matrix) * norm(&solved) * self.side as f64;
@@ -72,7 +72,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// In place; `rows[i]` is the row of A that stands at i in the end.
+/// Factorises in place; `rows[i]` is the row of A that is at i in the end.
 fn factorise(matrix: &mut [f64], rows: &mut [usize], side: usize) {
     rows.iter_mut().enumerate().for_each(|(i, row)| *row = i);
     for step in 0..side {
@@ -96,7 +96,7 @@ fn factorise(matrix: &mut [f64], rows: &mut [usize], side: usize) {
     }
 }
 
-/// L·y = P·b, then U·x = y.
+/// Solves L·y = P·b, then U·x = y.
 fn solve(factors: &[f64], rows: &[usize], right: &[f64]) -> Vec<f64> {
     let side = rows.len();
     let mut x: Vec<f64> = rows.iter().map(|&row| right[row]).collect();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_matrix_done_by_hand() {
-        // [[1, 2], [3, 4]]: the second row is the pivot, the factor is 1/3, what is left 2 − 4/3.
+        // [[1, 2], [3, 4]]: the second row is the pivot, the factor is 1/3, and 2 − 4/3 remains.
         let (mut matrix, mut rows) = ([1.0, 2.0, 3.0, 4.0], [0, 0]);
         factorise(&mut matrix, &mut rows, 2);
         assert_eq!(rows, [1, 0]);

@@ -1,5 +1,5 @@
-//! π/4 as the share of random points of the unit square that lie in the unit circle. Works in registers: placement of
-//! pages cannot touch it, which makes it the control among the kernels.
+//! π/4 as the share of random points of the unit square that lie in the unit circle. It works in registers, so the
+//! placement of pages cannot affect it: it is the control among the kernels.
 
 use super::{Kernel, Tally};
 use crate::rng::Rng;
@@ -8,10 +8,10 @@ use crate::rng::Rng;
 const BITS: u32 = 26;
 const POINTS: u64 = 100_000;
 
-/// Draws points.
+/// The kernel, which draws points.
 pub struct MonteCarlo;
 
-/// The generator as it stands, and the points that lay inside.
+/// The generator's present state, and the number of points inside.
 pub struct Points {
     start: Rng,
     rng: Rng,
@@ -19,7 +19,7 @@ pub struct Points {
 }
 
 impl MonteCarlo {
-    /// It has no size.
+    /// The kernel; it has no size.
     pub fn new() -> Self {
         Self
     }
@@ -50,7 +50,7 @@ impl Kernel for MonteCarlo {
         }
     }
 
-    /// Draws the same points again and decides in integers; and the share must be π/4 within five standard deviations.
+    /// Draws the same points again and decides in integers. The share must be π/4 within five standard deviations.
     fn check(&self, data: &Points, operated: u64) -> Tally {
         let mut rng = data.start.clone();
         let drawn = POINTS * operated;

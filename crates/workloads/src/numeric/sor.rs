@@ -1,5 +1,5 @@
-//! Laplace's equation on a square grid by successive over-relaxation, in place:
-//! g(i,j) ← (ω/4)·(g(i−1,j) + g(i+1,j) + g(i,j−1) + g(i,j+1)) + (1 − ω)·g(i,j), ω = 1.25, the border held.
+//! Laplace's equation on a square grid by successive over-relaxation, in place: g(i,j) ← (ω/4)·(g(i−1,j) + g(i+1,j) +
+//! g(i,j−1) + g(i,j+1)) + (1 − ω)·g(i,j), ω = 1.25, with a fixed border.
 
 use super::{Kernel, Tally, close, side, unit};
 use crate::rng::Rng;
@@ -24,7 +24,8 @@ impl Sor {
         Self { side: side(bytes).max(3) }
     }
 
-    /// i² − j² over the side's square: harmonic on the grid too, so that its border's solution is known everywhere.
+    /// i² − j² over the side's square: it is harmonic on the grid, too, so the solution for its border is known
+    /// everywhere.
     fn solution(&self, i: usize, j: usize) -> f64 {
         let scale = (self.side * self.side) as f64;
         ((i * i) as f64 - (j * j) as f64) / scale
@@ -68,8 +69,9 @@ impl Kernel for Sor {
         sweep(&mut data.values, self.side);
     }
 
-    /// The border is untouched; one more sweep agrees with the formula at each point; the error shrank with the sweeps
-    /// (an energy argument: for 0 < ω < 2 it cannot grow, and one sweep takes out more than a third of a random one).
+    /// Checks that the border is untouched, that one more sweep agrees with the formula at each point, and that the
+    /// error shrank with the sweeps (an energy argument: for 0 < ω < 2 it cannot grow, and one sweep removes more than
+    /// a third of a random one).
     fn check(&self, data: &Grid, operated: u64) -> Tally {
         let mut swept = data.values.clone();
         sweep(&mut swept, self.side);
@@ -98,7 +100,7 @@ fn sweep(values: &mut [f64], side: usize) {
     }
 }
 
-/// The same by indices alone, point after point.
+/// One sweep by indices alone, point after point.
 fn by_formula(values: &[f64], side: usize) -> Vec<f64> {
     let mut grid = values.to_vec();
     for i in 1..side - 1 {
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn one_inner_point_by_hand() {
-        // Around it 1, 2, 3, 4, in it 10: 1.25/4 · 10 − 0.25 · 10.
+        // The neighbours are 1, 2, 3, 4, the point itself 10: 1.25/4 · 10 − 0.25 · 10.
         let mut grid = [0.0, 1.0, 0.0, 2.0, 10.0, 3.0, 0.0, 4.0, 0.0];
         sweep(&mut grid, 3);
         assert_eq!(grid[4], 3.125 - 2.5);
@@ -133,7 +135,8 @@ mod tests {
 
     #[test]
     fn it_converges_to_the_solution() {
-        // Young's theory: with μ = cos(π/19) the error shrinks by 0.954 a sweep, squared and 1,000 times below 1e-40.
+        // Young's theory: with μ = cos(π/19) the error shrinks by the factor 0.954 per sweep; squared, after 1,000
+        // sweeps, it is below 1e-40.
         let kernel = Sor::of_bytes(8 * 20 * 20);
         let mut data = kernel.prepare(Rng::new(5));
         (0..1000).for_each(|_| kernel.operate(&mut data));

@@ -24,12 +24,12 @@ pub struct Product {
 }
 
 impl Sparse {
-    /// Matrix and vectors together fill `bytes`.
+    /// A product whose matrix and vectors together fill `bytes`.
     pub fn of_bytes(bytes: usize) -> Self {
         Self { rows: ((bytes - 4.min(bytes)) / ROW_BYTES).max(1) }
     }
 
-    /// The elements (row, column, value) as the seed gives them; columns may repeat and then add up.
+    /// The elements (row, column, value) that the seed gives; columns may repeat, and then their values add up.
     fn elements(&self, rng: &Rng) -> impl Iterator<Item = (usize, usize, i64)> {
         let (mut rng, rows) = (rng.clone(), self.rows);
         (0..rows * FILLED).map(move |place| (place / FILLED, rng.below(rows), rng.below(201) as i64 - 100))
@@ -72,7 +72,7 @@ impl Kernel for Sparse {
         }
     }
 
-    /// In integers, straight from the seed, without compressed rows.
+    /// Computes the product in integers, directly from the seed, without compressed rows.
     fn check(&self, data: &Product, _operated: u64) -> Tally {
         let mut wanted = vec![0_i64; self.rows];
         for (row, column, value) in self.elements(&data.seed) {

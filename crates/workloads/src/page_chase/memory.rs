@@ -4,14 +4,14 @@ use std::fs;
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-/// Bytes of the pages.
+/// Bytes of a small page.
 pub const SMALL: usize = 1 << 12;
 pub const LARGE: usize = 1 << 21;
 const GIANT_BITS: u8 = 30;
-/// At least this part of the memory must be in large pages; in percent.
+/// Least part of the memory that must be in large pages, in percent.
 const ENOUGH: usize = 99;
 
-/// The pages that memory is in.
+/// The size of the pages in which memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     Small,
@@ -29,7 +29,7 @@ impl Backing {
     }
 }
 
-/// Memory whose first byte used is at a multiple of 2 MiB.
+/// Memory whose first used byte is at a multiple of 2 MiB.
 pub struct Memory {
     pub backing: Backing,
     /// Bytes in huge pages, by the kernel's report.
@@ -40,7 +40,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory in each size that there is: small pages always, others where the kernel gives them.
+    /// Memory in each available size: always in small pages, in others where the kernel gives them.
     pub fn all(bytes: usize) -> Result<Vec<Memory>, String> {
         let small = Memory::anonymous(bytes, Backing::Small)?;
         let large = Memory::anonymous(bytes, Backing::Large)?;
@@ -56,7 +56,7 @@ impl Memory {
             .map_anon()
             .map_err(|error| format!("cannot map {bytes} bytes: {error}; ask for fewer --bytes"))?;
         let advice = if backing == Backing::Small { Advice::NoHugePage } else { Advice::HugePage };
-        // A kernel without huge pages knows neither advice, and gives small ones.
+        // A kernel without huge pages has neither advice, and gives small pages.
         let _ = map.advise(advice);
         let start = map.as_ptr().align_offset(LARGE);
         let mut memory = Memory { backing, huge_bytes: 0, map, start, bytes };
@@ -65,7 +65,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// From the pool of 1 GiB pages, where it has enough that are free.
+    /// Memory from the pool of 1 GiB pages, if it has enough free ones.
     fn giant(bytes: usize) -> Option<Memory> {
         let bytes = bytes.next_multiple_of(1 << GIANT_BITS);
         let map = MmapOptions::new().len(bytes).huge(Some(GIANT_BITS)).map_anon().ok()?;
@@ -80,8 +80,8 @@ impl Memory {
         }
     }
 
-    /// `bytes` of it, at a multiple of 2 MiB that `random` chooses: in a virtual machine, the host may back one part in another
-    /// way than the next.
+    /// A part of `bytes` bytes, at a multiple of 2 MiB that `random` chooses: in a virtual machine, the host may back
+    /// one part differently from the next.
     pub fn part(&mut self, bytes: usize, random: u64) -> &mut [u8] {
         let choices = (self.bytes - bytes.min(self.bytes)) / LARGE + 1;
         let from = self.start + (random % choices as u64) as usize * LARGE;
@@ -89,7 +89,7 @@ impl Memory {
     }
 }
 
-/// Bytes in huge pages of the mapping that contains an address, by `/proc/self/smaps`; 0 where it does not say.
+/// Bytes in huge pages of the mapping that contains an address, by `/proc/self/smaps`; 0 if it does not report them.
 fn huge_bytes(address: usize) -> usize {
     let text = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let mut within = false;

@@ -1,12 +1,12 @@
-//! HTTP/1.1 over one kept connection: a call is a POST with an XML envelope (ALLOC's HTTP Ping speaks SOAP), the answer
-//! an envelope too. Reads what the two ends here write: a start line, headers with a length, a body.
+//! HTTP/1.1 over one kept connection: a call is a POST with an XML envelope (ALLOC's HTTP Ping uses SOAP), and the
+//! answer is also an envelope. It reads only what its own two ends write: a start line, headers with a length, a body.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use super::{Client, method};
 
-/// Bound of lines and bodies; the ends here send no longer ones.
+/// Bound of lines and bodies, in bytes; its own ends send no longer ones.
 const LIMIT: usize = 64 * 1024;
 
 /// A function that makes a call.

@@ -1,4 +1,4 @@
-//! Known answers: the order pages come in, and what the validator sees.
+//! Known answers: the order in which pages come, and the faults that the validator finds.
 
 use std::boxed::Box;
 use std::vec::Vec;
@@ -48,7 +48,7 @@ fn runs_that_start_in_the_middle_of_the_colours_are_found() {
     let mut stock = stock(64, 2);
     huge_page(&mut stock, 512);
     huge_page(&mut stock, 2048);
-    // The last slot of colour 60 has only four slots behind it: others have sixteen.
+    // The last slot of colour 60 has only four slots behind it; others have sixteen.
     for _ in 0..12 {
         let run = stock.take_run(&wanted(&mut PageColoring::new(64), 60..76)).unwrap();
         assert_eq!(run.len, 16);
@@ -164,7 +164,7 @@ fn surplus_leaves_every_colour_what_it_shall_keep() {
     for base in [4096, 4608, 5120, 5632] {
         huge_page(&mut stock, base);
     }
-    // Modulo on one colour: everything else piles up.
+    // Modulo with one colour: pages of all other colours accumulate.
     while let Some(slot) = stock.take(5) {
         stock.emptied(Run::one(slot));
     }
@@ -260,7 +260,7 @@ fn goals_follow_the_requests_up_to_four_even_shares() {
     }
     // (2,000 + 1,024/64) of (4,000 + 1,024), which is more than 4 of 64.
     assert_eq!([3, 35, 4].map(|colour| stock.goal(colour, 4096)), [256, 256, 4096 * 16 / 5024]);
-    // ... and is forgotten, when others are asked for.
+    // ... and is forgotten when others are requested.
     for request in 0..100_000 {
         stock.ask(request % 2 + 10);
     }
@@ -288,7 +288,7 @@ fn a_colour_runs_out_when_requests_go_on_as_of_late() {
     assert!(!stock.runs_out(1_000_000), "nothing was asked for");
     huge_page(&mut stock, 512);
     (0..64).for_each(|colour| stock.ask(colour));
-    // Eight pages of each colour, of which one in 64 requests takes one.
+    // There are eight pages of each colour, and one in 64 requests takes one.
     assert_eq!([512, 513].map(|requests| stock.runs_out(requests)), [false, true]);
     (0..64).for_each(|_| stock.ask(5));
     // Now 65 of 128 requests are for one colour: 8 × 128 / 65 is 15.8.

@@ -70,7 +70,7 @@ enum Page {
     Free(u64),
 }
 
-/// A stock that never forgets to be right: every slot's state and frame in a map.
+/// A stock beside its model, a map with every slot's state and frame.
 struct Pair {
     stock: Stock<'static>,
     model: BTreeMap<u32, Page>,
@@ -126,7 +126,7 @@ impl Pair {
         self.model.keys().any(|slot| self.satisfies(*slot, want))
     }
 
-    /// The engine's use of taken slots: the pages go, or come back, or stay in work.
+    /// What the engine does with taken slots: their pages go, come back, or stay in work.
     fn settle(&mut self, run: Run, fate: u8) {
         for slot in run.slots() {
             let page = self.model.get_mut(&slot.0).unwrap();
@@ -288,7 +288,7 @@ impl Pair {
         }
     }
 
-    /// Goals never promise more than there is to be, and shortage is what the counts say.
+    /// Goals never exceed the stock's size, and a shortage agrees with the counts.
     fn compare_goals(&self, counts: &[u32]) {
         let colours = counts.len() as u32;
         for pages in [0, 5, 512, 4096] {

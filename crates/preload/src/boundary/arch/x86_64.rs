@@ -8,7 +8,7 @@ mod memory;
 
 /// Smallest page.
 pub const PAGE: usize = 4096;
-/// What one page-middle-directory entry maps: the size of transparent huge pages.
+/// Bytes that one page-middle-directory entry maps: the size of transparent huge pages.
 pub const PMD: usize = 2 << 20;
 
 /// System call numbers.
@@ -39,12 +39,13 @@ pub mod nr {
     };
 }
 
-/// Where libc's `syscall` has the instruction of this name, and behind it the test of the result and the return.
+/// Address of the `syscall` instruction in libc's `syscall`; the test of the result and the return follow it.
 pub static LIBC_SYSCALL: AtomicUsize = AtomicUsize::new(0);
-/// System calls are made there.
+/// Whether system calls are made by that instruction.
 static FROM_LIBC: AtomicBool = AtomicBool::new(false);
 
-/// Has system calls made by libc's instruction, if it is known, or by one of the library's own. Errors then set errno, too.
+/// Has system calls made by libc's instruction, if it is known, or by one of the library's own. Errors of libc's also
+/// set errno.
 pub fn call_from_libc(is: bool) {
     FROM_LIBC.store(is && LIBC_SYSCALL.load(Ordering::Relaxed) != 0, Ordering::Relaxed);
 }
@@ -55,7 +56,7 @@ pub fn call_from_libc(is: bool) {
 /// The kernel does what the arguments say: the caller answers for every pointer among them.
 #[inline]
 pub unsafe fn syscall6(number: u32, args: [usize; 6]) -> isize {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller answers for the arguments.
     unsafe { if FROM_LIBC.load(Ordering::Relaxed) { by_libc(number, args) } else { by_ourselves(number, args) } }
 }
 
@@ -66,11 +67,12 @@ unsafe extern "C" {
 /// As [`syscall6`], by libc's instruction.
 ///
 /// # Safety
-/// As for [`syscall6`]; the instruction is known.
+/// As for [`syscall6`]; and the instruction's address is known.
 #[cold]
 unsafe fn by_libc(number: u32, args: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: as below; what follows libc's instruction returns, and takes the registers that a function may.
+    // SAFETY: as in `by_ourselves`; the code after libc's instruction returns, and changes only registers that a
+    // function may.
     unsafe {
         asm!(
             "call {at}",
@@ -114,10 +116,11 @@ unsafe fn by_ourselves(number: u32, args: [usize; 6]) -> isize {
     result
 }
 
-/// clone(2) of a thread that runs `entry(argument)` on the stack that ends at `stack_top` (16-aligned), with `flags`; its
-/// id is stored in `*tid` at its start and 0 at its end (for the flags that ask for it). The id, or a negated errno.
+/// Makes a thread by clone(2) with `flags`. It runs `entry(argument)` on the stack that ends at `stack_top`
+/// (16-aligned). With the flags for it, `*tid` becomes the thread's id at its start and 0 at its end. Returns the id,
+/// or a negated errno.
 ///
-/// The new thread has the thread pointer of the old one: what it runs must not use thread-local storage.
+/// The new thread has the thread pointer of the old one, so its code must not use thread-local storage.
 ///
 /// # Safety
 /// The stack is its own, `entry` does not return, and `tid` outlives it.
@@ -170,9 +173,9 @@ pub unsafe extern "C" fn call_on(stack_top: usize, entry: extern "C" fn(usize), 
     );
 }
 
-/// The processor's clock: ticks since some time, a billion or more a second.
+/// The processor's clock: ticks from an arbitrary start, a billion or more a second.
 pub fn ticks() -> u64 {
-    // SAFETY: reads a counter.
+    // SAFETY: reads a counter of the processor, and no memory.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -184,10 +187,10 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// Where ld.so keeps what it tells debuggers (`_r_debug`); 0: the loader has no such variable.
+/// Address of the state that ld.so keeps for debuggers (`_r_debug`); 0: the loader has no such variable.
 pub fn debugger_state() -> usize {
     let address: usize;
-    // SAFETY: reads one entry of our own offset table; the weak symbol leaves it null where nobody defines it.
+    // SAFETY: reads one entry of this library's offset table; the weak symbol leaves it null where nobody defines it.
     unsafe {
         asm!(
             ".weak _r_debug",
@@ -213,7 +216,7 @@ pub fn jump_to(target: usize) -> [u8; DETOUR_BYTES] {
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// Where in `code` the jump goes: behind a landing pad for indirect branches, where there is one.
+/// Offset in `code` at which the jump is written: behind a landing pad for indirect branches, if there is one.
 pub fn entry_offset(code: &[u8]) -> usize {
     if code.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 }
 }
@@ -224,20 +227,21 @@ pub fn already_detoured(code: &[u8]) -> bool {
     matches!(code, [0xe9, ..] | [0xff, 0x25, ..] | [0xcc, ..] | [0x48, 0xb8, ..] | [0x49, 0xbb, ..])
 }
 
-/// Whether `code` is a wrapper of system call `number`: loads the number into a register, then `syscall`.
+/// Whether `code` is a wrapper of system call `number`: it loads the number into a register, then executes `syscall`.
 pub fn wraps_syscall(code: &[u8], number: u32) -> bool {
     let wanted = number.to_le_bytes();
     let loads = |window: &[u8]| matches!(window, [0xb8..=0xbf, rest @ ..] if rest == wanted);
     code.windows(5).any(loads) && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// Whether `code` is libc's `syscall`: shifts its arguments by one register, then does the call, behind the detour's jump.
+/// Whether `code` is libc's `syscall`: it shifts its arguments by one register, then makes the call, behind the
+/// detour's jump.
 pub fn is_generic_syscall(code: &[u8]) -> bool {
     code.get(entry_offset(code)..).is_some_and(|code| code.starts_with(&[0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7]))
         && kept_instruction(code).is_some()
 }
 
-/// Where in `code` the `syscall` instruction is that a detour leaves as it is.
+/// Offset in `code` of the `syscall` instruction that a detour leaves in place.
 pub fn kept_instruction(code: &[u8]) -> Option<usize> {
     let kept = entry_offset(code) + DETOUR_BYTES;
     let found = code.get(kept..)?.windows(2).position(|window| window == [0x0f, 0x05])?;

@@ -1,4 +1,5 @@
-//! System calls: a table has the arguments of each call, and their types say what memory the kernel may read and write.
+//! Definitions of system calls: a table lists the arguments of each call; their types say which memory the kernel
+//! accesses.
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
@@ -22,7 +23,7 @@ impl Errno {
 /// Result of a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
-/// The six words that the kernel is handed.
+/// The six argument words of a system call.
 #[derive(Default)]
 pub struct Words {
     words: [usize; 6],
@@ -38,7 +39,7 @@ impl Words {
         self.filled += 1;
     }
 
-    /// With the next argument.
+    /// Adds the next argument.
     #[inline(always)]
     pub fn with(mut self, argument: impl Argument) -> Words {
         argument.put(&mut self);
@@ -55,8 +56,9 @@ impl Words {
 /// An argument of a system call.
 ///
 /// # Safety
-/// It becomes numbers, or the address of memory that is valid for as long as the argument is borrowed: for writing, if it
-/// is borrowed exclusively or atomic. A slice becomes two words, its address and its length, and its elements are bytes.
+/// It becomes numbers, or the address of memory that stays valid while the argument is borrowed; the kernel may write
+/// there only if the borrow is exclusive or the type atomic. A slice becomes two words, its address and its length, and
+/// its elements are bytes.
 pub unsafe trait Argument {
     /// Adds its words.
     fn put(self, words: &mut Words);
@@ -64,7 +66,7 @@ pub unsafe trait Argument {
 
 macro_rules! numbers {
     ($($type:ty)*) => { $(
-        // SAFETY: a number.
+        // SAFETY: a number lends no memory.
         unsafe impl Argument for $type {
             #[inline(always)]
             fn put(self, words: &mut Words) {
@@ -76,7 +78,7 @@ macro_rules! numbers {
 
 numbers! { bool i32 u32 i64 usize }
 
-// SAFETY: the string ends with a NUL, and is read only.
+// SAFETY: the string ends with a NUL, and is only read.
 unsafe impl Argument for &CStr {
     #[inline(always)]
     fn put(self, words: &mut Words) {
@@ -84,7 +86,7 @@ unsafe impl Argument for &CStr {
     }
 }
 
-// SAFETY: address and length of one slice, which is read only.
+// SAFETY: address and length of one slice, which is only read.
 unsafe impl Argument for &[u8] {
     #[inline(always)]
     fn put(self, words: &mut Words) {
@@ -93,7 +95,7 @@ unsafe impl Argument for &[u8] {
     }
 }
 
-// SAFETY: address and length of one slice, which any bytes may be written to.
+// SAFETY: address and length of one slice, to which any bytes may be written.
 unsafe impl Argument for &mut [u8] {
     #[inline(always)]
     fn put(self, words: &mut Words) {
@@ -115,40 +117,40 @@ unsafe impl Argument for &AtomicU32 {
 /// # Safety
 /// Any bytes are a valid value of it.
 pub unsafe trait Plain: Sized {
-    /// With zeros in it, until a call has filled it.
+    /// A value of zero bytes, until a call fills it.
     #[inline(always)]
     fn zeroed() -> Self {
-        // SAFETY: zeros are bytes like any others.
+        // SAFETY: any bytes are a valid value, so zeros are.
         unsafe { core::mem::zeroed() }
     }
 
-    /// The bytes of several.
+    /// The bytes of several values.
     #[inline(always)]
     fn bytes_mut(all: &mut [Self]) -> &mut [u8] {
         let bytes = size_of_val(all);
-        // SAFETY: the same memory, and any bytes may be written to it.
+        // SAFETY: the slice covers the same memory, and any bytes may be written to it.
         unsafe { core::slice::from_raw_parts_mut(all.as_mut_ptr().cast(), bytes) }
     }
 }
 
-// SAFETY: numbers.
+// SAFETY: any bytes are a value of this number type.
 unsafe impl Plain for u32 {}
-// SAFETY: a number.
+// SAFETY: any bytes are a value of this number type.
 unsafe impl Plain for u64 {}
-// SAFETY: a number.
+// SAFETY: any bytes are a value of this number type.
 unsafe impl Plain for i32 {}
-// SAFETY: a number.
+// SAFETY: any bytes are a value of this number type.
 unsafe impl Plain for usize {}
-// SAFETY: its elements are.
+// SAFETY: any bytes are values of its elements.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-// SAFETY: numbers only.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for general::stat {}
-// SAFETY: numbers only.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for general::timespec {}
-// SAFETY: numbers only.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for general::rlimit64 {}
 
-// SAFETY: the address of one value, which is read only. The table answers for its size.
+// SAFETY: the address of one value, which is only read. The table answers for its size.
 unsafe impl<T: Plain> Argument for &T {
     #[inline(always)]
     fn put(self, words: &mut Words) {
@@ -156,7 +158,7 @@ unsafe impl<T: Plain> Argument for &T {
     }
 }
 
-// SAFETY: the address of one value, which any bytes may be written to. The table answers for its size.
+// SAFETY: the address of one value, to which any bytes may be written. The table answers for its size.
 unsafe impl<T: Plain> Argument for &mut T {
     #[inline(always)]
     fn put(self, words: &mut Words) {
@@ -164,9 +166,9 @@ unsafe impl<T: Plain> Argument for &mut T {
     }
 }
 
-/// What a call returns.
+/// The result type of a call.
 pub trait Answer {
-    /// Of the kernel's word, which is no error.
+    /// Converts the kernel's word, which is not an error.
     fn of(word: usize) -> Self;
 }
 
@@ -196,24 +198,23 @@ impl Answer for u32 {
     }
 }
 
-/// The kernel's word as a result: `-4095..0` is a negated errno.
+/// Converts the kernel's word into a result: `-4095..0` is a negated errno.
 #[inline(always)]
 pub fn check<T: Answer>(word: isize) -> Result<T> {
     if (-4095..0).contains(&word) { Err(Errno(-word as i32)) } else { Ok(T::of(word as usize)) }
 }
 
 /// Functions that are one system call each: `fn name(arguments) -> answer { number; words… }`.
-///
-/// A line promises that the call takes these words in this order; that it reads and writes no memory but what the types of
-/// the words lend it, each as large as the call wants; and, where it is not `unsafe`, that it takes no memory away and
-/// changes nothing that Rust relies on, whatever the numbers among them are.
+/// Each line promises that the call takes these words in this order, and that it accesses no memory but that which the
+/// types of the words lend to it, each as large as the call wants. A line that is not `unsafe` also promises that the
+/// call takes no memory away and changes nothing that Rust relies on, whatever its numbers are.
 macro_rules! calls {
     ($($(#[$about:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty
         { $number:expr $(; $($word:expr),+)? })*) => { $(
         $(#[$about])*
         $vis fn $name($($arg: $type),*) -> $crate::boundary::sys::call::Result<$answer> {
             let words = $crate::boundary::sys::call::Words::default()$($(.with($word))+)?.done();
-            // SAFETY: what the line promises; what its types lend is borrowed until the call has returned.
+            // SAFETY: the table's line promises it; memory that its types lend is borrowed until the call has returned.
             $crate::boundary::sys::call::check(unsafe { $crate::boundary::arch::syscall6($number, words) })
         }
     )* };
@@ -222,7 +223,7 @@ macro_rules! calls {
         $(#[$about])*
         $vis unsafe fn $name($($arg: $type),*) -> $crate::boundary::sys::call::Result<$answer> {
             let words = $crate::boundary::sys::call::Words::default()$($(.with($word))+)?.done();
-            // SAFETY: what the line promises; the caller answers for the memory that the numbers name.
+            // SAFETY: the table's line promises it; the caller answers for the memory that the numbers name.
             $crate::boundary::sys::call::check(unsafe { $crate::boundary::arch::syscall6($number, words) })
         }
     )* };

@@ -6,7 +6,7 @@ use crate::boundary::arch::{PAGE, nr};
 
 use super::call::{Result, calls};
 
-/// Bits of the node masks that the kernel is shown: as many as it may ever have.
+/// Bits of the node masks that the kernel gets: as many as it may ever use.
 const MASK_BITS: usize = 1024;
 const MASK_WORDS: usize = MASK_BITS / 64;
 
@@ -35,16 +35,16 @@ pub fn policy_of_mapping(addr: usize) -> Result<(u32, u64)> {
     Ok((mode & !MODE_FLAGS, mask[0]))
 }
 
-/// mbind(2): pages of `[addr, addr + len)` are to come from `node`, while there are any.
+/// mbind(2): pages of `[addr, addr + len)` are to come from `node`, while it has free ones.
 pub fn prefer(addr: usize, len: usize, node: usize) -> Result<()> {
     let mask = 1u64 << (node % 64);
     mbind(addr, len, MPOL_PREFERRED as u32, &mask)
 }
 
-/// Pages asked after at a time.
+/// Pages in one query.
 const AT_ONCE: usize = 64;
 
-/// move_pages(2) that moves nothing: the nodes of the pages from `addr` on, one each; negative: not in memory.
+/// move_pages(2) that moves nothing: stores the node of each page from `addr` on; negative: the page is not in memory.
 pub fn of_pages(addr: usize, into: &mut [i32]) -> Result<()> {
     for (at, part) in into.chunks_mut(AT_ONCE).enumerate() {
         let mut pages = [0usize; AT_ONCE];

@@ -11,26 +11,26 @@ use super::{Errno, Result, c};
 
 const PATH: &CStr = c"/proc/self/page_hints";
 
-// SAFETY: numbers only, as the three below.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for Hint {}
-// SAFETY: see above.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for Range {}
-// SAFETY: see above.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for Counters {}
-// SAFETY: see above.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for Remap {}
 
-/// Whether this kernel has hints.
+/// Whether this kernel supports hints.
 pub fn are_there() -> bool {
     super::link_count(PATH).is_ok()
 }
 
-/// The hints of this process, open, by number in some descriptor table.
+/// The open hints of this process, by their number in some descriptor table.
 #[derive(Clone, Copy, Debug)]
 pub struct Hints(i32);
 
 impl Hints {
-    /// Opens them: ENOENT on a kernel without, EACCES where the process may not be traced.
+    /// Opens them. ENOENT: the kernel has no hints; EACCES: the process may not be traced.
     pub fn open() -> Result<Hints> {
         super::open(PATH, c::O_RDWR, 0).map(Hints)
     }
@@ -41,21 +41,23 @@ impl Hints {
     }
 
     fn ask<T: Plain>(self, request: u32, argument: &mut T) -> Result<()> {
-        // SAFETY: the request is one of the kernel's, and has the size of `T` in it, which is the kernel's layout.
+        // SAFETY: the request is one of the kernel's and contains the size of `T`, which has the kernel's layout.
         unsafe { super::ioctl(self.0, request as usize, core::ptr::from_mut(argument) as usize) }.map(drop)
     }
 
-    /// Sets the default of the kinds that it names. ENOENT no such strategy, EPERM no right, EINVAL what it does not take.
+    /// Sets the default for the kinds that `hint` names. ENOENT: no such strategy; EPERM: no right; EINVAL: a refused
+    /// value.
     pub fn set_default(self, mut hint: Hint) -> Result<()> {
         self.ask(SET_DEFAULT, &mut hint)
     }
 
-    /// Sets the hint of the range that it names. As [`Hints::set_default`]; ENOMEM not mapped, ENOSPC too many ranges.
+    /// Sets the hint for the range that `hint` names. As [`Hints::set_default`]; ENOMEM: not mapped; ENOSPC: too many
+    /// ranges.
     pub fn set_range(self, mut hint: Hint) -> Result<()> {
         self.ask(SET_RANGE, &mut hint)
     }
 
-    /// Takes the hints of `length` bytes from `start` on back; `length` is not 0, which would be all of them.
+    /// Withdraws the hints of `length` bytes from `start` on; `length` is not 0, which would mean all hints.
     pub fn clear(self, start: usize, length: usize) -> Result<()> {
         if length == 0 {
             return Err(Errno::EINVAL);
@@ -63,7 +65,7 @@ impl Hints {
         self.ask(CLEAR, &mut Range { start: start as u64, length: length as u64 })
     }
 
-    /// The hint that holds at an address: without lists, with the range that it is for (length 0: the default).
+    /// The hint that holds at an address: without lists, with its range (length 0: the default).
     pub fn at(self, address: usize) -> Result<Option<Hint>> {
         self.get(Hint { start: address as u64, ..Hint::named(USUAL) })
     }
@@ -81,13 +83,13 @@ impl Hints {
         }
     }
 
-    /// What became of the pages that the process asked for.
+    /// Counts of what became of the pages that the process requested.
     pub fn counters(self) -> Result<Counters> {
         let mut counters = Counters::default();
         self.ask(COUNTERS, &mut counters).map(|()| counters)
     }
 
-    /// Moves the pages of a range to where their hints want them.
+    /// Moves the pages of a range to the frames that their hints request.
     pub fn remap(self, start: usize, length: usize) -> Result<Remap> {
         let mut remap = Remap { start: start as u64, length: length as u64, ..Remap::default() };
         self.ask(REMAP, &mut remap).map(|()| remap)

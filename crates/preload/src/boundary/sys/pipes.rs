@@ -7,7 +7,8 @@ use crate::boundary::arch::{PAGE, nr};
 use super::c;
 use super::call::{Result, calls};
 
-/// Most pages that one pipe is to hold: far below what makes the kernel shrink the pipes of the program's user.
+/// Most pages that one pipe is to hold: far below the number at which the kernel shrinks the pipes of the program's
+/// user.
 pub const MOST_PAGES: usize = 64;
 
 /// A pipe, by the numbers of its ends.
@@ -41,22 +42,22 @@ impl Pipe {
         Ok(Pipe { from: ends[0], into: ends[1] })
     }
 
-    /// Makes room for [`MOST_PAGES`] pages, if the kernel allows it; for how many there is room.
+    /// Makes room for [`MOST_PAGES`] pages, if the kernel allows it; returns for how many pages there is room.
     pub fn widen(self) -> Result<usize> {
         let _ = set_size(self.into, MOST_PAGES * PAGE);
         let bytes = size(self.into)?;
         Ok((bytes / PAGE).min(MOST_PAGES))
     }
 
-    /// vmsplice(2) of one byte of each page of `pages` (addresses; the rest beyond [`MOST_PAGES`] is left out): how many went
-    /// in. They get a reference each until the byte is read. It never waits for room.
+    /// vmsplice(2) of one byte of each page of `pages` (addresses; those beyond [`MOST_PAGES`] are left out). Returns
+    /// how many went in. Each such page keeps a reference until its byte is read. The call never waits for room.
     pub fn hold(self, pages: &[usize]) -> Result<usize> {
         let mut parts = [[0usize, 1]; MOST_PAGES];
         for (part, page) in parts.iter_mut().zip(pages) {
             part[0] = *page;
         }
         let count = pages.len().min(MOST_PAGES);
-        // SAFETY: `count` pairs of address and length; the kernel reads the pages.
+        // SAFETY: `parts` has `count` pairs of address and length; the kernel only reads the pages.
         unsafe { vmsplice(self.into, &parts, count, SPLICE_F_NONBLOCK) }
     }
 }

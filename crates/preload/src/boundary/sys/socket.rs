@@ -1,4 +1,4 @@
-//! As much of Unix sockets as it takes to be given descriptors.
+//! Unix sockets, as far as the library needs them to receive descriptors.
 
 use linux_raw_sys::general::O_CLOEXEC;
 use linux_raw_sys::net::{AF_UNIX, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SO_RCVTIMEO, SOCK_STREAM, SOL_SOCKET};
@@ -7,7 +7,7 @@ use crate::boundary::arch::nr;
 
 use super::call::{Errno, Plain, Result, calls};
 
-/// How long an answer is waited for.
+/// How long to wait for an answer, in seconds.
 const PATIENCE_S: u64 = 5;
 /// Bytes of a path, with its NUL.
 const PATH: usize = 108;
@@ -18,7 +18,7 @@ struct Address {
     path: [u8; PATH],
 }
 
-// SAFETY: numbers only.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for Address {}
 
 calls! {
@@ -66,7 +66,7 @@ pub fn connect_abstract(name: &[u8]) -> Result<i32> {
     connect_to(name, 1)
 }
 
-/// `skip`: zero bytes before the name; with one, the address ends with the name.
+/// Connects to `name`; `skip` zero bytes come before it. With one, the address ends with the name.
 fn connect_to(name: &[u8], skip: usize) -> Result<i32> {
     let mut address = Address { family: AF_UNIX as u16, path: [0; PATH] };
     let room = address.path.get_mut(skip..skip + name.len()).filter(|_| skip + name.len() < PATH);

@@ -14,14 +14,14 @@ use crate::boundary::arch::{clone_thread, nr};
 use super::c;
 use super::call::{Plain, Result, calls, check};
 
-/// A thread of this process with descriptors of its own. CLONE_SYSVSEM would make a list of semaphore adjustments for the
-/// program, which kcmp(2) tells from none.
+/// Flags for a thread of this process with its own descriptors. CLONE_SYSVSEM is left out: it would give the program a
+/// list of semaphore adjustments, which kcmp(2) distinguishes from none.
 const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
 ///
-/// It shares memory, not descriptors: its table is a copy, which it may close and which the program cannot reach. `*tid`
-/// has its id until it ends, then 0, with a wake-up of the word.
+/// The thread shares memory, not descriptors: its table is a copy, which it may close, and which the program cannot
+/// reach. `*tid` is its id until it ends, then 0; the end wakes those that wait at the word.
 ///
 /// # Safety
 /// The stack is its own, `entry` uses no thread-local storage, and `tid` outlives the thread.
@@ -31,7 +31,7 @@ pub unsafe fn start_thread(
     entry: extern "C" fn(usize) -> !,
     argument: usize,
 ) -> Result<u32> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises the stack, the entry and that `tid` outlives the thread.
     let raw = unsafe { clone_thread(THREAD as usize, stack_top & !15, tid.as_ptr(), entry, argument) };
     check(raw)
 }
@@ -43,7 +43,7 @@ pub fn has_children() -> bool {
     waitid(ANY, 0, 0, options, 0).is_ok()
 }
 
-/// As [`start_thread`], with the program's table of descriptors: to be left at once ([`leave_files`]).
+/// As [`start_thread`], with the program's table of descriptors, which the thread must leave at once ([`leave_files`]).
 ///
 /// # Safety
 /// As for [`start_thread`].
@@ -53,7 +53,7 @@ pub unsafe fn start_thread_with_files(
     entry: extern "C" fn(usize) -> !,
     argument: usize,
 ) -> Result<u32> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises the stack, the entry and that `tid` outlives the thread.
     let raw =
         unsafe { clone_thread((THREAD | CLONE_FILES) as usize, stack_top & !15, tid.as_ptr(), entry, argument) };
     check(raw)
@@ -65,7 +65,7 @@ const CLOSE_RANGE_UNSHARE: u32 = 1 << 1;
 calls! {
     fn close_range_of(first: u32, last: u32, flags: u32) -> () { nr::CLOSE_RANGE; first, last, flags }
 
-    // Nothing of this thread's stack is used afterwards: the kernel does not come back.
+    // The kernel does not return from it, so nothing of this thread's stack is used afterwards.
     fn exit() -> () { nr::EXIT; 0 }
 
     fn futex_wait_until(word: &AtomicU32, value: u32, time: &[u64; 2]) -> () {
@@ -77,7 +77,7 @@ calls! {
     /// fcntl(2) with F_DUPFD_CLOEXEC: a copy of `fd` with a number of at least `lowest`.
     pub fn dup_above(fd: i32, lowest: i32) -> i32 { nr::FCNTL; fd, F_DUPFD_CLOEXEC, lowest }
 
-    // Nothing is written: no result is asked for.
+    // The kernel writes nothing, because the call requests no result.
     fn waitid(kind: u32, id: u32, result: usize, options: u32, usage: usize) -> () {
         nr::WAITID; kind, id, result, options, usage
     }
@@ -135,7 +135,7 @@ calls! {
     /// mlockall(2).
     pub fn mlock_all(flags: usize) -> () { nr::MLOCKALL; flags }
 
-    /// userfaultfd(2) with these flags beside O_CLOEXEC; without any, for faults of the kernel's as well.
+    /// userfaultfd(2) with these flags and O_CLOEXEC; without flags it also reports faults of the kernel.
     pub fn userfaultfd(flags: u32) -> i32 { nr::USERFAULTFD; c::O_CLOEXEC as u32 | flags }
 }
 
@@ -147,7 +147,7 @@ calls! { unsafe:
     }
 }
 
-/// The calling thread has a table of descriptors of its own from now on, in which there are none (Linux 5.9).
+/// Gives the calling thread its own table of descriptors, which is empty (Linux 5.9).
 pub fn leave_files() -> Result<()> {
     close_range_of(0, u32::MAX, CLOSE_RANGE_UNSHARE)
 }
@@ -169,7 +169,7 @@ pub fn futex_wake_all(word: &AtomicU32) {
     let _ = futex_wake(word, i32::MAX);
 }
 
-/// close_range(2): closes `first..=last` in the calling thread's table. Only called by threads with tables of their own.
+/// close_range(2): closes `first..=last` in the calling thread's table. Only threads with their own tables call it.
 pub fn close_range(first: u32, last: u32) -> Result<()> {
     close_range_of(first, last, 0)
 }
@@ -211,7 +211,7 @@ pub fn set_name(name: &CStr) {
     let _ = prctl_name(name);
 }
 
-/// A user and a group that nobody is: -2. And the overflow ids, where a namespace does not know those.
+/// Ids that no user and no group has: -2; and the overflow ids, for namespaces that do not know -2.
 const NOBODY: [u32; 2] = [u32::MAX - 1, 65534];
 const CAPABILITIES_VERSION_3: u32 = general::_LINUX_CAPABILITY_VERSION_3;
 const CAP_SETGID: u64 = 1 << general::CAP_SETGID;
@@ -220,11 +220,11 @@ const CAP_IPC_LOCK: u64 = 1 << general::CAP_IPC_LOCK;
 
 /// Gives up every right of the calling thread that the program may give up later: all capabilities, and, if the program
 /// could become another user, its present user and groups. So an attacker who later takes over the program gains
-/// nothing from this thread. `but_locks`: it may go on to lock memory.
+/// nothing from this thread. `but_locks`: the thread may still lock memory.
 pub fn give_up_rights(but_locks: bool) {
     let permitted = permitted_capabilities(0);
     let _ = keep_capabilities(but_locks);
-    // They may be out of effect for the moment (seteuid).
+    // Some may be permitted but not in effect at the moment (seteuid).
     let _ = set_capabilities(permitted);
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [user, effective_user, saved_user] = &mut users;
@@ -244,14 +244,14 @@ pub fn may_lock_beyond_limit(tid: u32) -> bool {
     permitted_capabilities(tid) & CAP_IPC_LOCK != 0
 }
 
-/// Gives up the calling thread's capabilities that are left.
+/// Gives up the calling thread's remaining capabilities.
 pub fn give_up_capabilities() {
     let _ = set_capabilities(0);
 }
 
-/// Takes ids that are nobody's; where that is not permitted, the real ones alone.
+/// Takes ids that nobody has; where that is not permitted, keeps only the real ids.
 fn become_nobody(user: u32, group: u32) {
-    // Another user makes the whole process undumpable, which is the program's to decide.
+    // A change of the user makes the whole process undumpable, but that is the program's decision.
     let was_dumpable = dumpable();
     let _ = no_groups();
     let _ = NOBODY.into_iter().chain([group]).any(|id| setresgid(id).is_ok());
@@ -261,7 +261,7 @@ fn become_nobody(user: u32, group: u32) {
     }
 }
 
-/// Of thread `tid`; 0: the caller.
+/// Permitted capabilities of thread `tid`; 0: the caller.
 fn permitted_capabilities(tid: u32) -> u64 {
     let (mut header, mut data) = ([CAPABILITIES_VERSION_3, tid], [0u32; 6]);
     let known = capget(&mut header, &mut data);
@@ -282,7 +282,7 @@ pub fn pidfd_of_thread(tid: u32) -> Result<i32> {
     pidfd_open(tid, general::O_EXCL)
 }
 
-/// process_vm_readv(2) of this process: memory that may be closed or go away at any time. Bytes read.
+/// process_vm_readv(2) of this process, for memory that may be closed or go away at any time. Returns the bytes read.
 pub fn read_own(from: usize, into: &mut [u8]) -> Result<usize> {
     let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
     // SAFETY: the kernel writes `into`'s bytes at most.
@@ -299,7 +299,7 @@ pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
     mlock2(addr, len, on_fault.into())
 }
 
-/// prctl(2) with PR_SET_TIMERSLACK: timers of the calling thread expire when they are to, not some 50 µs later.
+/// prctl(2) with PR_SET_TIMERSLACK: timers of the calling thread expire on time, not some 50 µs later.
 pub fn without_timer_slack() {
     let _ = timer_slack(1);
 }

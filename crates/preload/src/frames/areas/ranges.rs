@@ -1,12 +1,12 @@
-//! A sorted table of address ranges with a strategy each, read without a lock: the handler must not wait for threads whose
-//! faults it answers. Writers take turns.
+//! A sorted table of address ranges with a strategy each. Readers take no lock: the handler must not wait for threads
+//! whose faults it answers. Writers take turns.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 
 use crate::boundary::own::{Fresh, Published, Zeroed};
 use crate::boundary::span::Span;
 
-/// Most ranges.
+/// Most ranges that the table holds.
 const ROOM: usize = 16 << 10;
 
 /// Strategy number plus one; 0: the kernel.
@@ -18,7 +18,7 @@ struct Range {
     code: AtomicU8,
 }
 
-// SAFETY: numbers.
+// SAFETY: it contains numbers only, of which zero is a value.
 unsafe impl Zeroed for Range {}
 
 type Table = [Range; ROOM];
@@ -32,12 +32,12 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Without ranges.
+    /// A table without ranges.
     pub const fn new() -> Ranges {
         Ranges { table: Published::none(), count: AtomicUsize::new(0), version: AtomicU32::new(0) }
     }
 
-    /// The range around `addr`, or else the addresses around it that no range covers.
+    /// The range around `addr`, or otherwise the addresses around it that no range covers.
     pub fn around(&self, addr: usize) -> (Option<Code>, Span) {
         loop {
             let version = self.version.load(Ordering::Acquire);
@@ -109,7 +109,7 @@ impl Ranges {
         self.count.store(count + to - from, Ordering::Relaxed);
     }
 
-    /// Gives `span` a code, or takes what it has away. False if there are too many ranges.
+    /// Gives `span` a code, or removes its code. False if there are too many ranges.
     pub fn change(&self, span: Span, code: Option<Code>) -> bool {
         if span.is_empty() {
             return true;
@@ -155,7 +155,8 @@ impl Ranges {
         (0..self.count.load(Ordering::Relaxed)).any(|at| self.range(at).is_some_and(|(_, held)| held == code))
     }
 
-    /// In a forked child: a writer that was at work is not there to finish; its range may be lost, readers must not wait.
+    /// In a forked child: ends a change whose writer does not exist there. Its range may be lost, but readers must not
+    /// wait.
     pub fn after_fork(&self) {
         if !self.version.load(Ordering::Relaxed).is_multiple_of(2) {
             self.version.fetch_add(1, Ordering::Release);

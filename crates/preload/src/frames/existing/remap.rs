@@ -1,8 +1,9 @@
 //! Remapping of existing memory: its pages move to their strategy's frames, contents kept.
 //!
-//! A page is moved out, copied onto a page of the pool, and that one is moved in. Threads that touch it meanwhile fault,
-//! and go on when it is back: no write is lost. The caller is a thread of the program that waits for the answer, so even its
-//! own stack can be moved. File pages cannot: a copy of the whole mapping takes its place.
+//! A page is moved out and copied onto a page of the pool, and that page is moved in. Threads that touch the page
+//! meanwhile fault, and continue when it is back: no write is lost. The caller is a thread of the program that waits
+//! for the answer, so even its own stack can be moved. File pages cannot be moved: a copy of the whole mapping takes
+//! their place.
 
 use pagelab_frames::{Strategy, Want};
 
@@ -19,10 +20,10 @@ use crate::frames::threads::own_pages::TRANSIT;
 use crate::frames::{areas, registrable};
 
 impl Pools {
-    /// Pages from `page` on go to `transit`, in the transit area; bytes moved.
+    /// Moves pages from `page` on to `transit`, in the transit area; returns the bytes moved.
     pub fn move_out(&self, page: usize, transit: Span) -> usize {
         for _ in 0..PATIENCE {
-            // SAFETY: the transit area is ours and empty; what is moved there comes back.
+            // SAFETY: the transit area is the library's own and empty; the pages moved there come back.
             match unsafe { self.tools.uffd.shift(page, transit, Then::Wait) } {
                 (0, Some(Errno::EAGAIN)) => {}
                 // The area was empty: see [`Pools::recounted`].
@@ -38,7 +39,7 @@ impl Pools {
         0
     }
 
-    /// Puts a page back that was moved out, and for which no other could be moved in (its mapping has changed
+    /// Puts back a page that was moved out, and for which no other could be moved in (its mapping has changed
     /// meanwhile): the page itself, or at least its contents.
     #[cold]
     pub fn bring_back(&self, page: Span, from: usize) {
@@ -48,9 +49,9 @@ impl Pools {
         for _ in 0..1000 {
             match self.tools.uffd.copy(from, page) {
                 Err(Errno::EAGAIN) => {}
-                // Not registered (any more), or not mapped.
+                // The page's mapping is not registered (any more), or does not exist.
                 Err(Errno::ENOENT) if self.tools.uffd.register(page).is_ok() => {}
-                // EEXIST, ENOENT: it is there, or its mapping is gone.
+                // EEXIST, ENOENT: the page is present, or its mapping is gone.
                 Ok(()) | Err(_) => break,
             }
         }
@@ -59,12 +60,12 @@ impl Pools {
 }
 
 impl Engine {
-    /// Puts the resident pages of `span` on the wanted frames; returns how many are on them then.
+    /// Puts the resident pages of `span` on the wanted frames; returns how many are on them afterwards.
     pub fn remap(&mut self, span: Span) -> usize {
         let mut good = 0;
         areas::each(span, &mut |part, number| {
             let Some(number) = number else { return };
-            // Tiles of larger pages are the kernel's: nothing can be moved in there.
+            // Tiles of larger pages belong to the kernel: nothing can be moved into them.
             registrable::untiled(part, &mut |part| {
                 for start in (part.start..part.end).step_by(TRANSIT * PAGE) {
                     good += self.remap_group(number, Span::new(start, part.end.min(start + TRANSIT * PAGE)));
@@ -93,7 +94,8 @@ impl Engine {
         good
     }
 
-    /// Pages from number `first` of the span at `start`, all resident, on `frames`.
+    /// Puts pages from number `first` of the span at `start`, all resident, on wanted frames; `frames` are their
+    /// present ones.
     fn remap_run(&mut self, number: u32, start: usize, first: usize, frames: &[u64]) -> usize {
         let (mut good, mut at) = (0, first);
         let end = first + frames.len();
@@ -124,7 +126,7 @@ impl Engine {
         good
     }
 
-    /// The strategy's answers for pages `first..end` of the span at `start`.
+    /// Asks the strategy for its wants for pages `first..end` of the span at `start`.
     fn ask(&mut self, number: u32, start: usize, first: usize, end: usize) {
         let Some(Some(placer)) = self.placers.get_mut(number as usize) else { return };
         for (page, want) in self.scratch.wants.iter_mut().enumerate().take(end).skip(first) {
@@ -142,14 +144,15 @@ impl Engine {
         }
     }
 
-    /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
+    /// Makes one exchange of pages from page `at` on, which are on frames `old`. Returns the pages dealt with, and
+    /// those moved.
     pub fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
         let count = self.pools.stay_on_node(start + at * PAGE, old.len());
         let Some((run, from)) = self.take_known(number, at, count) else { return (1, 0) };
         let pages = run.len as usize;
         let (page, transit) = (start + at * PAGE, self.transit(number));
         let out = self.pools.move_out(page, Span::new(transit, transit + pages * PAGE)) / PAGE;
-        // SAFETY: both are our own memory and present: the pages just moved, and slots that are held.
+        // SAFETY: both ranges are the library's own and present: the pages just moved out, and slots that are held.
         unsafe { core::ptr::copy_nonoverlapping(transit as *const u8, from as *mut u8, out * PAGE) };
         let mut done = 0;
         while done < out {
@@ -162,11 +165,11 @@ impl Engine {
         }
         for lost in done..out {
             self.pools.bring_back(page_at(page + lost * PAGE), transit + lost * PAGE);
-            // SAFETY: a slot that is held and present; it must be zero when it is free.
+            // SAFETY: the slot is held and present; its page must be zero before it becomes free.
             unsafe { core::ptr::write_bytes((from + lost * PAGE) as *mut u8, 0, PAGE) };
         }
         self.settle(number, run, start, at, done);
-        // Not for the pool: the kernel may hold references to what was the program's.
+        // These pages do not go to the pool: the kernel may hold references to what was the program's.
         if out > 0 {
             chunks::discard(Span::new(transit, transit + out * PAGE));
         }
@@ -180,8 +183,8 @@ impl Engine {
         self.pools.tools.transit + if pinned { TRANSIT * PAGE } else { 0 }
     }
 
-    /// Puts a copy in the place of a private mapping of a file, of which the pages lie where they are wanted. (Nobody may
-    /// write to it meanwhile.)
+    /// Replaces a private mapping of a file with a copy whose pages lie on wanted frames. (Nobody may write to it
+    /// meanwhile.)
     pub fn replace(&mut self, span: Span) -> Result<usize> {
         let number = areas::strategy_of(span.start).ok_or(Errno::EINVAL)?;
         let fresh = Fresh::map(span.len())?.into_room();
@@ -190,7 +193,7 @@ impl Engine {
         let filled = registrable::prepare(self.pools.tools.uffd, whole, pinned)
             .and_then(|()| self.fill_copy(number, span, whole.start));
         let count = filled?;
-        // SAFETY: what lay there has been copied, to the last page; nobody writes to it meanwhile.
+        // SAFETY: all that lay there has been copied, to the last page; nobody writes to it meanwhile.
         unsafe { fresh.take_the_place_of(span.start) }?;
         self.pools.tools.uffd.register(span)?;
         tally::frames(number, |counts| &counts.copied_pages, count);
@@ -206,11 +209,12 @@ impl Engine {
             self.ask(number, addr, 0, 1);
             self.pools.ask_node(addr, sys::getpid());
             let (run, from) = self.take_known(number, 0, 1).ok_or(Errno::ENOMEM)?;
-            // SAFETY: the program's readable memory, a file's or its own, that nobody has registered; and a held slot.
+            // SAFETY: the source is readable memory of the program, not registered by anybody; the target is a held
+            // slot.
             unsafe { core::ptr::copy_nonoverlapping(addr as *const u8, from as *mut u8, PAGE) };
             let (moved, errno) = self.pools.shift(from, page_at(fresh + page * PAGE), Then::Wait);
             if moved == 0 {
-                // SAFETY: as above; it must be zero when it is free.
+                // SAFETY: the slot is held and present; its page must be zero before it becomes free.
                 unsafe { core::ptr::write_bytes(from as *mut u8, 0, PAGE) };
             }
             self.settle(number, run, addr, 0, moved / PAGE);

@@ -1,7 +1,7 @@
 //! Hints that the kernel carries out: the other backend of the API.
 //!
-//! The kernel keeps them, through forks too, so nothing is kept here but the default that the program was started with.
-//! There is no engine, no pool and no thread, and nothing is locked.
+//! The kernel keeps these hints, through forks too. So the library keeps only the default with which the program was
+//! started. There is no engine, no pool and no thread, and nothing is locked.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -24,15 +24,15 @@ use super::hint_table::{Asked, SPAN_BYTES};
 use super::queries::Counters;
 use super::{Moved, mapped, unshare};
 
-/// Pages that are asked about at once, at most.
+/// Most pages in one query.
 const BATCH: usize = 512;
 
-/// Whether hints go to the kernel: by the plan; without one, where the kernel has page placement.
+/// Whether hints go to the kernel: as the plan says; without a plan, if the kernel has page placement.
 pub fn is_asked() -> bool {
     plan::current().map_or_else(are_there, |plan| plan.flags().contains(Flags::HINTS_BY_KERNEL))
 }
 
-/// Whether this kernel has page placement, asked once: by the constructor, before the program can forbid it.
+/// Whether this kernel has page placement. It is checked once, by the constructor, before the program can forbid it.
 fn are_there() -> bool {
     const UNKNOWN: u8 = 2;
     static THERE: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -44,7 +44,7 @@ fn are_there() -> bool {
     there == 1
 }
 
-/// Does `what` with the process's hints open.
+/// Runs `what` with the process's hints open.
 fn with<R>(what: impl FnOnce(Hints) -> Result<R>) -> Result<R> {
     if seccomp::is_active() {
         return Err(Errno::EOPNOTSUPP);
@@ -58,22 +58,22 @@ fn with<R>(what: impl FnOnce(Hints) -> Result<R>) -> Result<R> {
     .map_err(meaning)
 }
 
-/// The API's word for the errno of opening the file.
+/// The API's errno for an errno of opening the file.
 fn why_not_open(errno: Errno) -> Errno {
     match errno {
-        // A kernel without page placement.
+        // The kernel has no page placement.
         Errno::ENOENT => Errno::EOPNOTSUPP,
         Errno::EACCES => Errno::EPERM,
         errno => errno,
     }
 }
 
-/// The API's word for the errno of a request.
+/// The API's errno for an errno of a request.
 fn meaning(errno: Errno) -> Errno {
     match errno {
-        // More colours than the machine has pages; the rest is checked before.
+        // More colours than the machine has pages; all other causes are checked before.
         Errno::ERANGE | Errno::E2BIG => Errno::EINVAL,
-        // A series from before this request.
+        // The kernel's patch series is older than this request.
         Errno::ENOTTY => Errno::EOPNOTSUPP,
         errno => errno,
     }
@@ -100,8 +100,8 @@ fn policys() -> Defaults {
     POLICYS.get().copied().unwrap_or_default()
 }
 
-/// Whether hints would be taken. The kernel checks rights before parameters, and this hint has one that its strategy does not
-/// take.
+/// Checks whether hints would be accepted. The kernel checks rights before parameters, and this hint has a parameter
+/// that its strategy does not take.
 pub fn start() -> Result<()> {
     let refused = Hint { colors: 1, ..Hint::named(USUAL) };
     match with(|hints| hints.set_default(refused)) {
@@ -110,7 +110,7 @@ pub fn start() -> Result<()> {
     }
 }
 
-/// Gives `span` a hint; `None`: it is the kernel's.
+/// Gives `span` a hint; `None`: the kernel places it.
 pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
     let pins = asked.as_ref().is_some_and(|asked| asked.spec.pin);
     let set = |asked: Option<&Asked>| {
@@ -126,17 +126,18 @@ pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
     result.map_err(|errno| without_pins(errno, pins))
 }
 
-/// A series that does not pin refuses a hint for it; all else that it refuses so is checked before.
+/// The errno for a refused hint. A series that cannot pin refuses one that `pins` with EINVAL; all other causes of
+/// EINVAL are checked before.
 fn without_pins(errno: Errno, pins: bool) -> Errno {
     if pins && errno == Errno::EINVAL { Errno::EOPNOTSUPP } else { errno }
 }
 
-/// Takes hints for `span` back.
+/// Withdraws the hints for `span`.
 pub fn clear_range(span: Span) -> Result<()> {
     with(|hints| hints.clear(span.start, span.len()))
 }
 
-/// The hint for heap and mappings without another one (`None`: it is the kernel's).
+/// Sets the hint for heap and mappings without another one (`None`: the kernel places them).
 pub fn set_default(asked: Option<Asked>) -> Result<()> {
     let set = |asked: Option<&Asked>| {
         let hint = of(asked)?;
@@ -149,7 +150,7 @@ pub fn set_default(asked: Option<Asked>) -> Result<()> {
     result.map_err(|errno| without_pins(errno, pins))
 }
 
-/// Puts the defaults back that the process was started with.
+/// Restores the defaults with which the program was started.
 pub fn clear_default() -> Result<()> {
     let before = policys();
     let kinds = replaceable(&before)?;
@@ -158,8 +159,8 @@ pub fn clear_default() -> Result<()> {
     with(|hints| hints.set_default(hint))
 }
 
-/// The kinds of memory that a default of the program's own may be for: those that no rule of the policy names. EOPNOTSUPP: there
-/// are none, or the policy's default could not be put back.
+/// The kinds of memory for which the program may set its own default: those that no rule of the policy names.
+/// EOPNOTSUPP: there are none, or the policy's default could not be restored.
 fn replaceable(policys: &Defaults) -> Result<u32> {
     let free = |of: &Option<Hint>| of.as_ref().is_none_or(is_of_all);
     let kinds = KINDS.into_iter().zip(policys).filter(|(_, of)| free(of)).fold(0, |kinds, (kind, _)| kinds | kind);
@@ -168,7 +169,7 @@ fn replaceable(policys: &Defaults) -> Result<u32> {
     if kinds == 0 || is_lost { Err(Errno::EOPNOTSUPP) } else { Ok(kinds) }
 }
 
-/// Whether a default is that of all memory, and so no rule's.
+/// Whether a default is the one for all memory, and so comes from no rule.
 fn is_of_all(hint: &Hint) -> bool {
     hint.kinds == 0
 }
@@ -179,7 +180,7 @@ fn release(asked: Option<Asked>) {
     }
 }
 
-/// A hint as the kernel takes it, but for its range. What it points to belongs to `asked`.
+/// Converts a hint into the kernel's form, without its range. It points to data that belong to `asked`.
 fn of(asked: Option<&Asked>) -> Result<Hint> {
     let Some(asked) = asked else { return Ok(Hint::named(USUAL)) };
     let (spec, masks, values) = (&asked.spec, asked.colours.masks(), named_values(asked));
@@ -204,7 +205,7 @@ fn of(asked: Option<&Asked>) -> Result<Hint> {
     Ok(hint)
 }
 
-/// The bytes of its colours or frames. (An exact hint's span comes before them.)
+/// The bytes of the hint's colours or frames. (An exact hint's span comes before them.)
 fn named_values(asked: &Asked) -> &'static [u8] {
     let bytes = asked.values.bytes();
     match asked.spec.kind {
@@ -250,7 +251,7 @@ fn is_governed(hints: Hints, span: Span) -> Result<bool> {
     Ok(false)
 }
 
-/// The end of what an answer about the page at `at` is known to hold for.
+/// End of the addresses for which an answer about the page at `at` is known to hold.
 fn end_of(found: Option<&Hint>, at: usize) -> usize {
     let range = found.filter(|hint| hint.length != 0);
     range.map_or(at + PAGE, |hint| (hint.start + hint.length) as usize).max(at + PAGE)
@@ -277,14 +278,14 @@ fn count_present(pagemap: Pagemap, span: Span) -> Result<u64> {
     Ok(count)
 }
 
-/// How colours are counted somewhere.
+/// The way in which colours are counted at some address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coloring {
-    /// By nobody.
+    /// No colours are counted.
     None,
     /// By the low bits of frame numbers.
     LowBits(u32),
-    /// By so many colours' masks, which the kernel does not tell.
+    /// By the masks of this many colours, which the kernel does not report.
     Masked(u32),
 }
 
@@ -297,7 +298,7 @@ impl Coloring {
         }
     }
 
-    /// As the hint at an address has it, or else as the policy has it.
+    /// As the hint at an address counts them, or otherwise as the policy does.
     fn at(hints: Hints, address: usize) -> Result<(Coloring, usize)> {
         let found = hints.at(address)?;
         let own = Coloring::of(found.as_ref());
@@ -305,14 +306,14 @@ impl Coloring {
         Ok((coloring, end_of(found.as_ref(), address)))
     }
 
-    /// As the policy has it, or the program's own default.
+    /// As the policy, or the program's own default, counts them.
     fn of_policy(hints: Hints) -> Result<Coloring> {
         let of = |kind| hints.default_of(kind).map(|found| Coloring::of(found.as_ref()));
         let (heap, anon) = (of(HEAP)?, of(ANON)?);
         Ok(if anon == Coloring::None { heap } else { anon })
     }
 
-    /// The function; `None`: nobody has one.
+    /// The colour function; `None`: no colours are counted.
     fn colours(self) -> Result<Option<Colours>> {
         match self {
             Coloring::None => Ok(None),
@@ -322,16 +323,16 @@ impl Coloring {
     }
 }
 
-/// How the hint at `addr` counts colours, or else the policy. Without hints nobody does.
+/// How the hint at `addr`, or otherwise the policy, counts colours. Without hints no colours are counted.
 fn coloring_at(addr: usize) -> Coloring {
     with(|hints| Coloring::at(hints, addr)).map_or(Coloring::None, |(coloring, _)| coloring)
 }
 
-/// As [`coloring_at`], and how far from there on.
+/// As [`coloring_at`], and the addresses for which that holds.
 fn coloring_around(addr: usize) -> (Coloring, Span) {
     let look = |hints| {
         let (coloring, mut end) = Coloring::at(hints, addr)?;
-        // A default has no end that the kernel tells.
+        // The kernel reports no end for a default.
         for _ in 0..BATCH {
             match Coloring::at(hints, end) {
                 Ok((next, until)) if next == coloring => end = until,
@@ -343,13 +344,13 @@ fn coloring_around(addr: usize) -> (Coloring, Span) {
     with(look).unwrap_or((Coloring::None, Span::new(addr, addr + PAGE * BATCH)))
 }
 
-/// The colours around an address: those of its hint, or else the policy's.
+/// The colours around an address: those of its hint, or otherwise the policy's.
 pub fn colours_around(addr: usize) -> Result<(Option<Colours>, Span)> {
     let (coloring, span) = coloring_around(addr);
     Ok((coloring.colours()?, span))
 }
 
-/// The number of colours at an address; `None`: neither a hint nor the policy says.
+/// The number of colours at an address; `None`: neither a hint nor the policy gives one.
 pub fn colour_count(addr: usize) -> Option<u32> {
     match coloring_at(addr) {
         Coloring::None => None,
@@ -362,7 +363,7 @@ pub fn usual_colours() -> Result<Option<Colours>> {
     with(Coloring::of_policy).unwrap_or(Coloring::None).colours()
 }
 
-/// The strategy of the page at `addr`; a strategy of the kernel that nobody here knows is a module.
+/// The strategy of the page at `addr`; a strategy of the kernel that the library does not know counts as a module.
 pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
     let hint = with(|hints| hints.at(addr)).unwrap_or(None)?;
     match hint.name() {
@@ -371,7 +372,7 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
     }
 }
 
-/// What the kernel did so far.
+/// Counts of the kernel's placements so far.
 pub fn counters() -> Counters {
     let counted = with(Hints::counters);
     counted.map_or_else(
@@ -403,9 +404,9 @@ mod tests {
         Colours::low_bits(16).unwrap()
     }
 
-    /// The list that a hint points to.
+    /// The list to which a hint points.
     fn list(address: u64, count: u64) -> Vec<u64> {
-        // SAFETY: the tests keep what their hints point to.
+        // SAFETY: the tests keep the lists to which their hints point.
         unsafe { core::slice::from_raw_parts(address as *const u64, count as usize) }.to_vec()
     }
 
@@ -497,7 +498,7 @@ mod tests {
         assert_eq!(asked, wanted);
     }
 
-    /// On a kernel without the series; one that has it is tested in QEMU (kernel/test).
+    /// For a kernel without the series; one with it is tested in QEMU (kernel/test).
     #[test]
     fn a_kernel_without_page_placement_is_told_apart() {
         if page_hints::are_there() {

@@ -1,4 +1,4 @@
-//! The hints in use, and their numbers.
+//! The table of the hints in use, and their numbers.
 
 use core::cell::UnsafeCell;
 
@@ -18,30 +18,30 @@ use crate::state::lock::Locked;
 
 use super::values::Values;
 
-/// Bytes of the span, three words, that lies before the frames of an exact hint.
+/// Bytes of the span (three words) before the frames of an exact hint.
 pub const SPAN_BYTES: usize = 24;
 
-/// Numbers of hints' strategies begin here.
+/// Numbers of hints' strategies begin here, after the plan's.
 pub const FIRST: usize = MAX_STRATEGIES;
-/// Hints that differ, at a time.
+/// Most different hints at a time.
 const MOST: usize = PLACERS - FIRST;
 
 /// A hint, read and checked.
 pub struct Asked {
-    /// As a plan would have it, without lists.
+    /// The strategy as a plan would describe it, without lists.
     pub spec: Spec,
-    /// The first colour is drawn from the seed.
+    /// Whether the first colour is drawn from the seed.
     pub draws_first: bool,
     /// The colour function.
     pub colours: Colours,
-    /// In its first state.
+    /// The strategy in its first state.
     pub strategy: AnyStrategy<'static>,
     /// Its lists.
     pub values: Values,
 }
 
 impl Asked {
-    /// The frames that it names.
+    /// The frames that the hint names.
     fn frames(&self) -> Words<'static> {
         let named = self.values.bytes().get(SPAN_BYTES..).filter(|_| self.spec.kind == StrategyKind::Exact);
         named.map_or(Words::default(), Words::new)
@@ -56,26 +56,26 @@ impl Asked {
 /// Hints by number, from [`FIRST`] on.
 pub type Table = [Option<Asked>; MOST];
 
-/// Whoever gives or takes hints holds its lock.
+/// The table of hints. A thread that sets or removes hints holds its lock.
 pub static TABLE: Locked<Table> = Locked::new([const { None }; MOST]);
 
-/// Data that the holder of the table's lock passes to the handler while it waits for the answer.
+/// Data that the holder of the table's lock shares with the handler while it waits for the answer.
 pub struct Shown<T>(pub UnsafeCell<T>);
 
-// SAFETY: written by the holder of the table's lock before it asks, or by the handler while that one waits.
+// SAFETY: written by the holder of the table's lock before it asks, or by the handler while that holder waits.
 unsafe impl<T> Sync for Shown<T> {}
 
-/// What the handler learns of a hint: the last are the frames that it names.
+/// What the handler receives about a hint; the last are the frames that it names.
 type Told = (Spec, Colours, AnyStrategy<'static>, Words<'static>);
 
 static HINT: Shown<Option<Told>> = Shown(UnsafeCell::new(None));
 
-/// What the table of ranges calls a strategy.
+/// Code of a strategy in the table of ranges.
 pub fn code(number: usize) -> u8 {
     number as u8 + 1
 }
 
-/// The number of a hint's strategy; the handler knows it then.
+/// The number of a hint's strategy. The handler knows the strategy afterwards.
 pub fn number_of(table: &mut Table, asked: Asked) -> Result<usize> {
     let is_used = |at: usize| areas::uses(code(FIRST + at));
     let same = table.iter().position(|held| held.as_ref().is_some_and(|held| held.equals(&asked)));
@@ -91,7 +91,7 @@ pub fn number_of(table: &mut Table, asked: Asked) -> Result<usize> {
     };
     let mut result = tell(FIRST + at, Some(&asked));
     if result == Err(Errno::ENOSPC) {
-        // There is no pool for another colour function: it may reuse the pools of unused hints.
+        // All pools are taken by other colour functions: the hint may reuse those of unused hints.
         drop_unused(table);
         result = tell(FIRST + at, Some(&asked));
     }
@@ -107,7 +107,7 @@ pub fn number_of(table: &mut Table, asked: Asked) -> Result<usize> {
 
 /// Tells the handler what strategy `number` is. (The table's lock is held.)
 fn tell(number: usize, asked: Option<&Asked>) -> Result<()> {
-    // SAFETY: the table's lock is held, and nobody has been asked yet.
+    // SAFETY: the table's lock is held, and the handler has not been asked yet.
     unsafe { *HINT.0.get() = asked.map(|asked| (asked.spec, asked.colours, asked.strategy, asked.frames())) };
     ask(Kind::Hint, Span::new(number, number)).map(drop)
 }
@@ -125,18 +125,18 @@ fn drop_unused(table: &mut Table) {
     }
 }
 
-/// Asks the handler.
+/// Sends a request to the handler, and returns its answer.
 pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     // ESRCH: the engine has ended (the program installed a seccomp filter).
     requests::ask(kind, span).map_err(|errno| if errno == Errno::ESRCH { Errno::EOPNOTSUPP } else { errno })
 }
 
-/// In a forked child: none of the parent's threads holds the lock. (The numbers stay.)
+/// In a forked child: releases the lock, which none of its threads holds. (The numbers stay.)
 pub fn forget_holder() {
     TABLE.reset_after_fork();
 }
 
-/// In a forked child with a new engine: its handler learns the hints anew.
+/// In a forked child with a new engine: describes the hints to its handler.
 pub fn adopt_child() {
     let mut table = TABLE.lock();
     for (number, place) in (FIRST..).zip(table.iter_mut()) {
@@ -150,11 +150,11 @@ pub fn adopt_child() {
     }
 }
 
-/// The handler's half.
+/// The handler's part.
 impl Engine {
-    /// Takes the hint that is shown as strategy `number`; none: there is no such strategy any more.
+    /// Takes the hint passed by the requesting thread as strategy `number`; none: removes that strategy.
     pub fn take_hint(&mut self, number: usize) -> Result<usize> {
-        // SAFETY: who asked holds the table's lock and waits.
+        // SAFETY: the requesting thread holds the table's lock and waits.
         let hint = unsafe { (*HINT.0.get()).take() };
         let Some((spec, colours, strategy, frames)) = hint else {
             if let Some(place) = self.placers.get_mut(number) {

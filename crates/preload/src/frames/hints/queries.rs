@@ -1,4 +1,4 @@
-//! Queries of the program: frames, colours, strategies, counters.
+//! Answers to the program's queries: frames, colours, strategies, counters.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
@@ -41,7 +41,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Of pages that the kernel placed: it counts nothing else.
+    /// Counts of pages that the kernel placed, which counts nothing else.
     pub fn by_kernel(placed: u64, fallbacks: u64) -> Counters {
         Counters { requests: placed + fallbacks, placed, fallbacks, ..Counters::default() }
     }
@@ -54,7 +54,7 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
     if is_running() {
         let _table = TABLE.lock();
         if ask(Kind::Frames, span).is_ok() {
-            // SAFETY: the table's lock is held, and the handler has answered.
+            // SAFETY: the table's lock is held, and the handler has answered, so nobody writes to it.
             let answer: &[u64; SLOTS] = unsafe { &*FRAMES.0.get() };
             for (to, from) in into.iter_mut().zip(answer) {
                 *to = *from;
@@ -68,7 +68,7 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
     result
 }
 
-/// Colours as the policy counts them, if it does. EOPNOTSUPP: the kernel does, by masks.
+/// The colours as the policy counts them, if it does. EOPNOTSUPP: the kernel counts them by masks.
 pub fn usual_colours() -> Result<Option<Colours>> {
     if by_kernel::is_asked() { by_kernel::usual_colours() } else { Ok(colours_of_plan()) }
 }
@@ -78,12 +78,13 @@ fn colours_of_plan() -> Option<Colours> {
     Colours::of_plan(&plan, &plan.strategy(0)?)
 }
 
-/// How the strategy at `addr` counts colours, or else the policy; and how far around. EOPNOTSUPP as [`usual_colours`].
+/// How the strategy at `addr`, or otherwise the policy, counts colours, and the addresses around it for which that
+/// holds. EOPNOTSUPP as [`usual_colours`].
 pub fn colours_around(addr: usize) -> Result<(Option<Colours>, Span)> {
     if by_kernel::is_asked() { by_kernel::colours_around(addr) } else { Ok(colours_by_engine(addr)) }
 }
 
-/// The number of colours at `addr`, if its strategy or the policy says.
+/// The number of colours at `addr`, if its strategy or the policy gives one.
 pub fn colour_count(addr: usize) -> Option<u32> {
     if by_kernel::is_asked() {
         return by_kernel::colour_count(addr);
@@ -146,9 +147,9 @@ pub fn counters() -> Counters {
 }
 
 impl Pools {
-    /// Puts the frames of the pages of `span` into what is shown.
+    /// Writes the frames of the pages of `span` to the shared data.
     pub fn show_frames(&mut self, span: Span) -> Result<usize> {
-        // SAFETY: who asked holds the table's lock and waits.
+        // SAFETY: the requesting thread holds the table's lock and waits.
         let answer: &mut [u64; SLOTS] = unsafe { &mut *FRAMES.0.get() };
         let some = answer.get_mut(..span.len() / PAGE).ok_or(Errno::EINVAL)?;
         self.tools.pagemap.read(span.start, some).map(|()| some.len())

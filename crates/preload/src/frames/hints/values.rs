@@ -6,7 +6,7 @@ use crate::boundary::own::Fresh;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result};
 
-/// Numbers of a hint in memory of our own.
+/// A hint's numbers in the library's own memory.
 #[derive(Debug)]
 pub struct Values {
     memory: Span,
@@ -30,16 +30,16 @@ impl Values {
         Ok(Values { memory: memory.into_room().keep(), bytes })
     }
 
-    /// All of them. Valid until [`Values::release`].
+    /// The bytes of all numbers. Valid until [`Values::release`].
     pub fn bytes(&self) -> &'static [u8] {
         if self.bytes == 0 {
             return &[];
         }
-        // SAFETY: our own mapping, written once; only `release` takes it away.
+        // SAFETY: the mapping is the library's own and written once; only `release` unmaps it.
         unsafe { core::slice::from_raw_parts(self.memory.start as *const u8, self.bytes) }
     }
 
-    /// All of them.
+    /// All numbers.
     pub fn words(&self) -> Words<'static> {
         Words::new(self.bytes())
     }
@@ -47,7 +47,7 @@ impl Values {
     /// Gives the memory back; nothing refers to it any more.
     pub fn release(self) {
         if !self.memory.is_empty() {
-            // SAFETY: as the caller knows.
+            // SAFETY: the caller promises that nothing refers to the memory any more.
             let _ = unsafe { sys::munmap(self.memory.start, self.memory.len()) };
         }
     }

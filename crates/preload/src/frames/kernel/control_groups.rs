@@ -1,11 +1,12 @@
-//! Free memory within the limits of the process's control groups.
+//! The memory that the limits of the process's control groups leave free.
 //!
 //! A page of the pool counts as the program's: in a group with a limit the pool takes from what the program could have.
-//! So before the pool grows, the files of all groups up to the root are read: their limits (version 2: `memory.max` and
-//! `memory.high`; version 1: `memory.limit_in_bytes`), the memory in use, and how much of it the kernel can reclaim.
+//! So before the pool grows, the library reads the files of all groups up to the root: their limits (version 2:
+//! `memory.max` and `memory.high`; version 1: `memory.limit_in_bytes`), the memory in use, and the part of it that the
+//! kernel can reclaim.
 //! Limits are looked up again every second, since they change, and so does the group that a process is in.
 //!
-//! If the files cannot be read (a root directory without them), no limit is known, without a warning.
+//! If the files cannot be read (a root directory without them), the library knows no limit, and gives no warning.
 
 mod text;
 
@@ -16,7 +17,7 @@ use text::{Line, Place};
 /// Where a hierarchy with the memory controller is mounted.
 struct Mount {
     place: Place,
-    /// The group that is mounted there: paths of groups begin with it.
+    /// The group that the mount point shows: the paths of groups begin with it.
     root: Place,
     version: Version,
 }
@@ -34,7 +35,7 @@ pub struct Group {
     count: usize,
     /// When limits were looked up last, ns; 0: never.
     listed_ns: u64,
-    /// When the rest was, and what came of it.
+    /// When the usage was looked up last, ns, and the result.
     asked_ns: u64,
     left: Option<u64>,
 }
@@ -50,18 +51,18 @@ struct Level {
 const MOST_LEVELS: usize = 4;
 /// Limits are looked up again after so long, ns.
 const LIST_AGAIN: u64 = 1_000_000_000;
-/// ... and what is used after so long.
+/// ... and the usage after this many ns.
 const ASK_AGAIN: u64 = 1_000_000;
 /// Version-1 limits at or above this mean "none".
 const NO_LIMIT: u64 = 1 << 62;
-/// If more than this is left of a limit, it is not looked up what could be reclaimed.
+/// If more bytes than this are left of a limit, the reclaimable memory is not looked up.
 const PLENTY: u64 = 64 << 20;
-/// One part in this many of the anonymous memory that can be swapped out counts as free: it is the program's, and comes
-/// back.
+/// Of the anonymous memory that can be swapped out, one part in this many counts as free: it is the program's, and
+/// comes back.
 const SWAP_SHARE: u64 = 4;
 
 impl Group {
-    /// Before [`Group::learn`].
+    /// The state before [`Group::learn`].
     pub const fn unknown() -> Group {
         Group {
             mount: None,
@@ -73,12 +74,12 @@ impl Group {
         }
     }
 
-    /// Finds out where groups are shown. Called once, while the engine starts.
+    /// Finds the places where groups are shown. Called once, while the engine starts.
     pub fn learn(&mut self) {
         let mut line = Line::new();
         text::each_line(c"/proc/self/mountinfo", &mut line, &mut |line| {
             let Some(mount) = text::mount(line) else { return true };
-            // A hierarchy of version 2 beside it has no memory controller then.
+            // A hierarchy of version 2 that exists beside it has no memory controller.
             let first = mount.version == Version::One;
             if first || self.mount.is_none() {
                 self.mount = Some(mount);
@@ -87,7 +88,7 @@ impl Group {
         });
     }
 
-    /// Bytes that may still be used, those counted that the kernel can take back; `None`: no limit.
+    /// Bytes that may still be used, including those that the kernel can reclaim; `None`: no limit.
     pub fn left(&mut self) -> Option<u64> {
         let now = sys::monotonic_ns();
         if self.listed_ns == 0 || now - self.listed_ns >= LIST_AGAIN {
@@ -103,7 +104,7 @@ impl Group {
         self.left.filter(|_| self.count > 0)
     }
 
-    /// So many bytes of what was left are the pool's now.
+    /// Subtracts `bytes`, which the pool has taken.
     pub fn took(&mut self, bytes: u64) {
         self.left = self.left.map(|left| left.saturating_sub(bytes));
     }
@@ -134,7 +135,7 @@ fn free_swap() -> u64 {
 }
 
 impl Mount {
-    /// The directory of the group that the process is in. Where that is not shown below the mount point, this counts.
+    /// The directory of the process's group. If the group is not shown below the mount point, the mount point itself.
     fn own_group(&self) -> Place {
         let mut own: Option<Place> = None;
         text::each_line(c"/proc/self/cgroup", &mut Line::new(), &mut |line| {
@@ -146,7 +147,7 @@ impl Mount {
 }
 
 impl Level {
-    /// `None`: no limit there.
+    /// Reads the limit and the usage of one level; `None`: it has no limit.
     fn read(place: &Place, version: Version, free_swap: fn() -> u64) -> Option<Level> {
         let number = |name: &str| text::value(&place.file(name)?, b"");
         let limit = match version {
@@ -282,7 +283,7 @@ mod tests {
         assert!(group.left().is_some_and(|left| left == 3 * MIB || left == 4 * MIB), "unless a moment has passed");
         group.listed_ns = 1;
         written(&outer, &[("memory.max", "1048576")]);
-        // The process is in no group below that mount point: it counts itself.
+        // The process is in no group below that mount point, so the mount point itself counts.
         assert_eq!((group.left(), group.count), (Some(MIB), 1));
         std::fs::remove_dir_all(outer).unwrap();
     }

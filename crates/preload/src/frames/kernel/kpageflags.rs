@@ -8,12 +8,12 @@ use crate::boundary::sys::{self, c};
 /// Frames of a huge page.
 const SLOTS: usize = PMD / PAGE;
 
-/// Bit of `/proc/kpageflags`: free, in the kernel's lists of blocks.
+/// Flag bit of frames that are free, in the kernel's lists of blocks.
 const BUDDY: u64 = 1 << 10;
-/// Bits of frames that no program can have: no memory there, reserved, broken, offline.
+/// Flag bits of frames that no program can have: no memory there, reserved, broken, offline.
 const NEVER: u64 = 1 << 20 | 1 << 32 | 1 << 19 | 1 << 23;
 
-/// The file, open; -1: not to be had, and then every frame may be free.
+/// The open file; -1: it cannot be opened, and then every frame may be free.
 #[derive(Clone, Copy)]
 pub struct Flags(pub i32);
 
@@ -34,7 +34,7 @@ impl Flags {
         !self.read(frame, &mut flags) || flags[0] & BUDDY != 0 || flags[0] == 0
     }
 
-    /// Whether some of `frames` can be nobody's. False where the file is not to be had.
+    /// Whether `frames` contains one that no program can have. False where the file cannot be opened.
     pub fn has_impossible(self, frames: Words<'_>) -> bool {
         let is_impossible = |frame: u64| {
             let mut flags = [0u64; 1];

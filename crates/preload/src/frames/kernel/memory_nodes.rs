@@ -1,8 +1,9 @@
 //! Memory nodes: the node that the kernel would choose for the thread that touches a page.
 //!
-//! The kernel asks the mapping's policy (mbind), else the thread's (set_mempolicy, numactl), else it takes the node of
-//! the processor that the thread runs on. The library's pages come from a pool that its own threads populate. So there
-//! is one pool for each node, and the node is determined here for every fault. With one node nothing of this is done.
+//! The kernel takes the mapping's policy (mbind), otherwise the thread's (set_mempolicy, numactl), otherwise the node
+//! of the processor that the thread runs on. The library's pages come from a pool that its own threads populate. So
+//! there is one pool for each node, and this module determines the node for every fault. With one node, nothing of this
+//! is done.
 
 mod text;
 
@@ -12,28 +13,28 @@ use crate::boundary::sys::{self, c, nodes as calls};
 
 use text::Path;
 
-/// Distinguished nodes: those with higher numbers count as the first that has memory.
+/// Number of distinguished nodes: those with higher numbers count as the first that has memory.
 pub const MOST: usize = 16;
-/// Distinguished processors.
+/// Number of distinguished processors.
 const MOST_PROCESSORS: usize = 1024;
 
-/// Nodes with memory, one bit each; 0: not looked at yet, or not to be known.
+/// Nodes with memory, one bit each; 0: not read yet, or unknown.
 static WITH_MEMORY: AtomicU64 = AtomicU64::new(0);
 static OF_PROCESSOR: [AtomicU8; MOST_PROCESSORS] = [const { AtomicU8::new(0) }; MOST_PROCESSORS];
 static DISTANCES: [[AtomicU8; MOST]; MOST] = [const { [const { AtomicU8::new(u8::MAX) }; MOST] }; MOST];
 
-/// Source nodes of pages.
+/// The nodes that pages come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The node of the processor, or the nearest one that has memory.
     Local,
-    /// The nearest of these.
+    /// The nearest of these nodes.
     Nearest(u64),
-    /// From these in turn, by page number.
+    /// These nodes in turn, by page number.
     InTurn(u64),
 }
 
-/// Learns the machine's nodes. Called once, while the engine starts.
+/// Reads the machine's nodes. Called once, while the engine starts.
 pub fn learn() {
     let mut text = [0u8; 4096];
     let read = |path: &Path, text: &mut [u8]| {
@@ -72,7 +73,7 @@ pub fn learn() {
     }
 }
 
-/// Whether there is anything to decide.
+/// Whether there are several nodes, and so a choice.
 pub fn are_several() -> bool {
     WITH_MEMORY.load(Ordering::Relaxed).count_ones() > 1
 }
@@ -97,13 +98,13 @@ fn nearest(node: usize, mask: u64) -> Option<usize> {
 }
 
 impl Policy {
-    /// What the kernel would do for a page at `addr` that thread `thread` touches.
+    /// The policy that the kernel would apply to a page at `addr` that thread `thread` touches.
     pub fn of(addr: usize, thread: u32) -> Policy {
         let own = calls::policy_of_mapping(addr).ok().and_then(|(mode, nodes)| Policy::of_mode(mode, nodes));
         own.or_else(|| of_thread(thread)).unwrap_or(Policy::Local)
     }
 
-    /// `mode` as in `<linux/mempolicy.h>`; `None`: the default.
+    /// The policy for `mode` as in `<linux/mempolicy.h>`; `None`: the default.
     fn of_mode(mode: u32, nodes: u64) -> Option<Policy> {
         let nodes = nodes & WITH_MEMORY.load(Ordering::Relaxed);
         match mode {
@@ -115,7 +116,7 @@ impl Policy {
         }
     }
 
-    /// The node for virtual page `vpn`, touched on a processor of node `local`.
+    /// The node for virtual page `vpn`, touched by a thread on a processor of node `local`.
     pub fn node(self, vpn: usize, local: usize) -> usize {
         let all = WITH_MEMORY.load(Ordering::Relaxed);
         let node = match self {
@@ -137,8 +138,8 @@ impl Policy {
 
 /// The policy that a thread has set for itself, or inherited; `None`: the default.
 ///
-/// No system call tells it of another thread. `numa_maps` shows for each mapping what applies to it: for the first one,
-/// which is the program's text, the thread's.
+/// No system call reports it for another thread. `numa_maps` shows for each mapping the policy that applies to it: for
+/// the first one, which is the program's text, that is the thread's.
 fn of_thread(thread: u32) -> Option<Policy> {
     let mut text = [0u8; 128];
     let used = of_task(thread, "/numa_maps", &mut text)?;
@@ -166,7 +167,7 @@ fn of_task(thread: u32, name: &str, into: &mut [u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// One test, because the tables are the process's.
+    /// This is one test, because all tests share the process's tables.
     #[test]
     fn the_kernels_choice_is_followed() {
         WITH_MEMORY.store(0b1011, Ordering::Relaxed);

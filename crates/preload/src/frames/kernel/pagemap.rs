@@ -5,12 +5,13 @@ use crate::boundary::sys::{self, Errno, Result, c};
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-/// Mapped by this process alone.
+/// Flag bit of pages that this process alone maps.
 const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
 const WORD: usize = size_of::<u64>();
 
-/// The file, by number in some descriptor table. Whoever opened it needs CAP_SYS_ADMIN; who reads it, nothing.
+/// The open file, by its number in some descriptor table. To open it for frame numbers takes CAP_SYS_ADMIN; to read it
+/// takes no right.
 #[derive(Clone, Copy, Debug)]
 pub struct Pagemap(pub i32);
 
@@ -20,7 +21,7 @@ impl Pagemap {
         sys::open(c"/proc/self/pagemap", c::O_RDONLY, 0).map(Pagemap)
     }
 
-    /// The frames of the pages from `addr` on, one a word; 0: not present, or not for us to know.
+    /// The frames of the pages from `addr` on, one a word; 0: not present, or hidden from this process.
     pub fn read(self, addr: usize, into: &mut [u64]) -> Result<()> {
         let wanted = size_of_val(into);
         let used = sys::pread_words(self.0, into, addr / PAGE * WORD)?;
@@ -40,7 +41,7 @@ impl Pagemap {
         sys::pread_words(self.0, &mut word, addr / PAGE * WORD) == Ok(WORD) && word[0] & SWAPPED != 0
     }
 
-    /// For the pages from `addr` on, whether they have contents, in memory or in swap: 1, else 0. Nobody is denied it.
+    /// For the pages from `addr` on: 1 if the page has contents, in memory or in swap, otherwise 0. No right is needed.
     pub fn read_there(self, addr: usize, into: &mut [u64]) -> Result<()> {
         let wanted = size_of_val(into);
         if sys::pread_words(self.0, into, addr / PAGE * WORD)? != wanted {
@@ -52,7 +53,7 @@ impl Pagemap {
         Ok(())
     }
 
-    /// For the pages from `addr` on, whether they are in memory: 1, else 0. Nobody is denied it.
+    /// For the pages from `addr` on: 1 if the page is in memory, otherwise 0. No right is needed.
     pub fn read_present(self, addr: usize, into: &mut [u64]) -> Result<()> {
         let wanted = size_of_val(into);
         if sys::pread_words(self.0, into, addr / PAGE * WORD)? != wanted {
@@ -64,7 +65,8 @@ impl Pagemap {
         Ok(())
     }
 
-    /// For the pages from `addr` on, whether they are there but not this process's alone: 1, else 0. Nobody is denied it.
+    /// For the pages from `addr` on: 1 if the page is present but not this process's alone, otherwise 0. No right is
+    /// needed.
     pub fn read_shared(self, addr: usize, into: &mut [u64]) -> Result<()> {
         let wanted = size_of_val(into);
         if sys::pread_words(self.0, into, addr / PAGE * WORD)? != wanted {
@@ -76,7 +78,7 @@ impl Pagemap {
         Ok(())
     }
 
-    /// Whether frame numbers can be read: tried on a page that is there.
+    /// Whether the file shows frame numbers: tried on a page that is present.
     pub fn tells(self) -> bool {
         let mut frame = [0u64; 1];
         let here = (&raw const frame) as usize;

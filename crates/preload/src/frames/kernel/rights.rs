@@ -1,7 +1,7 @@
 //! The engine's two descriptors: opened with the process's own rights, or by the launcher.
 //!
-//! Where the program runs with fewer rights than the launcher, that one listens at a socket in the run directory, and
-//! hands processes of the run the frame numbers of their own pages and the device that makes userfaultfds.
+//! Where the program runs with fewer rights than the launcher, the launcher listens at a socket in the run directory.
+//! It gives processes of the run the frame numbers of their own pages, and the device that makes userfaultfds.
 
 use pagelab_abi::guest::EngineFailure;
 
@@ -21,7 +21,7 @@ pub struct Stop {
 
 const NAME: &[u8] = b"/frames.sock";
 
-/// Both, or why not.
+/// Opens both descriptors, or reports why not.
 pub fn get() -> core::result::Result<(Uffd, Pagemap), Stop> {
     let own = by_own();
     if own.is_ok() {
@@ -44,7 +44,7 @@ fn by_own() -> core::result::Result<(Uffd, Pagemap), Stop> {
     }
 }
 
-/// `pagemap`, if it tells frame numbers.
+/// Returns `pagemap` if it shows frame numbers.
 fn telling(pagemap: Result<Pagemap>) -> Result<Pagemap> {
     let pagemap = pagemap?;
     if pagemap.tells() {

@@ -1,4 +1,4 @@
-//! userfaultfd(2) as functions: registering, waiting for faults, and the three answers to them.
+//! userfaultfd(2) as functions: registration, waiting for faults, and the three answers to them.
 
 use linux_raw_sys::general::{
     UFFD_EVENT_PAGEFAULT, UFFD_FEATURE_MOVE, UFFD_FEATURE_PAGEFAULT_FLAG_WP, UFFD_FEATURE_THREAD_ID,
@@ -18,7 +18,7 @@ const COPY: u32 = 0xc028_aa03;
 const ZEROPAGE: u32 = 0xc020_aa04;
 const MOVE: u32 = 0xc028_aa05;
 const WRITEPROTECT: u32 = 0xc018_aa06;
-/// Of /dev/userfaultfd.
+/// Request of /dev/userfaultfd that makes a userfaultfd.
 const NEW: u32 = 0xaa00;
 
 /// `UFFDIO_MOVE_MODE_DONTWAKE`.
@@ -59,11 +59,11 @@ calls! { unsafe:
     fn shift(fd: i32, argument: &mut [u64; 5]) -> () { nr::IOCTL; fd, MOVE, argument }
 }
 
-/// A userfaultfd, by number in some descriptor table.
+/// A userfaultfd, by its number in some descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uffd(pub i32);
 
-/// One message.
+/// One message of a userfaultfd.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Message {
@@ -82,7 +82,7 @@ impl Message {
     }
 }
 
-// SAFETY: numbers only.
+// SAFETY: it contains only numbers, so any bytes are a value.
 unsafe impl Plain for Message {}
 
 /// Action after a move.
@@ -95,33 +95,33 @@ pub enum Then {
 }
 
 impl Uffd {
-    /// A new one that can move pages and answers faults of the kernel's as well: by the system call, or through
+    /// Makes one that can move pages and also reports faults of the kernel: by the system call, or through
     /// /dev/userfaultfd.
     pub fn open() -> Result<Uffd> {
         let fd = task::userfaultfd(0).or_else(|errno| by_device().map_err(|_| errno))?;
         Uffd(fd).agreed(FEATURES)
     }
 
-    /// A new one that keeps writes waiting (Linux 5.7). Without any right it does so for the program's own, and the kernel's fail:
-    /// into memory that a call fills for instance.
+    /// Makes one that keeps writes waiting (Linux 5.7). Without any right it does so for the program's own writes only;
+    /// the kernel's fail: for instance into memory that a call fills.
     pub fn of_writes() -> Result<Uffd> {
         let fd =
             task::userfaultfd(0).or_else(|_| by_device()).or_else(|_| task::userfaultfd(UFFD_USER_MODE_ONLY))?;
         Uffd(fd).agreed(UFFD_FEATURE_PAGEFAULT_FLAG_WP.into())
     }
 
-    /// As [`Uffd::of_writes`], for reserved pages, too (Linux 5.19), and only where writes of the kernel's wait as well.
+    /// As [`Uffd::of_writes`], also for reserved pages (Linux 5.19), and only if writes of the kernel wait as well.
     pub fn of_all_writes() -> Result<Uffd> {
         let fd = task::userfaultfd(0).or_else(|errno| by_device().map_err(|_| errno))?;
         Uffd(fd).agreed((UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM).into())
     }
 
-    /// A new one made by `device`, an open /dev/userfaultfd.
+    /// Makes one by `device`, an open /dev/userfaultfd.
     pub fn of_device(device: i32) -> Result<Uffd> {
         Uffd(new_of(device, c::O_CLOEXEC)?).agreed(FEATURES)
     }
 
-    /// Agrees on the features; closed where they cannot be had.
+    /// Agrees with the kernel on the features; closes the descriptor if they do not exist.
     fn agreed(self, features: u64) -> Result<Uffd> {
         match agree(self.0, &mut [API_VERSION, features, 0]) {
             Ok(()) => Ok(self),
@@ -137,22 +137,22 @@ impl Uffd {
         register(self.0, &mut [span.start as u64, span.len() as u64, UFFDIO_REGISTER_MODE_MISSING.into(), 0])
     }
 
-    /// Registers `span` for writes, and has those wait that come from now on.
+    /// Registers `span` for writes, and keeps writes waiting from now on.
     pub fn hold_writes(self, span: Span) -> Result<()> {
         let (start, len) = (span.start as u64, span.len() as u64);
         register(self.0, &mut [start, len, UFFDIO_REGISTER_MODE_WP.into(), 0])?;
         write_protect(self.0, &mut [start, len, PROTECT])
     }
 
-    /// Undoes [`Uffd::hold_writes`], also where that failed half-way.
+    /// Undoes [`Uffd::hold_writes`], also where that failed halfway.
     pub fn let_writes(self, span: Span) {
         let (start, len) = (span.start as u64, span.len() as u64);
-        // What is not registered is not protected either; and closing wakes everybody.
+        // A range that is not registered is not protected either; and closing wakes every thread.
         let _ = write_protect(self.0, &mut [start, len, 0]);
         let _ = self.unregister(span);
     }
 
-    /// Undoes [`Uffd::register`]; threads that wait there go on.
+    /// Undoes [`Uffd::register`]; threads that wait there continue.
     pub fn unregister(self, span: Span) -> Result<()> {
         unregister(self.0, &[span.start as u64, span.len() as u64])
     }
@@ -162,20 +162,21 @@ impl Uffd {
         wake(self.0, &[span.start as u64, span.len() as u64])
     }
 
-    /// Maps the shared zero page at `span`, and wakes.
+    /// Maps the shared zero page at `span`, and wakes its threads.
     pub fn zero(self, span: Span) -> Result<()> {
         zero(self.0, &mut [span.start as u64, span.len() as u64, 0, 0])
     }
 
-    /// Fills `to` with a copy of what is at `from`, on frames of the kernel's choice, and wakes.
+    /// Fills `to` with a copy of the contents at `from`, on frames of the kernel's choice, and wakes its threads.
     pub fn copy(self, from: usize, to: Span) -> Result<()> {
         copy(self.0, &mut [to.start as u64, from as u64, to.len() as u64, 0, 0])
     }
 
-    /// Moves the pages of `[from, from + to.len())` to `to`, in order: the bytes moved, and the error that ended it early.
+    /// Moves the pages of `[from, from + to.len())` to `to`, in order. Returns the bytes moved, and the error that
+    /// ended it early.
     ///
     /// # Safety
-    /// Nobody may use the pages at `from` any more; what is there afterwards is nothing.
+    /// Nobody may use the pages at `from` any more; afterwards they are missing.
     pub unsafe fn shift(self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mode = if then == Then::Wait { MOVE_DONTWAKE } else { 0 };
         let mut argument = [to.start as u64, from as u64, to.len() as u64, mode, 0];
@@ -185,7 +186,7 @@ impl Uffd {
         (usize::try_from(moved as i64).unwrap_or(0), result.err())
     }
 
-    /// Waits for messages; how many there are.
+    /// Waits for messages; returns how many there are.
     pub fn wait(self, into: &mut [Message]) -> Result<usize> {
         sys::read(self.0, Plain::bytes_mut(into)).map(|used| used / size_of::<Message>())
     }

@@ -1,8 +1,9 @@
-//! Search for exact frames in the free memory of the machine.
+//! The search for exact frames in the free memory of the machine.
 //!
 //! The kernel has no call that allocates a given frame. But populated memory shows its frames. So chunks are populated
 //! and held until the frame is among them, or the budget is used up. If `/proc/kpageflags` shows that the frame is in
-//! use, nothing is populated; if it shows that the huge page around it is free in part only, small pages are.
+//! use, nothing is populated; if it shows that only a part of the huge page around it is free, small pages are
+//! populated.
 
 use pagelab_abi::plan::{ANYWHERE, Words};
 use pagelab_frames::{End, Run, Want};
@@ -12,7 +13,7 @@ use crate::boundary::sys::Result;
 use crate::frames::engine::Engine;
 use crate::frames::pool::pools::{Pool, give_back, table};
 
-/// The frames among `values`, sorted.
+/// The frame numbers in `values`, sorted.
 fn sorted(values: Words<'_>) -> &'static [u64] {
     let Ok(list) = table::<u64>(values.len()) else { return &[] };
     for (place, value) in list.iter_mut().zip(values.iter()) {
@@ -24,7 +25,7 @@ fn sorted(values: Words<'_>) -> &'static [u64] {
 }
 
 impl Pool {
-    /// Which end of its list a page goes to: those that somebody will ask for by number are handed out last.
+    /// The end of its list that a page goes to: pages that a strategy will request by number are handed out last.
     pub fn end_for(&self, frame: u64) -> End {
         if self.wanted.is_empty() || self.wanted.binary_search(&frame).is_ok() { End::Back } else { End::Front }
     }
@@ -34,10 +35,10 @@ impl Pool {
         if self.stock.has_index() {
             return Ok(());
         }
-        // Room for twice of what is there: it is made anew seldom.
+        // Room for twice as many as there are: the index is seldom made anew.
         let words = table::<u64>(2 * self.stock.index_room())?;
         if let Some(old) = self.stock.set_index(Some(words)) {
-            // SAFETY: the old index is such a table, and nothing refers to it any more.
+            // SAFETY: the old index is a table from `table`, and nothing refers to it any more.
             unsafe { give_back(old) };
         }
         Ok(())
@@ -45,7 +46,7 @@ impl Pool {
 }
 
 impl Engine {
-    /// Strategy `number` asks for these frames by number.
+    /// Records that strategy `number` requests these frames by number.
     pub fn will_search(&mut self, number: usize, frames: Words<'_>) {
         self.opened_flags();
         let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
@@ -56,7 +57,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::take`], from a pool of which pages ask for frames by number: what others may ask for is taken last.
+    /// As [`Engine::take`], from a pool with requests for frames by number: frames that others may request are taken
+    /// last.
     pub fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
         let want = *self.scratch.wants.get(at)?;
         if let Want::Frame(frame) = want {
@@ -79,7 +81,7 @@ impl Engine {
         Some((Run::one(slot), stock.address(slot)?))
     }
 
-    /// Populates until pool `at` has `frame`, or must not hold more: whether it has it.
+    /// Populates chunks until pool `at` has `frame`, or must not hold more. Returns whether it has the frame.
     pub fn search(&mut self, at: usize, frame: u64) -> bool {
         if !self.checks.flags.may_be_free(frame) {
             return false;

@@ -1,4 +1,4 @@
-//! Strategies in a shared object, which the dynamic linker loads before this library.
+//! Strategies from modules: shared objects that the dynamic linker loads before this library.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ const STATE_BYTES: usize = 1 << 20;
 /// Where the tables of the strategies' modules lie; 0: not found.
 static TABLES: [AtomicUsize; MAX_STRATEGIES] = [const { AtomicUsize::new(0) }; MAX_STRATEGIES];
 
-/// Looks all modules of the plan up. Not to be done later: it takes the dynamic linker's lock.
+/// Looks up all modules of the plan. Not to be done later: it takes the dynamic linker's lock.
 pub fn learn(plan: &Plan<'_>) {
     for (number, place) in (0..).zip(&TABLES) {
         let Some(spec) = plan.strategy(number).filter(|spec| spec.kind == StrategyKind::Module) else { continue };
@@ -49,6 +49,7 @@ pub fn start(plan: &Plan<'static>, number: u32, spec: &Spec, pid: u32) -> Option
         // The plan keeps a NUL behind a text.
         argument: if argument.is_empty() { c"".as_ptr() } else { argument.as_ptr().cast() },
     };
-    // SAFETY: the object is loaded for good; the state is fresh, ours, and page aligned; the argument is NUL-terminated.
+    // SAFETY: the object is loaded for good; the state is fresh, used by this module alone, and page aligned; the
+    // argument is NUL-terminated.
     unsafe { Module::start(table, state as *mut _, STATE_BYTES, &setup) }.ok()
 }

@@ -1,8 +1,9 @@
-//! What each page was placed on: the low 31 bits of a frame number for every governed page, 0 where we placed nothing, and
-//! one bit for pages that were placed ahead of a touch.
+//! The frame on which each page was placed: the low 31 bits of a frame number for every governed page, 0 where the
+//! library placed nothing, and one bit for pages that were placed ahead of a touch.
 //!
-//! Two levels, each made when first needed: a directory over all user addresses, and leaves of one word a page. A leaf
-//! is never taken away; words of memory that was given back stay, and are written over when their page is placed again.
+//! The table has two levels, each made when first needed: a directory over all user addresses, and leaves of one word a
+//! page. A leaf is never taken away. Words of memory that was given back stay, and are overwritten when their page is
+//! placed again.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,28 +17,28 @@ const REACH: usize = 1 << 30;
 const LEAVES: usize = (1 << 47) / REACH;
 const PAGES: usize = REACH / PAGE;
 
-/// The page was placed ahead of a touch.
+/// Flag of a page that was placed ahead of a touch.
 const AHEAD: u32 = 1 << 31;
 
-/// As much of a frame number as is kept.
+/// The part of a frame number that is kept.
 pub fn low(frame: u64) -> u32 {
     frame as u32 & !AHEAD
 }
 
 type Leaf = [AtomicU32; PAGES];
 
-/// The words.
+/// The table of these words.
 pub struct Shadow {
     directory: Published<[Published<Leaf>; LEAVES]>,
 }
 
-/// Fresh zeroed memory for `place`, unless somebody was faster.
+/// Gives `place` fresh zeroed memory, unless another thread was faster.
 fn fill<T: Sync + Zeroed>(place: &Published<T>) -> Option<&'static T> {
     place.set_first(Fresh::map_sparse(size_of::<T>()).ok()?)
 }
 
 impl Shadow {
-    /// Nothing placed anywhere.
+    /// A table without placed pages.
     pub const fn new() -> Shadow {
         Shadow { directory: Published::none() }
     }
@@ -53,7 +54,7 @@ impl Shadow {
         leaf.get(addr % REACH / PAGE)
     }
 
-    /// The page at `addr` was placed on frame `frame` (0: not by us), `ahead` of a touch.
+    /// Records that the page at `addr` was placed on `frame` (0: not by the library), `ahead` of a touch.
     pub fn set(&self, addr: usize, frame: u64, ahead: bool) {
         self.store(addr, low(frame) | if ahead { AHEAD } else { 0 });
     }
@@ -69,7 +70,7 @@ impl Shadow {
         self.word(addr).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Low bits of the frame that the page at `addr` was placed on; 0: not by us.
+    /// Low bits of the frame on which the page at `addr` was placed; 0: the library did not place it.
     pub fn get(&self, addr: usize) -> u32 {
         self.load(addr) & !AHEAD
     }
@@ -79,7 +80,7 @@ impl Shadow {
         self.load(addr) & AHEAD != 0
     }
 
-    /// The pages of `old` lie at `new` from now on.
+    /// Records that the pages of `old` lie at `new` from now on.
     pub fn carry(&self, old: Span, new: usize) {
         for offset in (0..old.len()).step_by(PAGE) {
             let word = self.load(old.start + offset);

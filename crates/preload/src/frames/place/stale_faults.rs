@@ -1,15 +1,15 @@
 //! Faults that the first attempt could not resolve.
 //!
 //! A message may be outdated. If mappings of two threads lie side by side, a window opened for one thread brings in the
-//! page that the other one waits for. The other thread continues and gives its memory back, and its old message is
-//! answered afterwards. Then nothing can be moved there. A moment later another thread may have mapped the same
-//! addresses, and a page filled for the old message would be taken from it. So a waiting thread is woken first; if it
+//! page for which the other one waits. The other thread continues and gives its memory back; its old message is
+//! answered afterwards, and nothing can be moved there. A moment later another thread may have mapped the same
+//! addresses, and a page filled for the old message would be taken from it. So the waiting thread is woken first; if it
 //! really waits, it faults again.
 
-/// Refusals remembered.
+/// Most refusals remembered.
 const MOST: usize = 64;
-/// This many refusals in this short a time, ns, are those of many threads that really wait; none may displace the
-/// others for ever.
+/// This many refusals in this short a time (ns) come from many threads that really wait; none may displace the others
+/// for ever.
 const SHORT: u64 = 10_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,18 +22,18 @@ struct Refusal {
 /// Faults that were refused once: the page, and the thread.
 pub struct StaleFaults {
     refusals: [Refusal; MOST],
-    /// Place of the oldest one.
+    /// Index of the oldest refusal.
     next: usize,
 }
 
 impl StaleFaults {
-    /// None.
+    /// No refusals.
     pub const fn none() -> StaleFaults {
         StaleFaults { refusals: [Refusal { page: usize::MAX, thread: 0, at_ns: 0 }; MOST], next: 0 }
     }
 
-    /// `thread` asked for `page` in vain, at `now_ns`. True: it really waits there, since it has asked before. False: it is
-    /// to be woken, and will ask again.
+    /// Notes that `thread` asked for `page` in vain, at `now_ns`. True: it really waits there, since it has asked
+    /// before. False: it must be woken, and will ask again.
     pub fn settled(&mut self, page: usize, thread: u32, now_ns: u64) -> bool {
         if let Some(known) = self.refusals.iter_mut().find(|known| (known.page, known.thread) == (page, thread)) {
             *known = Refusal { page: usize::MAX, thread: 0, at_ns: 0 };

@@ -1,13 +1,13 @@
-//! Waking several waiting threads at once.
+//! Wake-ups of several waiting threads at once.
 //!
-//! A woken thread runs at once on some processor. If several threads wait, the pages of the others are moved while it
-//! runs, and each move must interrupt its processor to flush cached translations (two to four times the cost of the
-//! move). So all their pages are moved first. One call wakes everybody who waits between the first and the last page: a
+//! A woken thread runs at once on some processor. If the pages of other waiting threads are moved while it runs, each
+//! move must interrupt its processor to flush cached translations (two to four times the cost of the move). So all
+//! their pages are moved first. Then one call wakes every thread that waits between the first and the last page. A
 //! thread there whose message has not been read yet asks again.
 //!
-//! For that, messages must come together. If the scheduler keeps the threads on the handler's processor, this happens
-//! by itself. If it spreads them, the handler must sleep for a moment until they reach their next faults. It is not
-//! known in advance which of the two is faster, so both are measured.
+//! For that, messages must come together. If the scheduler keeps the threads on the handler's processor, they do. If it
+//! spreads them, the handler must sleep for a moment until they reach their next faults. It is not known in advance
+//! which of the two is faster, so both are measured.
 
 use core::sync::atomic::AtomicU32;
 
@@ -15,38 +15,39 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::task;
 use crate::frames::engine::{Engine, Later};
 
-/// When so many faults were answered together, others may be waited for.
+/// If this many faults were answered together, the handler may wait for others.
 const MANY: usize = 3;
-/// How long, ns: about as long as a woken thread needs to come to its next fault.
+/// How long it waits, ns: about as long as a woken thread needs to reach its next fault.
 const WHILE: u64 = 10_000;
 /// The pace is measured over this many messages.
 const ENOUGH: u64 = 256;
-/// One measurement in this many is of the slower way, which may have become the faster one.
+/// One measurement in this many is of the slower way, which may have become the faster.
 const AGAIN: u32 = 16;
-/// Messages further apart than this, ticks of the processor's clock (0.1 to 0.3 ms), are not many at a time.
+/// Messages further apart than this (ticks of the processor's clock, 0.1 to 0.3 ms) do not count as many at a time.
 const APART: u64 = 1 << 18;
 
-/// Whether faults are left to gather.
+/// The decision whether to let faults gather.
 pub struct Gathering {
-    /// They are, where there are many.
+    /// Whether the handler waits for more faults where there are many.
     waits: bool,
-    /// Ticks a message without waiting and with it; 0: not known yet.
+    /// Ticks per message without and with waiting; 0: not known yet.
     paces: [u64; 2],
     /// Number of measured paces.
     count: u32,
-    /// Since when the messages are counted, and when the last one was.
+    /// The time since which messages are counted, and the time of the last one.
     since: u64,
     last: u64,
     messages: u64,
 }
 
 impl Gathering {
-    /// Nothing is known.
+    /// The state before any measurement.
     pub const fn new() -> Gathering {
         Gathering { waits: true, paces: [0; 2], count: 0, since: 0, last: 0, messages: 0 }
     }
 
-    /// `count` messages were answered together, the last one `now`. Lets others gather where that pays.
+    /// Notes that `count` messages were answered together, the last one at `now`. Lets others gather where that is
+    /// faster.
     pub fn answered(&mut self, count: usize, now: u64) {
         if self.is_worth_it(count, now) {
             task::futex_wait_for(&AtomicU32::new(0), 0, WHILE);
@@ -77,7 +78,7 @@ impl Gathering {
 }
 
 impl Engine {
-    /// Wakes threads that wait for `span`, or has them woken later.
+    /// Wakes threads that wait for `span`, or records that they are to be woken later.
     pub fn wake_in_turn(&mut self, span: Span) {
         match &mut self.scratch.later {
             Some(later) => later.add(span),
@@ -92,12 +93,12 @@ impl Engine {
         self.scratch.later.is_some()
     }
 
-    /// Threads that wait for pages that are placed from now on are woken by [`Engine::wake_all`].
+    /// From now on, [`Engine::wake_all`] wakes the threads that wait for placed pages.
     pub fn wake_later(&mut self) {
         self.scratch.later = Some(Later::none());
     }
 
-    /// Wakes them.
+    /// Wakes these threads.
     pub fn wake_all(&mut self) {
         if let Some(Later(Some(span))) = self.scratch.later.take() {
             let _ = self.pools.tools.uffd.wake(span);
@@ -109,8 +110,8 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Answers `batches` of `size` messages that take so many ticks without waiting, or with it: how many were followed by a
-    /// wait.
+    /// Answers `batches` of `size` messages that take so many ticks without waiting, or with it. Returns how many were
+    /// followed by a wait.
     fn answer(gathering: &mut Gathering, now: &mut u64, batches: usize, size: usize, ticks: [u64; 2]) -> usize {
         let mut waits = 0;
         for _ in 0..batches {
@@ -126,7 +127,7 @@ mod tests {
         assert!(answer(&mut gathering, &mut now, 320, 8, [60_000, 100_000]) <= 2 * 34);
         let few = answer(&mut gathering, &mut now, 3200, 8, [60_000, 100_000]);
         assert!((150..300).contains(&few), "one pace in 16: {few} of 3,200");
-        // The threads are elsewhere now.
+        // The threads run on other processors now.
         answer(&mut gathering, &mut now, 3200, 8, [200_000, 100_000]);
         let many = answer(&mut gathering, &mut now, 3200, 8, [200_000, 100_000]);
         assert!((2900..3050).contains(&many), "all but one pace in 16: {many} of 3,200");

@@ -4,49 +4,51 @@
 //! unneeded page. So a fault at the end of one of the last runs doubles the window of this run; every other fault
 //! begins a run of one page.
 //!
-//! Where the answer depends on the order of faults (bin hopping), pages come ahead only in the order in which their faults
-//! would have come, as far as that can be told: while nothing but one run is touched. A fault anywhere else ends it.
+//! If the answer depends on the order of faults (bin hopping), pages come ahead only in the order in which their faults
+//! would have come. The only evidence for that order is that the program touches one run and nothing else. A fault
+//! anywhere else ends that run.
 
 use crate::boundary::arch::PAGE;
 
 /// Runs remembered: about as many as a program reads and writes side by side.
 const RUNS: usize = 8;
-/// If order counts, this many faults one after the other are not chance.
+/// If order counts, this many faults in sequence are no coincidence.
 const EVIDENT: usize = 8;
 /// Largest window, pages.
 pub const WIDEST: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Run {
-    /// The first page after it.
+    /// The first page after the run.
     next: usize,
     pages: usize,
 }
 
-/// The runs of late, latest first.
+/// The recent runs, latest first.
 pub struct Windows {
     runs: [Run; RUNS],
     fixed: usize,
-    /// Any other fault ends a run.
+    /// Whether any other fault ends a run.
     one_by_one: bool,
-    /// Faults in order until now, since the last other one.
+    /// Faults in sequence until now, since the last other one.
     in_order: usize,
 }
 
 const NO_RUN: Run = Run { next: usize::MAX, pages: 0 };
 
 impl Windows {
-    /// `fixed`: always so many pages; 0: as the program touches them.
+    /// `fixed`: always this many pages; 0: the window follows the program's touches.
     pub const fn new(fixed: usize) -> Windows {
         Windows { runs: [NO_RUN; RUNS], fixed, one_by_one: false, in_order: 0 }
     }
 
-    /// As the program touches them, and never ahead of a fault that comes before.
+    /// A window that follows the program's touches, and never brings in a page ahead of a fault that comes before.
     pub const fn one_by_one() -> Windows {
         Windows { runs: [NO_RUN; RUNS], fixed: 0, one_by_one: true, in_order: 0 }
     }
 
-    /// How many pages, from `addr` on, a fault at `addr` shall bring in. [`Windows::placed`] is to follow.
+    /// Number of pages, from `addr` on, that a fault at `addr` is to bring in. The caller then calls
+    /// [`Windows::placed`].
     pub fn pages(&mut self, addr: usize) -> usize {
         let (at, pages) = match self.runs.iter().position(|run| run.next == addr) {
             Some(at) => (at, self.runs.get(at).map_or(1, |run| (2 * run.pages).min(WIDEST))),
@@ -62,14 +64,14 @@ impl Windows {
         if self.fixed > 0 { self.fixed } else { pages }
     }
 
-    /// The window where order counts, for a fault that goes on with the latest run (number 0), or with none.
+    /// The window where order counts, for a fault that continues the latest run (number 0), or none.
     fn while_alone(&mut self, run: usize, pages: usize) -> usize {
         self.in_order = if run == 0 { self.in_order.saturating_add(1) } else { 0 };
         self.runs = [NO_RUN; RUNS];
         if self.in_order < EVIDENT { 1 } else { pages }
     }
 
-    /// The latest run ends at `next` now.
+    /// Records that the latest run ends at `next` now.
     pub fn placed(&mut self, next: usize) {
         if let Some(first) = self.runs.first_mut() {
             first.next = next;

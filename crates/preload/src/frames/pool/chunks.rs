@@ -1,8 +1,7 @@
-//! The pool's memory: chunks of 2 MiB, populated here, split, and given back.
+//! The pool's memory in chunks of 2 MiB: populated here, split, and given back.
 //!
-//! Chunks are cut from huge pages, which consist of contiguous frames, so that one system call moves a run of them.
-//! They are split before use (moving one page out and back splits the huge page), because no fault should wait for
-//! that.
+//! A chunk comes from a huge page, whose frames are contiguous, so that one system call moves a run of them. It is
+//! split before use (moving one page out and back splits the huge page), because no fault should wait for that.
 
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::span::Span;
@@ -14,27 +13,28 @@ use crate::frames::kernel::uffd::{Then, Uffd};
 use crate::state::own_locks;
 use pagelab_abi::plan::MAX_STRATEGIES;
 
-/// Slots of a chunk.
+/// Number of slots of a chunk.
 pub const SLOTS: usize = PMD / PAGE;
-/// Chunks' addresses begin here, below the heap and above what the kernel gives programs and their break.
+/// Start of the chunks' addresses, below the heap and above the addresses that the kernel gives programs and their
+/// break.
 pub const BASE: usize = 0x65c0_0000_0000;
 /// Most chunks (64 GiB).
 const MOST: usize = 1 << 15;
 /// All addresses that chunks can have.
 pub const ROOM: Span = Span::new(BASE, BASE + MOST * PMD);
 
-/// Addresses in use.
+/// Addresses of chunks in use.
 pub struct Addresses {
     taken: [u64; MOST / 64],
 }
 
 impl Addresses {
-    /// None.
+    /// No addresses in use.
     pub const fn new() -> Addresses {
         Addresses { taken: [0; MOST / 64] }
     }
 
-    /// The lowest free place.
+    /// Takes the lowest free address.
     pub fn take(&mut self) -> Option<usize> {
         let (at, word) = self.taken.iter_mut().enumerate().find(|(_, word)| **word != u64::MAX)?;
         let bit = word.trailing_ones() as usize;
@@ -42,7 +42,7 @@ impl Addresses {
         Some(BASE + (at * 64 + bit) * PMD)
     }
 
-    /// Takes a place back.
+    /// Gives an address back.
     pub fn give_back(&mut self, address: usize) {
         let number = address.wrapping_sub(BASE) / PMD;
         if let Some(word) = self.taken.get_mut(number / 64) {
@@ -51,8 +51,8 @@ impl Addresses {
     }
 }
 
-/// Whether another chunk fits into the address space that the program may use (`ulimit -v`): chunks get an eighth of what
-/// it leaves over.
+/// Whether another chunk fits into the address space that the program may use (`ulimit -v`): the chunks get an eighth
+/// of the part that the program leaves.
 pub fn has_address_room(chunks: usize) -> bool {
     let limit = task::soft_limit(task::LIMIT_ADDRESSES).unwrap_or(u64::MAX);
     if limit == u64::MAX {
@@ -63,48 +63,48 @@ pub fn has_address_room(chunks: usize) -> bool {
     own + PMD as u64 <= limit.saturating_sub(others) / 8
 }
 
-/// What populating needs; copied to whichever thread does it.
+/// The tools for populating; copied to the thread that does it.
 #[derive(Clone, Copy)]
 pub struct Tools {
     /// The userfaultfd.
     pub uffd: Uffd,
-    /// Frame numbers.
+    /// The file of frame numbers.
     pub pagemap: Pagemap,
-    /// A registered page of its own for each thread, and next to it one that is locked as pinned chunks are.
+    /// A registered page of its own for each thread, and next to it one that is locked like pinned chunks.
     pub landing: usize,
-    /// Registered pages to which pages of the program are moved for a moment, and as many that are locked.
+    /// Registered pages to which pages of the program are moved for a moment, and as many locked ones.
     pub transit: usize,
 }
 
-/// A chunk to be populated, outside the lock.
+/// An order for a chunk, to be populated outside the lock.
 #[derive(Clone, Copy)]
 pub struct Order {
-    /// For this pool.
+    /// The pool that it is for.
     pub pool: usize,
-    /// There.
+    /// The chunk's address.
     pub address: usize,
-    /// Locked in memory.
+    /// Whether the chunk is locked in memory.
     pub pinned: bool,
-    /// So many pages of it.
+    /// Number of its pages to populate.
     pub pages: usize,
-    /// Its pages may be reclaimed soon.
+    /// Whether its pages may be reclaimed soon.
     pub frugal: bool,
 }
 
 impl Order {
-    /// The node that its pages are to come from; `None`: there is but one.
+    /// The node from which its pages should come; `None`: there is only one.
     pub fn node(&self) -> Option<usize> {
         memory_nodes::are_several().then_some(self.pool / MAX_STRATEGIES)
     }
 }
 
-/// One chunk, populated.
+/// A populated chunk.
 pub struct Made {
-    /// The memory node that its pages are on; `None`: there is but one, or it cannot be known.
+    /// The memory node that its pages are on; `None`: there is only one, or it is unknown.
     pub node: Option<usize>,
-    /// Whether there is a huge page underneath.
+    /// Whether a huge page is behind it.
     pub huge: bool,
-    /// How many of its pages are there: those at its beginning.
+    /// Number of populated pages, at the chunk's beginning.
     pub pages: usize,
     /// Time that splitting took.
     pub split_ns: u64,
@@ -116,7 +116,7 @@ fn span_at(address: usize) -> Span {
 
 /// Gives the memory of a chunk back to the kernel.
 pub fn unmap(address: usize) {
-    // SAFETY: the chunk is the pool's, and nobody uses its pages.
+    // SAFETY: the chunk belongs to the pool, and nobody uses its pages.
     let _ = unsafe { sys::munmap(address, PMD) };
 }
 
@@ -126,29 +126,29 @@ fn without_huge_pages(errno: Errno) -> Result<()> {
 }
 
 fn map(address: usize, pinned: bool) -> Result<()> {
-    // All memory that is mapped may be locked (`mlockall`), until it is unlocked.
+    // The program may have locked all memory (`mlockall`), so this mapping may be locked, until it is unlocked.
     own_locks::for_a_moment(|| {
         mapping::map_at(Span::new(address, address + PMD), c::PROT_RW, c::MAP_NORESERVE)?;
-        // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
+        // SAFETY: a forked child has no use for the chunk, and shared pages could not be moved any more.
         unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
-        // Beyond the limit on locked memory pages are placed, but not pinned.
+        // Beyond the limit on locked memory, pages are placed but not pinned.
         let _ = relock(address, pinned);
         Ok(())
     })
 }
 
-/// Locks the memory of a chunk, or unlocks it. (The program may have asked for all memory to be locked: its own, that is.)
+/// Locks the memory of a chunk, or unlocks it. (The program may have locked all memory, but it meant only its own.)
 pub fn relock(address: usize, pinned: bool) -> Result<()> {
     if pinned { task::mlock(address, PMD, true) } else { task::munlock(address, PMD) }
 }
 
-/// Maps the chunk that `order` names and populates as much of it as it says, `small`: without a huge page; `frames` has the
-/// frame of each slot then (0: no page), the pages are zero.
+/// Maps the chunk that `order` names and populates as many pages as it says; `small`: without a huge page. Afterwards
+/// `frames` has the frame of each slot (0: no page), and the pages are zero.
 pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
     let Order { address, pinned, pages, .. } = *order;
     let small = small || pages < SLOTS;
     let mut result = Err(Errno::EAGAIN);
-    // A huge page that cannot be split is of no use.
+    // A huge page that cannot be split is useless.
     for advice in [Advice::HugePages, Advice::BasePages].into_iter().skip(usize::from(small)) {
         map(address, pinned)?;
         if let Some(node) = order.node() {
@@ -171,7 +171,8 @@ fn fill(tools: &Tools, order: &Order, advice: Advice, frames: &mut [u64; SLOTS])
     let Order { address, pinned, pages, .. } = *order;
     let each_page = || (address..address + pages * PAGE).step_by(PAGE);
     sys::advise(address, PMD, advice).or_else(without_huge_pages)?;
-    // A huge page comes with the first touch. So does a folio between the sizes, where the machine gives these (mTHP): its pages
+    // The first touch brings in a huge page. Where the machine uses folios of sizes in between (mTHP), it may bring in
+    // one of these: its pages cannot be moved one by one, so they are exchanged for small ones.
     // cannot be moved one by one, and they are exchanged for small ones.
     mark(address, 1);
     let mut huge = false;
@@ -189,7 +190,8 @@ fn fill(tools: &Tools, order: &Order, advice: Advice, frames: &mut [u64; SLOTS])
     // counts lag behind, it may then find nothing to reclaim, and end the program (6.18).
     if !huge && !order.frugal && pages > 1 {
         match sys::advise(address, pages * PAGE, Advice::PopulateWrite) {
-            // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
+            // Before Linux 5.14 (which cannot move pages either), or if memory is short: then the touch reports that
+            // again.
             Ok(()) | Err(Errno::EINVAL) => {}
             Err(errno) => return Err(errno),
         }
@@ -210,7 +212,7 @@ fn fill(tools: &Tools, order: &Order, advice: Advice, frames: &mut [u64; SLOTS])
     Ok(Made { node, huge, pages, split_ns })
 }
 
-/// The node of the first page of the chunk at `address`; `frames` keeps only the pages that are on it, too.
+/// The node of the first page of the chunk at `address`. Pages on other nodes are removed from `frames`.
 fn one_node(address: usize, frames: &mut [u64; SLOTS]) -> Option<usize> {
     let mut found = [-1i32; SLOTS];
     sys::nodes::of_pages(address, &mut found).ok()?;
@@ -221,15 +223,16 @@ fn one_node(address: usize, frames: &mut [u64; SLOTS]) -> Option<usize> {
     usize::try_from(first).ok()
 }
 
-/// Writes a byte into a page. A huge page with zero pages in it would lose them to the shared zero page when it is split.
+/// Writes a byte into a page. If a huge page that contains zero pages is split, these become the shared zero page.
 fn mark(page: usize, byte: u8) {
-    // SAFETY: our own memory, mapped read-write, and present (a missing page that is registered would be waited for).
+    // SAFETY: the pool's own memory, mapped read-write, and present (a registered page that is missing would block this
+    // thread).
     unsafe { core::ptr::write_volatile(page as *mut u8, byte) };
 }
 
-/// Takes from the pages of `span` what a system call left on them: the mark that they are referenced (see [`fill`]).
+/// Removes the referenced mark that a system call left on the pages of `span` (see [`fill`]).
 pub fn unmark(span: Span) {
-    // Locked pages are not reclaimed anyway, and refused.
+    // Locked pages are refused, but they are not reclaimed anyway.
     let _ = sys::advise(span.start, span.len(), Advice::Cold);
 }
 
@@ -238,14 +241,14 @@ fn is_huge(frames: &[u64; SLOTS]) -> bool {
     first.is_multiple_of(SLOTS as u64) && frames.iter().zip(first..).all(|(frame, wanted)| *frame == wanted)
 }
 
-/// Splits the huge page at `address`: by moving its first page out and back. EAGAIN: it cannot be split now.
+/// Splits the huge page at `address`: moves its first page out and back. EAGAIN: it cannot be split now.
 fn split(tools: &Tools, address: usize, pinned: bool) -> Result<()> {
     let landing = tools.landing + if pinned { PAGE } else { 0 };
     let (out, back) = (Span::new(landing, landing + PAGE), Span::new(address, address + PAGE));
     let one = |from, to| {
-        // The kernel splits in steps, and asks to be called again.
+        // The kernel splits in steps, and requests another call.
         (0..100).any(|_| {
-            // SAFETY: the chunk and the landing page are ours; nobody else uses them now.
+            // SAFETY: the chunk and the landing page belong to the pool; nobody else uses them now.
             unsafe { tools.uffd.shift(from, to, Then::Wait) }.1.is_none()
         })
     };
@@ -258,7 +261,7 @@ fn split(tools: &Tools, address: usize, pinned: bool) -> Result<()> {
 
 /// Gives pages of slots back to the kernel.
 pub fn discard(span: Span) {
-    // SAFETY: the slots are the pool's, and nobody uses their pages. (Locked ones need the other advice.)
+    // SAFETY: the slots belong to the pool, and nobody uses their pages. (Locked ones need the other advice.)
     unsafe {
         if sys::madvise(span.start, span.len(), c::MADV_DONTNEED).is_err() {
             let _ = sys::madvise(span.start, span.len(), c::MADV_DONTNEED_LOCKED);
@@ -266,15 +269,15 @@ pub fn discard(span: Span) {
     }
 }
 
-/// Does `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection; whether it
-/// went well.
+/// Runs `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection. Returns
+/// whether it succeeded.
 pub fn with_attributes(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
     own_locks::for_a_moment(|| with(slot, pinned, other, prot, what))
 }
 
 fn with(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
     let lock = |locked| if locked { task::mlock(slot, PAGE, true) } else { task::munlock(slot, PAGE) };
-    // SAFETY: the slot is ours alone, and zero; it is made executable for a moment only.
+    // SAFETY: the slot belongs to the pool alone, and is zero; it is made executable for a moment only.
     let protect = |prot| unsafe { sys::mprotect(slot, PAGE, prot) };
     if (other && lock(!pinned).is_err()) || (prot != c::PROT_RW && protect(prot).is_err()) {
         return false;

@@ -1,13 +1,13 @@
-//! Holding free pages from their look-up to their move.
+//! References that hold free pages in place from their look-up to their move.
 //!
-//! The kernel moves free pages of the pool (compaction) and swaps them out, and this is not visible between a page's
-//! look-up and its move. It does neither to a page with a further reference. A pipe has one: vmsplice(2) of a byte of a
-//! page takes a reference, which ends when the byte is read. UFFDIO_MOVE refuses pages that are pinned for DMA, and
-//! those that are shared, but not these.
+//! The kernel moves free pages of the pool (compaction) and swaps them out. Between a page's look-up and its move the
+//! library cannot see that. The kernel does neither to a page with a further reference. A pipe can give one:
+//! vmsplice(2) of a byte of a page takes a reference, which ends when the byte is read. UFFDIO_MOVE refuses pages that
+//! are pinned for DMA, and shared pages, but not pages that a pipe refers to.
 //!
-//! A page keeps its reference in the program, where this has two disadvantages: the page cannot be migrated, collapsed
-//! or swapped out, and copy-on-write after a fork copies it even if the child has ended. So pages are released when the
-//! next ones are held, before a fork, and at the latest a moment after the last fault.
+//! A page keeps its reference after it is moved into the program, with two disadvantages: the page cannot be migrated,
+//! collapsed or swapped out, and copy-on-write after a fork copies it even if the child has ended. So pages are
+//! released when the next ones are held, before a fork, and at the latest a moment after the last fault.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::sys::pipes::{MOST_PAGES, Pipe};
 use crate::boundary::sys::{self, Result};
 
-/// Something is held, for threads that cannot ask the engine.
+/// Whether pages are held, for threads that cannot ask the engine.
 static HOLDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether the process may hold pages.
@@ -23,24 +23,24 @@ pub fn is_holding() -> bool {
     HOLDING.load(Ordering::Relaxed)
 }
 
-/// What is held, oldest first: how many pages each request holds.
+/// The requests that hold pages, oldest first, with the number of pages of each.
 pub struct Grip {
     pipe: Option<Pipe>,
     room: usize,
     used: usize,
     counts: [u8; MOST_PAGES],
-    /// Number of the oldest request that still holds, and of the next one. They begin with 1 and go round.
+    /// Number of the oldest request that still holds, and of the next one. Numbers begin with 1 and wrap around.
     oldest: u32,
     next: u32,
 }
 
 impl Grip {
-    /// Without a pipe.
+    /// No pipe, and nothing held.
     pub const fn none() -> Grip {
         Grip { pipe: None, room: 0, used: 0, counts: [0; MOST_PAGES], oldest: 1, next: 1 }
     }
 
-    /// Makes the pipe, in the table of the calling thread.
+    /// Makes the pipe, in the descriptor table of the calling thread.
     pub fn open(&mut self) -> Result<()> {
         let pipe = Pipe::open()?;
         self.room = pipe.widen().unwrap_or(0);
@@ -48,7 +48,7 @@ impl Grip {
         Ok(())
     }
 
-    /// Closes it: nothing is held any more.
+    /// Closes the pipe: nothing is held any more.
     pub fn close(&mut self) {
         if let Some(pipe) = self.pipe {
             sys::close(pipe.from);
@@ -57,7 +57,7 @@ impl Grip {
         *self = Grip::none();
     }
 
-    /// Pages that can be held at a time.
+    /// Number of pages that can be held at a time.
     pub fn room(&self) -> usize {
         self.room
     }
@@ -72,7 +72,8 @@ impl Grip {
         number != 0 && number.wrapping_sub(self.oldest) & LAST < self.next.wrapping_sub(self.oldest) & LAST
     }
 
-    /// Holds the pages at `pages`, which must be there: the request's number. `None`: not all of them are held.
+    /// Holds the pages at `pages`, which must be present. Returns the request's number; `None`: not all of them are
+    /// held.
     pub fn hold(&mut self, pages: &[usize]) -> Option<u32> {
         let pipe = self.pipe?;
         if pages.is_empty() || pages.len() > self.room {
@@ -95,7 +96,7 @@ impl Grip {
         (held == pages.len()).then_some(number)
     }
 
-    /// Lets everything go.
+    /// Releases all pages.
     pub fn let_go(&mut self) {
         while self.used > 0 {
             self.let_oldest_go();
@@ -109,7 +110,7 @@ impl Grip {
         if let (Some(pipe), Some(bytes)) = (self.pipe, bytes.get_mut(..count))
             && count > 0
         {
-            // Never fewer: there are as many bytes in the pipe as pages are held.
+            // Never fewer: the pipe contains as many bytes as pages are held.
             let _ = sys::read(pipe.from, bytes);
         }
         self.used = self.used.saturating_sub(count.max(1));
@@ -120,7 +121,7 @@ impl Grip {
 /// The highest number.
 const LAST: u32 = u32::MAX >> 1;
 
-/// The number after `number`: never 0, and with another place in the table than the 63 before it.
+/// The number after `number`: never 0, and with a different index in the table from the 63 before it.
 fn after(number: u32) -> u32 {
     if number == LAST { MOST_PAGES as u32 } else { number + 1 }
 }
@@ -132,12 +133,12 @@ pub struct List {
 }
 
 impl List {
-    /// Nothing.
+    /// An empty list.
     pub const fn new() -> List {
         List { pages: [0; MOST_PAGES], len: 0 }
     }
 
-    /// Adds page `number` after `base`; beyond [`MOST_PAGES`] they are left out.
+    /// Adds page `number` after `base`; pages beyond [`MOST_PAGES`] are left out.
     pub fn push(&mut self, base: usize, number: usize) {
         if let Some(place) = self.pages.get_mut(self.len) {
             *place = base + number * PAGE;
@@ -145,7 +146,7 @@ impl List {
         }
     }
 
-    /// All of them.
+    /// All addresses in the list.
     pub fn pages(&self) -> &[usize] {
         self.pages.get(..self.len).unwrap_or(&[])
     }
@@ -155,11 +156,11 @@ impl List {
 mod tests {
     use super::*;
 
-    /// `count` pages of memory of the test's own, all there.
+    /// `count` pages of the test's own memory, all present.
     fn memory(count: usize) -> usize {
         let at = sys::mmap_own(count * PAGE).unwrap();
         for page in 0..count {
-            // SAFETY: fresh writable memory.
+            // SAFETY: the page lies in fresh writable memory of the test.
             unsafe { *((at + page * PAGE) as *mut u8) = 1 };
         }
         at
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_not_held() {
         let base = memory(4);
-        // SAFETY: the test's own memory.
+        // SAFETY: the page lies in the test's own memory, and nothing uses it.
         unsafe { sys::munmap(base + 2 * PAGE, PAGE) }.unwrap();
         let mut grip = Grip::none();
         grip.open().unwrap();

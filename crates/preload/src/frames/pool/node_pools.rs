@@ -1,6 +1,7 @@
 //! Pools on several memory nodes: the pool of a page, and the pool of a chunk.
 //!
-//! A pool has a twin on each node, `MAX_STRATEGIES` further on in the table for each node, made when it is first needed.
+//! A pool has a twin on each node, made when it is first needed. In the table, the twins lie `MAX_STRATEGIES` entries
+//! apart.
 
 use pagelab_abi::plan::MAX_STRATEGIES;
 
@@ -14,11 +15,11 @@ use super::Pools;
 use super::chunks::{Order, SLOTS};
 use super::pools::Pool;
 
-/// A node without memory is asked again after so many pages.
+/// A node that had no memory is asked again after this many pages.
 const DRY: u8 = 64;
 
 impl Pools {
-    /// The pools there can be.
+    /// All pools that can exist.
     pub fn pools(&self) -> &[Option<Pool>] {
         self.all.get(..pool_limit()).unwrap_or(&[])
     }
@@ -28,7 +29,7 @@ impl Pools {
         self.all.get_mut(..pool_limit()).unwrap_or(&mut [])
     }
 
-    /// `thread` wants pages at `addr`: from now on they come from where the kernel would take them.
+    /// `thread` wants pages at `addr`: from now on they come from the node that the kernel would choose.
     pub fn ask_node(&mut self, addr: usize, thread: u32) {
         if memory_nodes::are_several() {
             self.source.thread = thread;
@@ -38,7 +39,7 @@ impl Pools {
         }
     }
 
-    /// The page at `addr` comes from the node of the policy that was looked up last.
+    /// Sets the node for the page at `addr` by the policy that was looked up last.
     fn settle_node(&mut self, addr: usize) {
         if memory_nodes::are_several() {
             self.source.wanted = self.source.policy.node(addr / PAGE, self.source.local);
@@ -46,7 +47,7 @@ impl Pools {
         }
     }
 
-    /// The page at `addr`, where another part begins than the one that was asked for last.
+    /// Sets the node for the page at `addr`, with which another part begins than the one asked for last.
     pub fn next_node(&mut self, addr: usize) {
         if self.source.policy.is_in_turn() {
             self.settle_node(addr);
@@ -77,8 +78,8 @@ impl Pools {
         Span::new(span.start, end.unwrap_or(span.end))
     }
 
-    /// The first of the pages at `addr`, which are there, are exchanged for pages of the same node: how many of `count`
-    /// that is.
+    /// Exchanges the first of the pages at `addr`, which are present, for pages of the same node. Returns how many of
+    /// `count` pages those are.
     pub fn stay_on_node(&mut self, addr: usize, count: usize) -> usize {
         if !memory_nodes::are_several() {
             return count;
@@ -91,7 +92,7 @@ impl Pools {
                 (self.source.wanted, self.source.node) = (node, node);
                 found.iter().take_while(|other| **other == node as i32).count()
             }
-            // In swap, for example: as if it were touched now.
+            // In swap, for example: the node is chosen as if the page were touched now.
             _ => {
                 let (policy, local) = (self.source.policy, self.source.local);
                 self.ask_node(addr, sys::getpid());
@@ -101,19 +102,19 @@ impl Pools {
         }
     }
 
-    /// Whether what was placed last came from another node than wanted.
+    /// Whether the pages placed last came from another node than wanted.
     pub fn is_elsewhere(&self) -> bool {
         self.source.node != self.source.wanted
     }
 
-    /// `pages` were placed.
+    /// Counts `pages` as placed, by node.
     pub fn count_node(&self, pages: usize) {
         if memory_nodes::are_several() {
             tally::on_node(self.source.node, self.is_elsewhere(), pages);
         }
     }
 
-    /// Whether the node in question had no memory of late.
+    /// Whether the current node recently had no memory.
     pub fn is_dry(&mut self) -> bool {
         let dry = self.source.dry.get_mut(self.source.node);
         dry.is_some_and(|dry| {
@@ -123,19 +124,19 @@ impl Pools {
         })
     }
 
-    /// The nodes but the wanted one, nearest first; none where there is but one.
+    /// All nodes except the wanted one, nearest first; none if there is only one.
     pub fn other_nodes(&self) -> impl Iterator<Item = usize> + use<> {
         let wanted = self.source.wanted;
         let all = memory_nodes::are_several().then(|| memory_nodes::from_near(wanted));
         all.into_iter().flatten().filter(move |node| *node != wanted)
     }
 
-    /// Pages come from the wanted node again, after they came from another one.
+    /// Takes pages from the wanted node again, after they came from another one.
     pub fn return_to_wanted(&mut self) {
         self.source.node = self.source.wanted;
     }
 
-    /// Makes pool `at`, which is another one on another node.
+    /// Makes pool `at`, the twin of a pool on another node.
     pub fn make_twin(&mut self, at: usize) -> Result<()> {
         if self.all.get(at).is_some_and(Option::is_some) {
             return Ok(());
@@ -152,7 +153,7 @@ impl Pools {
         self.all.chunks(MAX_STRATEGIES).filter(is_used).count() as u64
     }
 
-    /// A chunk was populated for an order, on `node`: the order as if it had been meant for that.
+    /// Changes an order whose chunk turned out to be on `node`, as if it had been meant for that node.
     pub fn for_node(&mut self, order: Order, node: Option<usize>) -> Result<Order> {
         let meant = order.pool / MAX_STRATEGIES;
         let Some(node) = node.filter(|node| *node != meant && *node < memory_nodes::MOST) else { return Ok(order) };

@@ -1,4 +1,4 @@
-//! Free pages by colour function: one stock for all strategies that share the function.
+//! The pools of free pages, by colour function: one stock for all strategies that share the function.
 
 use pagelab_abi::plan::{Strategy as Spec, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
@@ -13,99 +13,99 @@ use crate::frames::kernel::pagemap::Pagemap;
 use super::chunks;
 use super::verify::Looks;
 
-/// Chunks of one pool, at most (64 GiB).
+/// Most chunks of one pool (64 GiB).
 pub const MOST_CHUNKS: usize = 1 << 15;
-/// Free pages kept at least: one chunk, so that small processes stay small.
+/// Least number of free pages kept: one chunk, so that small processes stay small.
 const LOWEST_HIGH: u32 = CHUNK_SLOTS as u32;
-/// ... and at most, unless some colour runs out: 16 MiB.
+/// ... and the most, unless some colour runs out: 16 MiB.
 const HIGHEST_HIGH: u32 = 8 * CHUNK_SLOTS as u32;
-/// A colour is low at half of its goal; in small processes at a quarter, for they may never need what is fetched.
+/// A colour is low at half of its goal; in small processes at a quarter, because they may never need fetched pages.
 const LOW_PART: u32 = 2;
 const SMALL_LOW_PART: u32 = 4;
-/// Filling up cannot wait if only one part in this many of that is left ...
+/// Filling up cannot wait if only one part in this many of the goal is left ...
 const PRESSED_PART: u32 = SMALL_LOW_PART;
-/// ... or not enough for so many moments like the last one.
+/// ... or not enough for this many moments like the last one.
 const MOMENTS_AHEAD: u32 = 8;
-/// Chunks populated for one page, at most.
+/// Most chunks populated in the search for one page.
 const MOST_HUNTED: u64 = 64;
-/// ... and of pieces smaller than that.
+/// ... and most pieces, where orders are smaller than a chunk.
 const SMALL_TURNS: usize = 4;
-/// Halvings of that, at most.
+/// Most halvings of these numbers, after searches in vain.
 const MOST_BARREN: u32 = 16;
-/// Default budget: what the pool may hold, bytes ...
+/// Default budget: the bytes that the pool may hold ...
 const BUDGET: u64 = 64 << 20;
-/// ... or one part in so many of what the process has besides, if that is more.
+/// ... or one part in this many of the process's other memory, if that is more.
 const BUDGET_SHARE: u64 = 20;
-/// Where control groups have limits, the pool has at most one part in so many of what they leave ...
+/// Where control groups have limits, the pool gets at most one part in this many of the memory that they leave ...
 const LEFT_SHARE: u64 = 4;
-/// ... or that, where strategies must hold what they reject.
+/// ... or this part, where strategies must hold pages that they reject.
 const HOARD_SHARE: u64 = 2;
-/// A chunk, with what is held, must leave one part in so many of it.
+/// A chunk, with the pages held, must leave free one part in this many of that memory.
 const RESERVE: u64 = 4;
-/// If they leave less than this, bytes, the kernel may be reclaiming pages of the pool.
+/// If they leave fewer bytes than this, the kernel may be reclaiming pages of the pool.
 const SHORT: u64 = 64 << 20;
-/// ... and less than that, it has next to nothing.
+/// ... and if fewer than this, the pool holds next to nothing.
 const SQUEEZED: u64 = 1 << 20;
-/// Pages populated at a time, at least: a mapping and its tables cost memory, too.
+/// Least number of pages populated at a time: a mapping and its tables cost memory, too.
 const LEAST_BATCH: usize = 16;
 
 /// One pool.
 pub struct Pool {
-    /// The free pages.
+    /// Its free pages.
     pub stock: Stock<'static>,
-    /// Knowledge of their frames.
+    /// What is known of their frames.
     pub looks: Looks,
-    /// Its chunks are locked in memory.
+    /// Whether its chunks are locked in memory.
     pub pinned: bool,
-    /// Its pages ask for frames by number: what others may ask for is kept, and found by number.
+    /// Whether pages request frames by number: then frames that others may request are kept, and found by number.
     pub exact: bool,
     /// Bytes it may hold; 0: the default.
     budget_bytes: u64,
-    /// Its strategies reject much of what they hold.
+    /// Whether its strategies reject many of the pages that they hold.
     hoards: bool,
-    /// Bytes that the control groups leave it, with what it holds; `None`: they have no limit.
+    /// Bytes that the control groups leave it, including those that it holds; `None`: they have no limit.
     left_bytes: Option<u64>,
-    /// Chunks being populated for it.
+    /// Number of chunks being populated for it.
     pub ordered: u32,
-    /// What the process has besides the pools, bytes; looked up where it matters.
+    /// Bytes of the process's memory outside the pools; looked up where it matters.
     others_bytes: u64,
-    /// Pages placed out of it.
+    /// Number of pages placed out of it.
     pub placed: u64,
-    /// Some colour ran out.
+    /// Whether some colour ran out.
     pub starving: bool,
-    /// Some colour is low.
+    /// Whether some colour is low.
     short: bool,
-    /// The refiller is filling it up: chunks that it may still populate before the next request.
+    /// While the refiller fills it up: the chunks that it may still populate before the next request.
     filling: usize,
-    /// Frames that pages ask for by number, sorted, as far as they are known.
+    /// Frames that pages request by number, sorted, as far as they are known.
     pub wanted: &'static [u64],
-    /// How many searches for a colour in a row found none, as a power of two.
+    /// Length of the series of searches for a colour that found none, as a power of two.
     barren: u32,
 }
 
-/// Own memory for the tables that a stock is given.
+/// The library's own memory for the tables that a stock is given.
 pub fn table<T: Zeroed>(entries: usize) -> Result<&'static mut [T]> {
     let memory = Fresh::map_sparse(entries * size_of::<T>())?;
-    // A forked child makes its own.
+    // A forked child makes its own tables.
     memory.room().hide_from_children()?;
     Ok(memory.into_slice(entries))
 }
 
-/// Gives a table back.
+/// Unmaps a table.
 ///
 /// # Safety
-/// It is [`table`]'s, and nothing refers to it any more.
+/// The table comes from [`table`], and nothing refers to it any more.
 pub unsafe fn give_back<T>(table: &'static mut [T]) {
     let bytes = size_of_val(table).next_multiple_of(PAGE);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises that nothing refers to the table any more.
     let _ = unsafe { sys::munmap(table.as_ptr() as usize, bytes) };
 }
 
-// SAFETY: an absent reference is zero.
+// SAFETY: zero bytes are the absent reference.
 unsafe impl Zeroed for Option<&'static mut Chunk> {}
-// SAFETY: a list of no meaning, in numbers.
+// SAFETY: it contains numbers only; zeros make a list without a meaning.
 unsafe impl Zeroed for List {}
-// SAFETY: numbers, and what is zero itself.
+// SAFETY: it contains numbers, and parts of which zero bytes are a value.
 unsafe impl Zeroed for Chunk {}
 
 impl Pool {
@@ -120,7 +120,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Without rules.
+    /// A pool without rules.
     fn of(stock: Stock<'static>, looks: Looks) -> Pool {
         Pool {
             stock,
@@ -141,7 +141,7 @@ impl Pool {
         }
     }
 
-    /// An empty one with the same rules, for another node.
+    /// An empty pool with the same rules, for another node.
     pub fn twin(&self) -> Option<Pool> {
         let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
         let lists = table::<List>(self.stock.colours().count() as usize).ok()?;
@@ -151,11 +151,11 @@ impl Pool {
         Some(Pool { pinned, exact, hoards, budget_bytes, wanted, ..Pool::of(stock, Looks::none().ok()?) })
     }
 
-    /// Sorts its pages by another colour function, for `spec`: no other strategy takes pages from it any more.
+    /// Sorts its pages by another colour function, for `spec`: no other strategy takes pages from the pool any more.
     pub fn recolour(&mut self, colours: Colours, spec: &Spec, available: u64) -> Option<()> {
         let lists = table::<List>(colours.count() as usize).ok()?;
         let old = self.stock.recolour(colours, lists).ok()?;
-        // SAFETY: the old lists are such a table, and nothing refers to them any more.
+        // SAFETY: the old lists are a table from `table`, and nothing refers to them any more.
         unsafe { give_back(old) };
         (self.budget_bytes, self.wanted, self.exact) = (0, &[], spec.kind == StrategyKind::Exact);
         self.hoards = false;
@@ -163,13 +163,13 @@ impl Pool {
         Some(())
     }
 
-    /// Whether `spec`'s pages can come from here.
+    /// Whether pages for `spec` can come from this pool.
     pub fn suits(&self, colours: &Colours, spec: &Spec) -> bool {
         let exact = spec.kind == StrategyKind::Exact;
         self.stock.colours() == colours && (self.pinned, self.exact) == (spec.pin, exact)
     }
 
-    /// Another strategy takes its pages from here.
+    /// Adds a strategy that takes its pages from this pool.
     pub fn admit(&mut self, spec: &Spec, available: u64) {
         let wanted = match spec.kind {
             _ if spec.budget_bytes > 0 => spec.budget_bytes,
@@ -180,12 +180,12 @@ impl Pool {
         self.hoards |= spec.kind.facts().is_particular;
     }
 
-    /// Bytes it may hold now.
+    /// Bytes that it may hold now.
     pub fn budget_bytes(&self) -> u64 {
         self.most_bytes().min(self.room_bytes())
     }
 
-    /// Bytes it may hold where there is room for them.
+    /// Bytes that it may hold if memory is not short.
     pub fn most_bytes(&self) -> u64 {
         match self.budget_bytes {
             0 => BUDGET.max(self.others_bytes / BUDGET_SHARE),
@@ -198,12 +198,12 @@ impl Pool {
         self.budget_bytes == 0 && self.held_bytes() + (CHUNK_SLOTS * PAGE) as u64 > BUDGET
     }
 
-    /// The control groups leave it so many bytes, besides what it holds.
+    /// Records the bytes that the control groups leave, besides those that the pool holds.
     pub fn left(&mut self, left: Option<u64>) {
         self.left_bytes = left.map(|left| left + self.held_bytes());
     }
 
-    /// The pool's share of it.
+    /// The pool's share of them.
     fn room_bytes(&self) -> u64 {
         match self.left_bytes {
             None => u64::MAX,
@@ -212,12 +212,12 @@ impl Pool {
         }
     }
 
-    /// Whether the control groups leave so little that next to nothing is held, and nothing placed ahead.
+    /// Whether the control groups leave so little that the pool holds next to nothing, and nothing is placed ahead.
     pub fn is_squeezed(&self) -> bool {
         self.left_bytes.is_some_and(|bytes| bytes < SQUEEZED)
     }
 
-    /// Whether the refiller works for it: where it cannot keep a chunk, what is fetched ahead would be thrown away again.
+    /// Whether the refiller works for it. If it cannot keep a chunk, pages fetched ahead would be thrown away again.
     fn is_filled_ahead(&self) -> bool {
         !self.is_limited() || self.budget_bytes() >= (CHUNK_SLOTS * PAGE) as u64
     }
@@ -227,19 +227,19 @@ impl Pool {
         self.left_bytes.is_some_and(|bytes| bytes < SHORT)
     }
 
-    /// Whether memory may be short here sooner than elsewhere: a control group has a limit.
+    /// Whether memory may become short here sooner than elsewhere: a control group has a limit.
     pub fn is_limited(&self) -> bool {
         self.left_bytes.is_some()
     }
 
-    /// Pages to make room for before some are populated: a chunk, or half of what it may hold where that is less.
+    /// Number of pages to make room for before populating: a chunk, or half of the budget if that is less.
     fn batch(&self) -> usize {
         let pages = usize::try_from(self.budget_bytes() / PAGE as u64).unwrap_or(usize::MAX);
         if pages >= CHUNK_SLOTS { CHUNK_SLOTS } else { (pages / 2).max(LEAST_BATCH) }
     }
 
-    /// Pages to populate at a time. A whole chunk has all colours, and what is too much of it is given back at once; but even
-    /// for that moment it must fit into what the control groups leave.
+    /// Number of pages to populate at a time. A whole chunk has all colours, and its surplus is given back at once; but
+    /// even for that moment it must fit into the memory that the control groups leave.
     pub fn order_pages(&self) -> usize {
         let fits = |all| {
             let chunks = u64::from(self.ordered) + 1;
@@ -252,35 +252,36 @@ impl Pool {
         }
     }
 
-    /// The process has so many bytes besides the pools.
+    /// Records the bytes that the process has besides the pools.
     pub fn measured(&mut self, others_bytes: u64) {
         self.others_bytes = others_bytes;
     }
 
-    /// How many chunks may be populated in the search for one page, before another one is taken: as many as the budget
-    /// allows. Where such searches are in vain, they become shorter.
+    /// Most chunks that may be populated in the search for one page, before another page is taken: as many as the
+    /// budget allows. After searches in vain, the number becomes smaller.
     pub fn patience(&self) -> usize {
         if self.is_squeezed() {
             return 0;
         }
         let chunks = (self.budget_bytes() / (CHUNK_SLOTS * PAGE) as u64).clamp(2, MOST_HUNTED) as usize;
-        // Less than a chunk is mostly made of the frames that were given back just now.
+        // Less than a chunk mostly consists of the frames that were given back just now.
         let turns = if self.order_pages() < CHUNK_SLOTS { SMALL_TURNS } else { chunks };
         turns >> self.barren.min(usize::BITS - 1)
     }
 
-    /// As [`Pool::patience`], for a page that must come from somewhere.
+    /// As [`Pool::patience`], for a page that must be supplied.
     pub fn turns(&self) -> usize {
         self.patience().max(usize::from(self.stock.totals().free == 0))
     }
 
-    /// A search has found what was wanted, or not.
+    /// Records whether a search has found a page.
     pub fn found(&mut self, found: bool) {
         self.barren = if found { 0 } else { (self.barren + 1).min(MOST_BARREN) };
     }
 
-    /// Looks up the frames of the free pages of chunk `number` again. Those that are not in memory any more are given up:
-    /// which frame they would come back on is the kernel's choice. How many were not where they had been.
+    /// Looks up the frames of the free pages of chunk `number` again. Pages that are not in memory any more are given
+    /// up: the kernel would choose the frames on which they come back. Returns how many were not on their previous
+    /// frames.
     pub fn sort_anew(&mut self, pagemap: Pagemap, number: u32, frames: &mut [u64; CHUNK_SLOTS]) -> u64 {
         let Some(address) = self.stock.chunk_address(number) else { return 0 };
         if pagemap.read(address, frames).is_err() {
@@ -306,19 +307,19 @@ impl Pool {
         u64::from(totals.free + totals.held) * PAGE as u64
     }
 
-    /// Whether it must not take in another chunk, with those on the way.
+    /// Whether it must not take in another chunk, counting those being populated.
     pub fn is_full(&self) -> bool {
         let batches = u64::from(self.ordered) + 1;
         self.held_bytes() + batches * (self.batch() * PAGE) as u64 > self.budget_bytes()
     }
 
-    /// Whether it holds more than its budget, where control groups have limits. What the least order brings stays: a fault waits
-    /// for it.
+    /// Whether it holds more than its budget, where control groups have limits. The pages of the smallest order stay: a
+    /// fault waits for them.
     pub fn exceeds(&self) -> bool {
         self.is_limited() && self.held_bytes() > self.budget_bytes().max((LEAST_BATCH * PAGE) as u64)
     }
 
-    /// Free pages to fill up to: more when more were placed, and one of each colour if that is not too much.
+    /// Number of free pages to fill up to: more when more were placed, and one of each colour if that is not too much.
     pub fn high(&self) -> u32 {
         let room = (self.budget_bytes() / PAGE as u64).try_into().unwrap_or(u32::MAX);
         let wanted = u32::try_from(self.placed / 4).unwrap_or(u32::MAX);
@@ -330,7 +331,7 @@ impl Pool {
         if self.placed / 4 <= u64::from(LOWEST_HIGH) { SMALL_LOW_PART } else { LOW_PART }
     }
 
-    /// Notes that a page wanted `want`, and got what it got.
+    /// Records that a page wanted `want`, whatever it got.
     pub fn asked(&mut self, want: Want) {
         if let Want::Colour(colour) = want {
             self.stock.ask(colour);
@@ -338,7 +339,7 @@ impl Pool {
         }
     }
 
-    /// Whether the refiller should work, of which it is told (once).
+    /// Whether to call the refiller; if so, also sets how many chunks it may populate.
     pub fn needs_refill(&mut self) -> bool {
         if !self.is_filled_ahead() {
             return false;
@@ -352,12 +353,12 @@ impl Pool {
         low
     }
 
-    /// Whether the refiller has been told to fill it up.
+    /// Whether the refiller has been called to fill it up.
     pub fn is_filling(&self) -> bool {
         self.filling > 0
     }
 
-    /// Whether that cannot wait, where so many pages were placed in the last moment.
+    /// Whether filling up cannot wait, when so many pages were placed in the last moment.
     pub fn is_pressed(&self, of_late: u64) -> bool {
         let high = self.high();
         let soon = u32::try_from(of_late).unwrap_or(u32::MAX).saturating_mul(MOMENTS_AHEAD);
@@ -369,8 +370,8 @@ impl Pool {
             || self.stock.runs_out(soon)
     }
 
-    /// Whether the refiller is to populate another chunk for it: colours fill up to their goals, but where that takes
-    /// throwing other pages away, only those do that are low. It gives up on what is not to be found.
+    /// Whether the refiller is to populate another chunk for it. Colours are filled up to their goals; if that means
+    /// throwing other pages away, only low colours are. The refiller gives up on colours that it cannot find.
     pub fn takes_more(&mut self) -> bool {
         if self.filling == 0 || !self.is_filled_ahead() {
             return false;
@@ -383,9 +384,9 @@ impl Pool {
     }
 }
 
-/// Bookkeeping of chunks: memory for [`Chunk`]s, and those not in use.
+/// Bookkeeping of chunks: memory for [`Chunk`]s, and the unused ones.
 pub struct Books {
-    /// Mapped and not handed out yet. (None instead of an empty list: zeros, which take no room in the library's file.)
+    /// Mapped and not handed out yet. (`None` instead of an empty list: zeros take no space in the library's file.)
     fresh: Option<&'static mut [Chunk]>,
     spare: [Option<&'static mut Chunk>; SPARE],
 }
@@ -395,12 +396,12 @@ const SPARE: usize = 256;
 const AT_ONCE: usize = 64;
 
 impl Books {
-    /// None mapped.
+    /// No memory mapped.
     pub const fn new() -> Books {
         Books { fresh: None, spare: [const { None }; SPARE] }
     }
 
-    /// Memory for one.
+    /// Takes memory for one chunk.
     pub fn take(&mut self) -> Result<&'static mut Chunk> {
         if let Some(chunk) = self.spare.iter_mut().find_map(Option::take) {
             return Ok(chunk);
@@ -414,7 +415,7 @@ impl Books {
         Ok(chunk)
     }
 
-    /// Takes one back (beyond a certain number they are lost: 8 KiB each).
+    /// Gives it back (beyond a certain number it is lost: 8 KiB each).
     pub fn give_back(&mut self, chunk: &'static mut Chunk) {
         if let Some(place) = self.spare.iter_mut().find(|place| place.is_none()) {
             *place = Some(chunk);
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!((pool.high(), pool.stock.totals().free), (4096, 2048));
         let soon = u64::from(MOMENTS_AHEAD);
         assert_eq!([0, 2048 / soon, 2048 / soon + 1].map(|pages| pool.is_pressed(pages)), [false, false, true]);
-        // Of one colour there are 32, and nothing but this is asked for.
+        // There are 32 pages of one colour, and only this colour is requested.
         (0..4).for_each(|_| pool.asked(Want::Colour(3)));
         assert_eq!([32 / soon, 32 / soon + 1].map(|pages| pool.is_pressed(pages)), [false, true]);
         pool.starving = true;

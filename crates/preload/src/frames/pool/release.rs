@@ -1,4 +1,4 @@
-//! Returning memory: the pools' surplus, memory that the program needs, and everything at the end.
+//! Return of memory to the kernel: the pools' surplus, memory that the program needs, and everything at the end.
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
@@ -9,7 +9,7 @@ use super::chunks::{self, SLOTS};
 use super::pools::Pool;
 
 impl Pools {
-    /// Gives every chunk back that can go, because the program is short of memory.
+    /// Gives back every chunk that can go, because the program is short of memory.
     pub fn shed(&mut self) {
         for pool in self.all.iter_mut().flatten() {
             for number in 0..pool.stock.chunk_limit() {
@@ -52,7 +52,7 @@ impl Pools {
         self.account();
     }
 
-    /// Gives back what pool `at` has got beyond its budget, where that is less than a chunk.
+    /// Gives back the pages of pool `at` beyond its budget, where the budget is less than a chunk.
     pub fn trim(&mut self, at: usize) {
         if self.pool(at).is_some_and(|pool| pool.exceeds()) {
             self.give_back(at, Pool::exceeds);
@@ -60,10 +60,10 @@ impl Pools {
         }
     }
 
-    /// Gives pages of pool `at` back to the kernel, colours in turn, while it holds too many.
+    /// Gives pages of pool `at` back to the kernel, colours in turn, while it has too many.
     fn give_back(&mut self, at: usize, has_too_many: impl Fn(&Pool) -> bool) {
         let Some(pool) = self.all.get_mut(at).and_then(Option::as_mut) else { return };
-        // What was searched for is not thrown away.
+        // Frames that were searched for are not thrown away.
         if pool.exact {
             return;
         }

@@ -1,9 +1,9 @@
-//! Check that free pages of the pool are still on the frames of their look-up.
+//! The check that free pages of the pool are still on the frames of their look-up.
 //!
-//! The kernel moves them (compaction) and swaps them out. This must be noticed before they are handed out: a page that
-//! the program has may be referenced by the kernel, and cannot be exchanged safely for another one. One look before
-//! each move would cost a tenth of a fault, so neighbours are looked up together, and what was looked up a moment ago
-//! is not looked up again.
+//! The kernel moves free pages (compaction) and swaps them out. The library must notice this before it hands them out:
+//! once the program has a page, the kernel may refer to it, and the page cannot be exchanged safely for another one.
+//! One look-up before each move would cost a tenth of a fault. So neighbours are looked up together, and pages that
+//! were looked up a moment ago are not looked up again.
 //!
 //! This is enough while the kernel does not move free pages. Once some have strayed, pages are held
 //! ([`crate::frames::pool::grip`]) from their look-up to their move, until no page has strayed for a while. Pages of
@@ -23,33 +23,34 @@ use super::chunks;
 use super::grip::{Grip, List};
 use super::pools::{MOST_CHUNKS, Pool, table};
 
-/// Slots looked up together.
+/// Number of slots looked up together.
 const GROUP: usize = 32;
 const GROUPS: usize = CHUNK_SLOTS / GROUP;
-/// A moment, in ticks of the processor's clock, as a power of two: 0.3 to 1 ms.
+/// Length of a moment, in ticks of the processor's clock, as a power of two: 0.3 to 1 ms.
 const MOMENT: u32 = 20;
-/// The kernel is taken to be at work on free pages for so many moments after the last one strayed: 1 to 4 s.
+/// For this many moments after the last page strayed, the kernel is taken to be at work on free pages: 1 to 4 s.
 const WARY: u32 = 1 << 12;
-/// Tells numbers of requests from moments, both of 31 bits.
+/// Flag that distinguishes numbers of requests from moments; both have 31 bits.
 const HELD: u32 = 1 << 31;
 
-/// What is known of the groups of a pool.
+/// The look-ups of a pool's groups.
 pub struct Looks {
-    /// Of each, the moment of the last look-up, or, with [`HELD`], the number of the request that holds it; 0: nothing.
+    /// For each group: the moment of the last look-up, or, with [`HELD`], the number of the request that holds it; 0:
+    /// none.
     words: &'static mut [u32],
-    /// Chunks without a huge page underneath: 1.
+    /// 1 for each chunk without a huge page behind it.
     small: &'static mut [u8],
-    /// Until when the kernel is taken to be at work on free pages; 0: it is not.
+    /// Until this moment the kernel is taken to be at work on free pages; 0: it is not.
     wary_until: u32,
 }
 
 impl Looks {
-    /// Never.
+    /// No group was looked up.
     pub fn none() -> Result<Looks> {
         Ok(Looks { words: table::<u32>(MOST_CHUNKS * GROUPS)?, small: table::<u8>(MOST_CHUNKS)?, wary_until: 0 })
     }
 
-    /// Chunk `number` is a new one, with a huge page underneath or not.
+    /// Records that chunk `number` is new, with a huge page behind it or not.
     pub fn begin(&mut self, number: u32, huge: bool) {
         if let Some(small) = self.small.get_mut(number as usize) {
             *small = u8::from(!huge);
@@ -91,12 +92,12 @@ fn groups(run: Run) -> core::ops::Range<usize> {
     run.slot.0 as usize / GROUP..end.div_ceil(GROUP)
 }
 
-/// Moments counted, for ever around.
+/// The present moment; the count wraps around.
 fn now() -> u32 {
     (sys::ticks() >> MOMENT) as u32 & !HELD
 }
 
-/// The pages of `run` are handed out as they were found a moment ago.
+/// Counts the pages of `run`, which are handed out without being held, as they were found a moment ago.
 #[cold]
 fn unheld(run: Run) -> bool {
     tally::engine(|counts| &counts.unheld_pages, u64::from(run.len));
@@ -109,7 +110,7 @@ fn group_run(group: usize) -> Run {
 }
 
 impl Pool {
-    /// Whether the pages of `run`, which is held, are on their frames. If not, nothing of it is held any more.
+    /// Whether the pages of `run`, which is held, are on their frames. If not, nothing of the run is held any more.
     pub fn is_known(
         &mut self,
         grip: &mut Grip,
@@ -139,7 +140,7 @@ impl Pool {
         false
     }
 
-    /// As [`Pool::is_known`], where the kernel may be at work on free pages: what is handed out is held on to.
+    /// As [`Pool::is_known`], where the kernel may be at work on free pages: the pages handed out are held.
     fn is_gripped(
         &mut self,
         grip: &mut Grip,
@@ -150,7 +151,7 @@ impl Pool {
     ) -> bool {
         let by_group = run.len as usize <= GROUP / 2 && grip.room() >= 2 * GROUP;
         let all_held = |looks: &Looks, grip: &Grip| by_group && groups(run).all(|group| looks.is_held(group, grip));
-        // Holding one group may let go of another one: then that is held once more.
+        // Holding one group may release another one, which is then held once more.
         for _ in 0..2 {
             if all_held(&self.looks, grip) {
                 return true;
@@ -160,7 +161,7 @@ impl Pool {
                 if by_group && self.looks.is_held(group, grip) {
                     continue;
                 }
-                // What has gone already is not to be waited for until it is back from swap.
+                // A page that has gone already must not be waited for until it is back from swap.
                 if !self.is_as_found(pagemap, part, run, frames) {
                     self.strayed(pagemap, run, now, frames);
                     return false;
@@ -184,7 +185,7 @@ impl Pool {
         if all_held(&self.looks, grip) { true } else { unheld(run) }
     }
 
-    /// Holds what has a page of `part`: the request's number.
+    /// Holds the slots of `part` that have a page; returns the request's number.
     fn hold(&self, grip: &mut Grip, part: Run, run: Run) -> Option<u32> {
         let base = self.stock.chunk_address(part.slot.chunk())?;
         let mut list = List::new();
@@ -198,8 +199,9 @@ impl Pool {
         number
     }
 
-    /// Takes the marks of having been used from the pages of `part`, which are about to be handed out: looking at them and holding
-    /// them is no use, and what is marked twice the kernel is slow to reclaim (see [`chunks`]).
+    /// Removes the referenced marks from the pages of `part`, which are about to be handed out: looking at them and
+    /// holding them is no use by the program, and the kernel is slow to reclaim pages that are marked twice (see
+    /// [`chunks`]).
     fn unmark(&self, part: Run) {
         if let Some(address) = self.stock.address(part.slot) {
             chunks::unmark(Span::new(address, address + part.len as usize * PAGE));
@@ -223,7 +225,8 @@ impl Pool {
             .all(|(slot, frame)| !self.has_page(slot, run) || self.stock.frame(slot) == Some(*frame))
     }
 
-    /// Pages around `run` are not where they were: it is not held any more, and its chunk is sorted anew.
+    /// Handles pages around `run` that are not where they were: the run is not held any more, and its chunk is sorted
+    /// anew.
     #[cold]
     fn strayed(&mut self, pagemap: Pagemap, run: Run, now: u32, frames: &mut [u64; CHUNK_SLOTS]) {
         self.looks.be_wary(now);
@@ -234,7 +237,7 @@ impl Pool {
 }
 
 impl Pool {
-    /// As much of `run` as can be held on to, where that is needed; the rest is free again.
+    /// As much of `run` as can be held, where holding is needed; the rest becomes free again.
     pub fn shortened(&mut self, run: Run, room: usize) -> Run {
         let most = room.clamp(1, MOST_PAGES) as u32;
         if run.len <= most || !(self.looks.wary_until != 0 || self.looks.is_small(run.slot.chunk())) {

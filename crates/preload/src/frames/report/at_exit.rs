@@ -16,7 +16,7 @@ use crate::state::plan;
 
 use super::tally;
 
-/// At exit: counts what is where in one mapping.
+/// At exit: counts where the pages of one mapping are.
 pub fn census(place: &Place, mapping: &Mapping<'_>, scan: &Scan) {
     if !is_running() {
         return;
@@ -40,7 +40,7 @@ fn each_kind(span: Span, visit: &mut dyn FnMut(Span, Kind)) {
     }
 }
 
-/// Memory that the policy names and the engine cannot reach.
+/// Counts memory that the policy names and the engine cannot reach.
 fn beyond_reach(place: &Place, mapping: &Mapping<'_>, part: Span, scan: &Scan) {
     let memory = place.memory.checked_sub(1).and_then(Memory::from_code);
     let section = memory.and_then(|memory| plan::section_for(memory, mapping.span.len()));

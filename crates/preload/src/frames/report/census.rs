@@ -1,4 +1,4 @@
-//! Current frames of pages against the frames of their placement.
+//! A census of pages: their current frames against the frames on which they were placed.
 
 use core::mem::ManuallyDrop;
 use core::sync::atomic::AtomicUsize;
@@ -25,20 +25,20 @@ struct Sums {
     moved: usize,
     unplaced: usize,
     large: usize,
-    /// Placed ahead, and all zero.
+    /// Pages that were placed ahead, and are all zero.
     zero: usize,
 }
 
-/// Pages that were placed ahead of which a process looks whether they are zero, at most: some 10 ms.
+/// Most pages placed ahead that are checked for zeros in one process: some 10 ms.
 const MOST_READ: usize = 1 << 15;
 static LEFT_TO_READ: AtomicUsize = AtomicUsize::new(MOST_READ);
 
-/// Counts the resident pages of `span`, which has one strategy; how many there are. `tiled`: it lies in tiles of larger
-/// pages.
+/// Counts the resident pages of `span`, which has one strategy, and returns their number. `tiled`: it lies in tiles of
+/// larger pages.
 pub fn take(engine: &mut Engine, span: Span, tiled: bool) -> usize {
     let Some(number) = areas::strategy_of(span.start) else { return 0 };
     let pagemap = engine.pools.tools.pagemap;
-    // The descriptor stays the engine's.
+    // The descriptor stays the engine's, so it is not closed here.
     let scan = ManuallyDrop::new(Scan::with(pagemap.0));
     let mut sums = Sums::default();
     let mut contents = Contents::default();
@@ -84,13 +84,13 @@ impl Sums {
     }
 }
 
-/// `/proc/self/mem`, open from the first page that is looked at. process_vm_readv(2) would pin what it reads, and so give
-/// this process a copy of its own of every page that it shares with a process it was forked from.
+/// `/proc/self/mem`, opened at the first page that is examined. process_vm_readv(2) would pin the pages that it reads,
+/// and so give this process its own copy of every page that it shares with the process it was forked from.
 #[derive(Default)]
 struct Contents(Option<sys::Result<i32>>);
 
 impl Contents {
-    /// Whether the page at `page` is there, may be looked at, and holds nothing but zeros.
+    /// Whether the page at `page` is present, readable, and holds nothing but zeros.
     fn is_zero(&mut self, page: usize) -> bool {
         let left = LEFT_TO_READ.load(Relaxed);
         LEFT_TO_READ.store(left.saturating_sub(1), Relaxed);

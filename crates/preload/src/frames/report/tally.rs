@@ -1,4 +1,4 @@
-//! Counting into the guest file.
+//! Counts of the engine in the guest file.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU64};
@@ -13,28 +13,28 @@ use crate::boundary::sys::Errno;
 use crate::frames::areas::PLACERS;
 use crate::state::guest_file;
 
-/// Adds to a number that other threads may add to as well.
+/// Adds to a count that other threads may add to as well.
 pub fn engine(field: impl Fn(&EngineCountSlot) -> &AtomicU64, by: u64) {
     if let Some(file) = guest_file::file() {
         field(&file.engine.counts).fetch_add(by, Relaxed);
     }
 }
 
-/// Stores a number.
+/// Stores a count.
 pub fn engine_set(field: impl Fn(&EngineCountSlot) -> &AtomicU64, value: u64) {
     if let Some(file) = guest_file::file() {
         field(&file.engine.counts).store(value, Relaxed);
     }
 }
 
-/// The pool holds `bytes` now: more than ever?
+/// Records that the pools hold `bytes` now, if that is more than ever.
 pub fn engine_peak(bytes: u64) {
     if let Some(file) = guest_file::file() {
         file.engine.counts.pool_peak_bytes.fetch_max(bytes, Relaxed);
     }
 }
 
-/// `pages` were placed that lie on memory node `node`, which is not the one they were to come from (`elsewhere`).
+/// Counts `pages` placed on memory node `node`; `elsewhere`: this is not the node from which they should have come.
 pub fn on_node(node: usize, elsewhere: bool, pages: usize) {
     if let Some(file) = guest_file::file() {
         if let Some(place) = file.engine.pages_by_node.get(node.min(NODE_SLOTS - 1)) {
@@ -46,14 +46,14 @@ pub fn on_node(node: usize, elsewhere: bool, pages: usize) {
     }
 }
 
-/// State of the engine.
+/// Records the state of the engine.
 pub fn state(state: EngineState) {
     if let Some(file) = guest_file::file() {
         guest_file::set(&file.engine.state, state.code());
     }
 }
 
-/// Why there is none.
+/// Records why there is no engine.
 pub fn failed(state: EngineState, failure: EngineFailure, errno: Option<Errno>) {
     if let Some(file) = guest_file::file() {
         guest_file::set(&file.engine.failure, failure.code());
@@ -62,7 +62,7 @@ pub fn failed(state: EngineState, failure: EngineFailure, errno: Option<Errno>) 
     }
 }
 
-/// Where hints' strategies, whose numbers are beyond the file's slots, are counted: slot plus one.
+/// The accounts of hints' strategies, whose numbers are beyond the file's slots: slot plus one.
 static SLOTS_OF_HINTS: [AtomicU8; PLACERS] = [const { AtomicU8::new(0) }; PLACERS];
 
 /// The account of strategy `number`.
@@ -74,8 +74,8 @@ pub fn slot(number: u32) -> Option<&'static FramesSlot> {
     guest_file::frames_in_use(guest_file::file()?).get(slot)
 }
 
-/// Opens an account for the strategy of a hint: one with strategies of the same kind and number of colours, or a new one,
-/// or, when all are taken, with whatever has the last.
+/// Opens an account for the strategy of a hint: shared with strategies of the same kind and number of colours, or a new
+/// one, or, when all are taken, shared with the last.
 pub fn assign(number: usize, kind: StrategyKind, colours: u32) {
     let Some(file) = guest_file::file() else { return };
     let has = |slot: &FramesSlot, kind: u64| slot.kind.load(Relaxed) == kind;
@@ -91,32 +91,32 @@ pub fn assign(number: usize, kind: StrategyKind, colours: u32) {
     }
 }
 
-/// Adds to a number of strategy `number`.
+/// Adds to a count of strategy `number`.
 pub fn frames(number: u32, field: impl Fn(&FramesCountSlot) -> &AtomicU64, by: usize) {
     if let Some(slot) = slot(number) {
         field(&slot.counts).fetch_add(by as u64, Relaxed);
     }
 }
 
-/// Bytes of strategy `number` that could not be placed.
+/// Adds bytes of strategy `number` that could not be placed.
 pub fn out_of_reach(number: u32, why: OutOfReach, bytes: usize) {
     if let Some(field) = slot(number).and_then(|slot| slot.out_of_reach.get(why as usize)) {
         field.fetch_add(bytes as u64, Relaxed);
     }
 }
 
-/// The want of one page and its result.
+/// The result of one page's want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
-    /// A frame as wanted.
+    /// A wanted frame.
     Wanted,
     /// Another frame.
     Other,
-    /// The kernel's.
+    /// A frame of the kernel's choice.
     Nothing,
 }
 
-/// Counts one page of `slot`'s strategy. (Only the engine's lock's holder does: no bus lock is needed.)
+/// Counts one page of `slot`'s strategy. (Only the holder of the engine's lock does: no bus lock is needed.)
 #[inline]
 pub fn page(slot: &FramesSlot, want: Want, got: Got) {
     let more = |field: &AtomicU64| field.store(field.load(Relaxed) + 1, Relaxed);

@@ -1,4 +1,4 @@
-//! The thread that answers faults.
+//! The handler: the thread that answers faults.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
@@ -35,20 +35,21 @@ static STAGE: AtomicU32 = AtomicU32::new(BEGUN);
 const BEGUN: u32 = 0;
 const READY: u32 = 1;
 const FAILED: u32 = 2;
-/// Why it failed: [`EngineFailure`] code, and errno or 0.
+/// Why the start failed: [`EngineFailure`] code, and errno or 0.
 static FAILURE: AtomicU32 = AtomicU32::new(0);
 static ERRNO: AtomicI32 = AtomicI32::new(0);
 /// No descriptor.
 const NONE: i32 = -1;
-/// The handler may lock memory beyond the limit, since the program may.
+/// Whether the handler may lock memory beyond the limit, since the program may.
 static KEEPS_LOCK: AtomicBool = AtomicBool::new(false);
 
-/// Whether no second thread may do the handler's work, since it would keep the right to lock memory while it sleeps.
+/// Whether no second thread may do the handler's work, since that thread would keep the right to lock memory while it
+/// sleeps.
 pub fn works_alone() -> bool {
     KEEPS_LOCK.load(Ordering::Relaxed)
 }
 
-/// The program may have given up its right to lock memory: then so does the handler.
+/// Gives up the handler's right to lock memory, if the program has given up its own.
 fn follow_rights() {
     if KEEPS_LOCK.load(Ordering::Relaxed) && !task::may_lock_beyond_limit(sys::getpid()) {
         task::give_up_capabilities();
@@ -69,7 +70,7 @@ pub fn descriptor() -> Option<(u32, i32)> {
     (thread != 0).then(|| (thread, UFFD.load(Ordering::Relaxed)))
 }
 
-/// In a forked child: handler, stacks and descriptors are the parent's.
+/// In a forked child: forgets handler, stacks and descriptors, which are the parent's.
 pub fn forget() {
     THREAD.forget();
     STAGE.store(BEGUN, Ordering::Relaxed);
@@ -79,7 +80,7 @@ pub fn forget() {
 
 /// Starts the handler. Runs on a thread of the program, so no governed memory may be registered before it returns.
 pub fn begin() -> core::result::Result<(), Stop> {
-    // Where there are other threads, the program's table gets no descriptor: the handler does what takes one.
+    // If there are other threads, no descriptor is opened in the program's table; the handler opens them all.
     let keeps = libc::is_alone();
     apart(|| open_and_begin(keeps)).map_err(stop(EngineFailure::Threads))?
 }
@@ -95,7 +96,7 @@ fn open_and_begin(keeps: bool) -> core::result::Result<(), Stop> {
             sys::close(uffd.0);
             result
         }
-        // The program's table is full; the handler's own is not.
+        // The program's table is full, but the handler's own is not.
         Err(Stop { errno: Some(Errno::EMFILE), .. }) => begin_with(Uffd(NONE), Pagemap(NONE)),
         Err(stop) => Err(stop),
     }
@@ -106,9 +107,10 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
     UFFD.store(uffd.0, Ordering::Relaxed);
     PAGEMAP.store(pagemap.0, Ordering::Relaxed);
     STAGE.store(BEGUN, Ordering::Release);
-    // SAFETY: not running; `body` uses nothing but system calls and our own memory.
+    // SAFETY: the thread does not run; `body` uses nothing but system calls and the library's own memory.
     unsafe { THREAD.start(body, 0) }.map_err(stop(EngineFailure::Threads))?;
-    // Until it has closed its copies of the program's descriptors: pipes must see their ends.
+    // Waits until the handler has closed its copies of the program's descriptors: the other ends of pipes must see them
+    // closed.
     while STAGE.load(Ordering::Acquire) == BEGUN {
         task::futex_wait_for(&STAGE, BEGUN, 1_000_000_000);
     }
@@ -151,7 +153,7 @@ extern "C" fn body(_: usize) -> ! {
     }
 }
 
-/// Everything before the first message.
+/// Prepares everything before the first message.
 fn prepare() -> core::result::Result<Uffd, Stop> {
     let (mut uffd, mut pagemap) = (Uffd(UFFD.load(Ordering::Relaxed)), Pagemap(PAGEMAP.load(Ordering::Relaxed)));
     if uffd.0 == NONE {
@@ -173,13 +175,13 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
     }
-    // Without it pages are looked up before they are moved, and not held.
+    // Without a pipe, pages are looked up before they are moved, but not held.
     let _ = ENGINE.lock().checks.grip.open();
-    // A hint may ask for exact frames later, when the file cannot be opened any more.
+    // Opened now: a hint may request exact frames later, when the file cannot be opened any more.
     ENGINE.lock().opened_flags();
-    // All descriptors are open. A program that gives up its rights must not keep a thread that has them, and setuid(3)
-    // does not change the user of threads that were made past libc. To pin, the pool must be lockable as far as the
-    // program's memory is.
+    // All descriptors are open. A program that gives up its rights must not keep a thread that still has them, and
+    // setuid(3) does not change the user of threads that were made past libc. Pinning requires that the pool can be
+    // locked to the same extent as the program's memory.
     let keeps_lock = plan::current().is_some_and(pins) && task::may_lock_beyond_limit(0);
     KEEPS_LOCK.store(keeps_lock, Ordering::Relaxed);
     task::give_up_rights(keeps_lock);
@@ -197,7 +199,7 @@ fn serve(uffd: Uffd) -> ! {
     let mut messages = [Message::default(); AT_ONCE];
     let mut gathering = Gathering::new();
     loop {
-        // One thread has one fault, and looking for another message takes longer than reading this one.
+        // One thread has one fault, and another read for more messages takes longer than this one.
         let most = if libc::has_one_thread() { 1 } else { AT_ONCE };
         let count = match uffd.wait(messages.get_mut(..most).unwrap_or(&mut [])) {
             Ok(count) => count,
@@ -242,7 +244,7 @@ fn serve(uffd: Uffd) -> ! {
     }
 }
 
-/// Answers what `thread` asks. True: this is the end.
+/// Answers the request of `thread`. True: the handler must end.
 fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
     if let Some((kind, span)) = requests::question() {
         let result = match kind {
@@ -272,7 +274,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.pools.show_frames(span),
-            // Who asked goes on at the end.
+            // The requesting thread continues when the handler ends.
             Kind::Stop => {
                 requests::answer(Ok(0));
                 return true;
@@ -299,7 +301,7 @@ fn release(uffd: Uffd) {
     });
 }
 
-/// The handler's end.
+/// Ends the handler.
 fn end(uffd: Uffd) -> ! {
     refiller::dismiss();
     ENGINE.lock().dissolve();

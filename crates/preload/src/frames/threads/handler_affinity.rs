@@ -1,32 +1,32 @@
-//! The handler's processor.
+//! The choice of the handler's processor.
 //!
-//! A thread woken on another processor costs twice as much as one woken on the processor that is about to idle. So while
-//! the program has one thread, the handler goes where that thread is; with several, it goes where the scheduler likes,
-//! among the processors that the program may use.
+//! To wake a thread on another processor costs twice as much as to wake one on the processor that is about to idle. So
+//! while the program has one thread, the handler runs on that thread's processor. If the program has several threads,
+//! the scheduler chooses among the processors that the program may use.
 
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::sys::task::{self, MASK_WORDS};
 use crate::boundary::{arch, elf, libc};
 
-/// Where the kernel keeps the number of the processor that the program's first thread runs on (its rseq area, which
-/// glibc registers since 2.35); 0: unknown.
+/// Address at which the kernel stores the number of the processor that runs the program's first thread (its rseq area,
+/// which glibc registers since 2.35); 0: unknown.
 static PROCESSOR: AtomicUsize = AtomicUsize::new(0);
 /// Offset of `cpu_id` in `struct rseq`.
 const CPU_ID: usize = 4;
 /// Offset of the rseq area from the thread pointer; 0: there is none.
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
 
-/// Looks up where rseq areas are. Not to be done later: it takes the dynamic linker's lock.
+/// Looks up the offset of rseq areas. Not to be done later: it takes the dynamic linker's lock.
 pub fn learn() {
     let Some(libc) = elf::find(&|object| object.symbol(c"__rseq_offset").is_some()) else { return };
     let (Some(offset), Some(size)) = (libc.symbol(c"__rseq_offset"), libc.symbol(c"__rseq_size")) else { return };
-    // SAFETY: variables of glibc with these types, set before any initialiser runs and never changed.
+    // SAFETY: these are glibc's variables, of these types, set before any initialiser runs and never changed.
     let (offset, size) = unsafe { (*(offset.address as *const isize), *(size.address as *const u32)) };
     OFFSET.store(if size > 0 { offset } else { 0 }, Ordering::Relaxed);
 }
 
-/// Called by the program's only thread: it is to be followed.
+/// Makes the handler follow the calling thread, which is the program's only one.
 pub fn attach() {
     let offset = OFFSET.load(Ordering::Relaxed);
     let area = arch::thread_pointer().wrapping_add_signed(offset);
@@ -39,13 +39,13 @@ fn processor() -> Option<u32> {
     if place == 0 || !libc::has_one_thread() {
         return None;
     }
-    // SAFETY: the thread control block of the program's first thread, which exists while the process has one thread.
+    // SAFETY: the place lies in the first thread's control block, which exists while the process has one thread.
     let processor = unsafe { (*(place as *const AtomicU32)).load(Ordering::Relaxed) };
     // Negative: rseq is not registered (yet).
     (processor < (MASK_WORDS * 64) as u32).then_some(processor)
 }
 
-/// Keeps the handler near the program.
+/// The handler's choice of processors.
 pub struct Affinity {
     inherited: [u64; MASK_WORDS],
     words: usize,
@@ -53,7 +53,7 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// On all processors that the program may use.
+    /// All processors that the program may use.
     pub fn new() -> Affinity {
         let mut affinity = Affinity { inherited: [0; MASK_WORDS], words: 0, at: None };
         affinity.words = task::affinity(0, &mut affinity.inherited).map_or(0, |bytes| bytes / 8);
@@ -65,7 +65,7 @@ impl Affinity {
         word >> (processor % 64) & 1 != 0
     }
 
-    /// To where the program is now.
+    /// Moves the handler to the program's present processor.
     pub fn follow(&mut self) {
         let wanted = processor().filter(|processor| self.words > 0 && self.allows(*processor));
         if wanted == self.at {

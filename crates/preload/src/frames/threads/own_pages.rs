@@ -1,5 +1,5 @@
-//! Pages of our own that are always missing: the one that requests are sent by, and those that pages of the pool pass
-//! through.
+//! Pages of the library's own that are always missing: one for sending requests, and those through which pages of the
+//! pool pass.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,19 +9,19 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{Result, task};
 use crate::frames::kernel::uffd::Uffd;
 
-/// Pages moved out at a time: the size of a transit area.
+/// Number of pages moved out at a time: the size of a transit area.
 pub const TRANSIT: usize = 64;
 
 static AREA: AtomicUsize = AtomicUsize::new(0);
-/// Some memory is pinned.
+/// Whether some memory is pinned.
 static PINS: AtomicBool = AtomicBool::new(false);
 
-/// The pages: the one that requests are sent by; for each of our threads a landing page and a locked one; two transit
-/// areas, the second locked.
+/// Number of these pages: one for requests; for each of the library's threads a landing page and a locked one; two
+/// transit areas, the second locked.
 const PAGES: usize = FIRST_TRANSIT + 2 * TRANSIT;
 /// The first page of the transit areas.
 pub const FIRST_TRANSIT: usize = 5;
-/// Its address; 0: none.
+/// Address of these pages; 0: there are none.
 pub fn address() -> usize {
     AREA.load(Ordering::Relaxed)
 }
@@ -29,7 +29,7 @@ pub fn address() -> usize {
 /// Maps them, and registers them.
 pub fn map(uffd: Uffd, is_pinned: bool) -> Result<usize> {
     let room = Fresh::map(PAGES * PAGE)?.into_room();
-    // Children make theirs.
+    // Forked children make their own pages.
     room.hide_from_children()?;
     let span = room.keep();
     let area = span.start;
@@ -42,20 +42,21 @@ pub fn map(uffd: Uffd, is_pinned: bool) -> Result<usize> {
     Ok(area)
 }
 
-/// The handler ends: who waits at one of these pages goes on, even if a child has a copy of the descriptor.
+/// Unregisters them, because the handler ends: threads that wait at one of these pages continue, even if a child has a
+/// copy of the descriptor.
 pub fn release(uffd: Uffd) {
     let area = AREA.load(Ordering::Relaxed);
     let _ = uffd.unregister(Span::new(area, area + PAGES * PAGE));
 }
 
-/// Somebody's memory is to be pinned: so are the pages that the pool's pages pass through.
+/// Locks the pages through which the pool's pages pass, because some memory is to be pinned.
 pub fn lock() {
     PINS.store(true, Ordering::Relaxed);
     lock_area(AREA.load(Ordering::Relaxed));
 }
 
-/// The program has locked all memory, or unlocked it: these pages are as before, and count against its limit only where memory
-/// is pinned.
+/// Restores the locks after the program has locked or unlocked all memory. The pages count against its limit only where
+/// memory is pinned.
 pub fn relock() {
     let area = AREA.load(Ordering::Relaxed);
     if PINS.load(Ordering::Relaxed) {
@@ -65,8 +66,8 @@ pub fn relock() {
     }
 }
 
-/// Locks those of them that are to be locked, and unlocks the others: pages can be moved between locked memory and
-/// locked memory only.
+/// Locks those of the pages that must be locked, and unlocks the others: pages can be moved from locked memory only to
+/// locked memory.
 fn lock_area(area: usize) {
     let page = |number: usize| area + number * PAGE;
     for (first, pages) in [(2, 1), (4, 1), (FIRST_TRANSIT + TRANSIT, TRANSIT)] {

@@ -1,8 +1,9 @@
-//! The thread that refills the pools, so that faults need not wait for it. It starts when it is first needed.
+//! The refiller: the thread that refills the pools, so that faults need not wait for that. It starts when it is first
+//! needed.
 //!
-//! While it works, faults take longer: it takes processor time, it locks the process's memory, and where it runs beside
-//! the handler each move has to interrupt its processor. So work that is not urgent waits until the program touches no
-//! fresh memory for a moment. Work is urgent if, at the pace of the last moment, its pages would soon be missing.
+//! While it works, faults take longer: it uses processor time, it locks the process's memory, and if it runs beside the
+//! handler, each move has to interrupt its processor. So work that is not urgent waits until the program touches no
+//! fresh memory for a moment. Work is urgent if, at the pace of the last moment, pages would soon be missing.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -18,24 +19,24 @@ use super::handler;
 use super::thread::Thread;
 
 static THREAD: Thread = Thread::new();
-/// Counts the calls.
+/// Number of calls; also the word at which it waits for one.
 static CALLS: AtomicU32 = AtomicU32::new(0);
-/// It sleeps, or is about to.
+/// Whether it sleeps, or is about to.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
-/// It shall end.
+/// Whether it must end.
 static DISMISSED: AtomicBool = AtomicBool::new(false);
 
-/// Pages are held on to ([`crate::frames::pool::grip`]), which is to end soon.
+/// Whether pages are held ([`crate::frames::pool::grip`]) that must be released soon.
 static TIDY: AtomicBool = AtomicBool::new(false);
-/// Delay, ns.
+/// Delay until they are released, ns.
 const SOON: u64 = 20_000_000;
 const NEVER: u64 = 3_600_000_000_000;
-/// A moment, ns: so often it looks whether the program still touches fresh memory.
+/// Length of a moment, ns: the interval at which it checks whether the program still touches fresh memory.
 const MOMENT: u64 = 1_000_000;
-/// A look this many moments ago does not show the pace.
+/// If the last check was longer ago than this many moments, it does not show the pace.
 const MOST_MOMENTS: u64 = 16;
 
-/// In a forked child: it is the parent's.
+/// In a forked child: forgets the thread, which is the parent's.
 pub fn forget() {
     THREAD.forget();
     ASLEEP.store(false, Ordering::Relaxed);
@@ -43,28 +44,28 @@ pub fn forget() {
     TIDY.store(false, Ordering::Relaxed);
 }
 
-/// Pages are held on to. (Only the handler calls.)
+/// Requests the release of held pages. (Only the handler calls this.)
 pub fn tidy_soon() {
     if !TIDY.swap(true, Ordering::Relaxed) {
         call();
     }
 }
 
-/// Some pool is low. (Only the handler calls.)
+/// Calls the refiller because some pool is low. (Only the handler calls this.)
 pub fn call() {
     if handler::works_alone() {
         return;
     }
     if THREAD.id() == 0 {
-        // SAFETY: not running; `body` uses nothing but system calls and our own memory. Where it cannot be started, the
-        // handler does its work.
+        // SAFETY: the thread does not run; `body` uses nothing but system calls and the library's own memory. If it
+        // cannot be started, the handler does its work.
         let _ = unsafe { THREAD.start(body, 0) };
         return;
     }
     nudge();
 }
 
-/// There is work that is not urgent. (Threads of the program call: it starts nothing.)
+/// Reports work that is not urgent. (Threads of the program call this; it starts no thread.)
 pub fn nudge() {
     CALLS.fetch_add(1, Ordering::Release);
     if ASLEEP.load(Ordering::Acquire) {
@@ -72,7 +73,7 @@ pub fn nudge() {
     }
 }
 
-/// Ends it.
+/// Ends the thread.
 pub fn dismiss() {
     DISMISSED.store(true, Ordering::Release);
     CALLS.fetch_add(1, Ordering::Release);
@@ -88,7 +89,7 @@ extern "C" fn body(_: usize) -> ! {
     while !DISMISSED.load(Ordering::Acquire) {
         let calls = CALLS.load(Ordering::Acquire);
         if !ENGINE.lock().pools.leaves_time(&mut pace) {
-            // What control groups leave may become less at any time.
+            // The memory that control groups leave may shrink at any time.
             ENGINE.lock().pools.keep_to_budgets();
             task::futex_wait_for(&AtomicU32::new(0), 0, MOMENT);
             continue;
@@ -109,14 +110,14 @@ extern "C" fn body(_: usize) -> ! {
     task::exit_thread()
 }
 
-/// How many pages had been placed at the last look.
+/// The number of pages placed, and the time, at the last check.
 struct Pace {
     placed: u64,
     at_ns: u64,
 }
 
 impl Pace {
-    /// Pages a moment since the last look; `None`: that was too long ago, or too short, to tell.
+    /// Pages placed per moment since the last check; `None`: that was too long or too short ago.
     fn of_late(&mut self, placed: u64, now_ns: u64) -> Option<u64> {
         let last = core::mem::replace(self, Pace { placed, at_ns: now_ns });
         let moments = now_ns.saturating_sub(last.at_ns) / MOMENT;
@@ -129,7 +130,7 @@ impl Pace {
     }
 }
 
-/// One piece of work: a chunk for a pool that runs down. Whether there may be more to do.
+/// Does one piece of work: a chunk for a pool that runs low. Returns whether there may be more work.
 fn work(frames: &mut [u64; SLOTS]) -> bool {
     let mut engine = ENGINE.lock();
     #[cfg(feature = "expensive")]
@@ -140,7 +141,7 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
     engine.pools.make_room(pool);
     let Some(order) = engine.pools.order(pool) else { return false };
     drop(engine);
-    // The handler's landing pages come first.
+    // The handler's landing pages come first, then this thread's.
     tools.landing += 2 * PAGE;
     let begin = sys::monotonic_ns();
     let made = chunks::populate(&tools, &order, false, frames);
@@ -158,7 +159,8 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
 }
 
 impl Pools {
-    /// Whether what there is to do should be done now: the program touches no fresh memory, or too much of it.
+    /// Whether the present work should be done now: the program touches no fresh memory, or so much that the work is
+    /// urgent.
     fn leaves_time(&mut self, pace: &mut Pace) -> bool {
         let mut filling = self.pools().iter().flatten().filter(|pool| pool.is_filling()).peekable();
         if filling.peek().is_none() {
@@ -169,7 +171,7 @@ impl Pools {
         of_late == Some(0) || filling.any(|pool| pool.is_pressed(of_late.unwrap_or(0)))
     }
 
-    /// Whether some pool runs down, so that the refiller should be called.
+    /// Whether some pool runs low, so that the refiller should be called.
     pub fn needs_refill(&mut self) -> bool {
         let mut any = false;
         for pool in self.pools_mut().iter_mut().flatten() {
@@ -178,7 +180,7 @@ impl Pools {
         any
     }
 
-    /// The process may have become smaller, and with it what the pools may hold.
+    /// Shrinks the pools to their budgets, which may have become smaller with the process.
     fn keep_to_budgets(&mut self) {
         for at in 0..self.all.len() {
             if self.pool(at).is_some_and(|pool| pool.is_measured() || pool.is_limited()) {
@@ -187,14 +189,14 @@ impl Pools {
         }
     }
 
-    /// A pool that is to be filled up further.
+    /// The next pool to be filled up further.
     fn next_to_refill(&mut self) -> Option<usize> {
         self.pools_mut().iter_mut().position(|pool| pool.as_mut().is_some_and(Pool::takes_more))
     }
 }
 
 impl Engine {
-    /// Whether pages are held on to that the refiller is to let go. Where there is none, they are let go now.
+    /// Whether pages are held that the refiller is to release. If there is no refiller, they are released now.
     pub fn holds(&mut self) -> bool {
         if handler::works_alone() {
             self.checks.grip.let_go();

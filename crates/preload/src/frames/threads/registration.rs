@@ -16,34 +16,34 @@ use super::handler;
 use super::requests::{self, Kind};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(NONE);
-/// Its inode, by which it is told from what the program may put in its place.
+/// Inode of the userfaultfd, by which it is distinguished from a file that the program may put in its place.
 static INODE: AtomicU64 = AtomicU64::new(0);
 const NONE: i32 = -1;
-/// How often it was fetched again: for a program that repeatedly closes unknown descriptors it is not fetched for ever.
+/// How often it was fetched again: not for ever, since a program may repeatedly close unknown descriptors.
 static FETCHES: AtomicU32 = AtomicU32::new(0);
 const MOST_FETCHES: u32 = 64;
 
-/// Numbers up to here: beyond, the kernel would have to enlarge the table, which every fork copies.
+/// Highest number of the descriptor: beyond it, the kernel would have to enlarge the table, which every fork copies.
 const HIGHEST: u64 = 1000;
-/// So far below the limit, where the limit is lower.
+/// Distance from the limit on descriptors, where that is lower.
 const BELOW_LIMIT: u64 = 8;
 
 /// Keeps a copy of `uffd` under a high number.
 pub fn keep(uffd: Uffd) {
     let limit = task::soft_limit(task::LIMIT_DESCRIPTORS).unwrap_or(1024);
     let lowest = HIGHEST.min(limit.saturating_sub(BELOW_LIMIT)) as i32;
-    // Never among the numbers that the program uses: it may need the last one.
+    // Never a number that the program is likely to use: it may need the last one.
     let copy = task::dup_above(uffd.0, lowest).unwrap_or(NONE);
     INODE.store(sys::inode(copy).unwrap_or(0), Ordering::Relaxed);
     DESCRIPTOR.store(copy, Ordering::Release);
 }
 
-/// The descriptor, as far as we know; closed ones answer EBADF.
+/// The descriptor, as last known; calls on a closed one return EBADF.
 pub fn uffd() -> Uffd {
     Uffd(DESCRIPTOR.load(Ordering::Acquire))
 }
 
-/// Closes it, if it is still what it was.
+/// Closes the descriptor, if it still is the userfaultfd.
 pub fn close() {
     let copy = DESCRIPTOR.swap(NONE, Ordering::AcqRel);
     if copy != NONE && sys::inode(copy) == Ok(INODE.load(Ordering::Relaxed)) {
@@ -54,7 +54,7 @@ pub fn close() {
 /// Gets the descriptor anew from the handler's table.
 #[cold]
 fn fetch() -> bool {
-    // Another thread of the program could close a descriptor that is opened for a moment, and put one of its own in its
+    // Another thread of the program could close a descriptor that is open for a moment, and put one of its own in its
     // place.
     if !libc::is_alone() || FETCHES.fetch_add(1, Ordering::Relaxed) >= MOST_FETCHES {
         return false;
@@ -70,7 +70,7 @@ fn fetch() -> bool {
     DESCRIPTOR.load(Ordering::Relaxed) != NONE
 }
 
-/// Does `what` with the descriptor, or has the handler do it.
+/// Runs `what` with the descriptor, or has the handler do the work.
 fn through(what: impl Fn(Uffd) -> Result<()>, kind: Kind, span: Span) -> Result<()> {
     match what(uffd()) {
         Err(Errno::EBADF | Errno::ENOTTY) => {}
@@ -90,12 +90,12 @@ pub fn register(span: Span) -> Result<()> {
     through(|uffd| uffd.register(span), Kind::Register, span)
 }
 
-/// Undoes it.
+/// Unregisters `span`.
 pub fn unregister(span: Span) -> Result<()> {
     through(|uffd| uffd.unregister(span), Kind::Unregister, span)
 }
 
-/// Memory has been mapped at `span`: in base pages, and its pages are placed from now on.
+/// Governs memory that was just mapped at `span`: in base pages, and its pages are placed from now on.
 pub fn govern(span: Span) -> Result<()> {
     huge_pages::advise_base(span);
     renew(span)
@@ -104,7 +104,7 @@ pub fn govern(span: Span) -> Result<()> {
 /// Registers `span`, locked if its strategy pins.
 pub fn renew(span: Span) -> Result<()> {
     if pins(span.start) {
-        // Beyond the limit on locked memory pages are placed, but not pinned.
+        // Beyond the limit on locked memory, pages are placed but not pinned.
         let _ = task::mlock(span.start, span.len(), true);
     }
     register(span)

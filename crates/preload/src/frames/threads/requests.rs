@@ -1,6 +1,6 @@
 //! Requests of the program's threads to the handler.
 //!
-//! The handler waits for faults only. So a thread stores its request here and touches a page that is always missing:
+//! The handler waits only for faults. So a thread stores its request here and touches a page that is always missing:
 //! the fault wakes the handler. This needs no descriptor, which the program could close, and no lock for which the
 //! handler would have to wait. The thread continues when the handler has filled the page.
 
@@ -11,38 +11,38 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::state::lock::Turn;
 
-/// Requests.
+/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Register the span.
     Register = 1,
-    /// Undo that.
+    /// Unregister the span.
     Unregister = 2,
     /// Place all of the span now. Answer: bytes placed.
     Eager = 3,
-    /// Count what is where, into the guest file. Answer: resident pages.
+    /// Count where the span's pages are, into the guest file. Answer: resident pages.
     Census = 4,
     /// Unregister everything and end.
     Stop = 5,
-    /// Put the span's pages (at most 512), contents kept, where their strategies want them. Answer: how many are there
-    /// then.
+    /// Move the span's pages (at most 512), with their contents, to the frames that their strategies want. Answer: how
+    /// many are on them afterwards.
     Remap = 6,
-    /// Count resident pages of tiles of larger pages, which are out of reach.
+    /// Count resident pages of tiles of larger pages, which the engine cannot reach.
     CensusTiled = 7,
-    /// Take the hint on the counter as the strategy whose number is the span's start ([`crate::frames::hints`]).
+    /// Take the shared hint as the strategy whose number is the span's start ([`crate::frames::hints`]).
     Hint = 8,
-    /// Put the frames of the span's pages on the counter. Answer: how many.
+    /// Write the frames of the span's pages to the shared data. Answer: their number.
     Frames = 9,
-    /// Put a copy, placed, in the place of the span, a private mapping of a file. Answer: its pages.
+    /// Replace the span, a private mapping of a file, with a placed copy. Answer: its pages.
     Replace = 10,
-    /// Lock the pool's memory again where it is to be locked, and unlock the rest.
+    /// Lock those parts of the pool's memory that must be locked, and unlock the rest.
     Relock = 11,
     /// Give memory of the pool back: the program is short of it.
     Shed = 12,
-    /// Let go of the span, which the program registers with a userfaultfd of its own.
+    /// Give up the span, which the program registers with its own userfaultfd.
     HandOver = 13,
-    /// Let go of pages that are held on to ([`crate::frames::pool::grip`]).
+    /// Release the pages that are held ([`crate::frames::pool::grip`]).
     LetGo = 14,
 }
 
@@ -80,7 +80,7 @@ static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 static ANSWER: AtomicI64 = AtomicI64::new(0);
 
-/// Requests are sent by touching the page at `page` from now on (0: there is no handler).
+/// Sets the page that is touched to send requests (0: there is no handler).
 pub fn set_page(page: usize) {
     PAGE_OF_REQUESTS.store(page, Ordering::Release);
 }
@@ -90,13 +90,13 @@ pub fn page() -> usize {
     PAGE_OF_REQUESTS.load(Ordering::Acquire)
 }
 
-/// In a forked child: there is no handler, and nobody asks.
+/// Resets the requests in a forked child: there is no handler, and nobody asks.
 pub fn reset() {
     TURN.give();
     set_page(0);
 }
 
-/// Asks, and waits for the answer. ESRCH: there is nobody to ask.
+/// Sends a request, and waits for the answer. ESRCH: there is no handler.
 pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     let mask = sys::signal_mask(u64::MAX);
     TURN.take();
@@ -107,7 +107,8 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
             END.store(span.end, Ordering::Relaxed);
             ANSWER.store(-i64::from(Errno::ESRCH.0), Ordering::Relaxed);
             KIND.store(kind as u8, Ordering::Release);
-            // SAFETY: our own page; when it is missing, the handler fills it. It is to be missing again.
+            // SAFETY: the page is the library's own; when it is missing, the handler fills it. Afterwards it must be
+            // missing again.
             let answer = unsafe {
                 core::ptr::read_volatile(page as *const u8);
                 let answer = ANSWER.load(Ordering::Acquire);
@@ -128,7 +129,7 @@ pub fn question() -> Option<(Kind, Span)> {
     Some((kind, Span::new(START.load(Ordering::Relaxed), END.load(Ordering::Relaxed))))
 }
 
-/// Its answer; the thread sees it once the page is there.
+/// Stores the answer; the thread reads it once the page is present.
 pub fn answer(result: Result<usize>) {
     let value = match result {
         Ok(value) => i64::try_from(value).unwrap_or(i64::MAX),

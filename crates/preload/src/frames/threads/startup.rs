@@ -14,27 +14,27 @@ use crate::state::message::say;
 
 use super::handler;
 
-/// Nobody may start it.
+/// Whether the engine must not be started.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// LeakSanitizer's runtime is there, which stops all threads and then reads memory of the program: nobody could answer its
-/// faults.
+/// Forbids the start: LeakSanitizer's runtime, which is in the program, stops all threads and then reads the program's
+/// memory, and nobody could answer its faults.
 pub fn forbid() {
     FORBIDDEN.store(true, Ordering::Relaxed);
 }
 
 /// One start at a time.
 static TURN: Turn = Turn::new();
-/// This process was forked.
+/// Whether this process was forked.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Starts the engine for the program's own hints, whatever the plan says: whether it runs.
+/// Starts the engine for the program's own hints, whatever the plan says. Returns whether it runs.
 pub fn start_now() -> bool {
     running::want();
     is_ready()
 }
 
-/// Starts the engine, if it has not been tried yet: whether it runs.
+/// Starts the engine, if that was not tried yet. Returns whether it runs.
 pub fn is_ready() -> bool {
     match running::state() {
         RUNNING => true,
@@ -68,7 +68,7 @@ fn start() {
         }
         Err(stop) => {
             tally::failed(EngineState::Failed, stop.failure, stop.errno);
-            // It is in the record, and the launcher prints it; standard error belongs to the program.
+            // The record contains the failure, and the launcher prints it; standard error belongs to the program.
             if guest_file::file().is_none() && !IS_CHILD.load(Ordering::Relaxed) {
                 let errno = stop.errno.map_or(0, |errno| errno.0);
                 say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
@@ -78,7 +78,7 @@ fn start() {
     }
 }
 
-/// In a forked child: nobody starts it.
+/// In a forked child: forgets a start by a thread of the parent.
 pub fn forget() {
     IS_CHILD.store(true, Ordering::Relaxed);
     TURN.give();

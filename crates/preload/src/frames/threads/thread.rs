@@ -1,7 +1,7 @@
 //! Threads of the library in the program's process.
 //!
-//! Made by clone(2) past libc, which never hears of them: main's pthread_exit does not wait for them, no signal reaches
-//! them. They run on stacks of their own that a fork does not copy, and use no thread-local storage.
+//! They are made by clone(2), not by libc, which does not know them: main's pthread_exit does not wait for them, and no
+//! signal reaches them. They run on their own stacks, which a fork does not copy, and use no thread-local storage.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -20,7 +20,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Not running.
+    /// A thread that does not run.
     pub const fn new() -> Thread {
         Thread { tid: AtomicU32::new(0), base: AtomicUsize::new(0) }
     }
@@ -30,16 +30,16 @@ impl Thread {
         self.tid.load(Ordering::Acquire)
     }
 
-    /// After a fork: the thread and its stack are the parent's.
+    /// After a fork: forgets the thread and its stack, which are the parent's.
     pub fn forget(&self) {
         self.tid.store(0, Ordering::Relaxed);
         self.base.store(0, Ordering::Relaxed);
     }
 
-    /// Starts it, with all signals blocked, at `entry(argument)`.
+    /// Starts the thread, with all signals blocked, at `entry(argument)`.
     ///
     /// # Safety
-    /// It is not running; `entry` uses no thread-local storage.
+    /// The thread does not run; `entry` uses no thread-local storage.
     pub unsafe fn start(&self, entry: extern "C" fn(usize) -> !, argument: usize) -> Result<()> {
         let base = match self.base.load(Ordering::Relaxed) {
             0 => {
@@ -50,13 +50,13 @@ impl Thread {
             base => base,
         };
         let mask = sys::signal_mask(u64::MAX);
-        // SAFETY: the stack is this thread's alone; `self` is a static's part.
+        // SAFETY: the stack is this thread's alone; `self` is part of a static, so `tid` outlives the thread.
         let started = unsafe { task::start_thread(base + STACK, &self.tid, entry, argument) };
         sys::signal_mask(mask);
         started.map(drop)
     }
 
-    /// Waits for its end, at most a second or so: whether it has ended.
+    /// Waits for the thread's end, at most a second or so. Returns whether it has ended.
     pub fn join(&self) -> bool {
         for _ in 0..100 {
             match self.id() {
@@ -68,7 +68,7 @@ impl Thread {
     }
 }
 
-/// A stack with a page without access below it.
+/// Maps a stack with a page without access below it.
 fn stack() -> Result<usize> {
     let mut stack = Fresh::map(STACK)?.into_room();
     stack.protect(PAGE, c::PROT_NONE)?;
@@ -96,7 +96,7 @@ mod tests {
         static THREAD: Thread = Thread::new();
         let kept = sys::open(c"/dev/null", c::O_RDONLY, 0).unwrap();
         for turn in 1..=3 {
-            // SAFETY: not running; the body uses nothing but system calls.
+            // SAFETY: the thread does not run; the body uses nothing but system calls.
             unsafe { THREAD.start(body, 1234 + turn) }.unwrap();
             assert!(THREAD.join());
             assert_eq!(SEEN.load(Ordering::Acquire), 1234 + turn);

@@ -9,12 +9,12 @@ use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::sys::{self, c};
 
-/// Where nothing is known: 64, as 256 KiB a way have it.
+/// The number where nothing is known: 64, as for 256 KiB a way.
 const USUAL: u32 = 64;
-/// 0: not asked yet.
+/// The number of colours; 0: not read yet.
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// Low bits, as many colours as one way of the second-level cache holds pages.
+/// Colours by the low bits of the frame number: as many as one way of the second-level cache holds pages.
 pub fn colours() -> Colours {
     let mut count = KNOWN.load(Ordering::Relaxed);
     if count == 0 {

@@ -38,13 +38,13 @@ const KERNEL: u32 = 0;
 const MOST_VALUES: usize = 1 << 20;
 const LARGEST_FRAME: u64 = (1 << 40) - 1;
 
-/// Reads the hint for `span` (`None`: a default); `None`: it leaves pages to the kernel.
+/// Reads the hint for `span` (`None`: a default). Returns `None` if the hint leaves pages to the kernel.
 ///
 /// # Safety
 /// `hint` is null or a hint, with lists as long as it says.
 #[inline(never)]
 pub unsafe fn read(hint: *const RawHint, span: Option<Span>) -> Result<Option<Asked>> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises null or a hint.
     let Some(hint) = (unsafe { hint.as_ref() }) else { return Err(Errno::EINVAL) };
     if (hint.size as usize) < size_of::<RawHint>() {
         return Err(Errno::EINVAL);
@@ -55,7 +55,7 @@ pub unsafe fn read(hint: *const RawHint, span: Option<Span>) -> Result<Option<As
     let kind = StrategyKind::from_code(u64::from(hint.strategy) - 1)
         .filter(|kind| *kind != StrategyKind::Module)
         .ok_or(Errno::EINVAL)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises a list of masks as long as the hint says.
     let colours = unsafe { hint.colours() }?;
     hint.check(kind, &colours)?;
     let mut spec = Spec::plain(kind, colours.count());
@@ -63,7 +63,7 @@ pub unsafe fn read(hint: *const RawHint, span: Option<Span>) -> Result<Option<As
     spec.first = hint.first;
     (spec.pin, spec.pid_hash) = (hint.flags & PIN != 0, hint.flags & HASH_PID != 0);
     spec.fault_around = u16::try_from(hint.fault_around).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises a list of values as long as the hint says.
     let values = unsafe { hint.copied_values(kind, &colours, span) }?;
     let strategy = hint.strategy_of(kind, &colours, &values);
     Ok(Some(Asked { spec, draws_first: hint.flags & DRAW_FIRST != 0, colours, strategy, values }))
@@ -82,7 +82,7 @@ impl RawHint {
         if self.masks.is_null() || self.mask_count > MOST_MASKS {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that `masks` is as long as the hint says.
         let masks = unsafe { core::slice::from_raw_parts(self.masks, self.mask_count) };
         let colours = Colours::masked(masks.iter().copied()).filter(Colours::is_onto).ok_or(Errno::EINVAL)?;
         let agrees = self.colors == 0 || self.colors == colours.count();
@@ -104,7 +104,7 @@ impl RawHint {
         if sound { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// The values in memory of our own, in the order in which the strategy looks them up.
+    /// Copies the values into the library's own memory, in the order in which the strategy looks them up.
     ///
     /// # Safety
     /// `values` is as long as the hint says.
@@ -112,7 +112,7 @@ impl RawHint {
         if self.value_count == 0 {
             return Ok(Values::none());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that `values` is as long as the hint says.
         let given = unsafe { core::slice::from_raw_parts(self.values, self.value_count) };
         let most = match kind {
             StrategyKind::Modulo => u64::from(colours.count()) - 1,
@@ -126,7 +126,8 @@ impl RawHint {
             let span = [start as u64, given.len() as u64, 0];
             return Values::copy(&[&span, given]);
         }
-        // Looked up by page number modulo the length: turned so that the range's first page finds the first value.
+        // Values are looked up by page number modulo the length, so they are rotated: the range's first page finds the
+        // first value.
         let turn = (start / PAGE).checked_rem(given.len()).unwrap_or(0);
         let (head, tail) = given.split_at_checked(given.len() - turn).ok_or(Errno::EINVAL)?;
         Values::copy(&[tail, head])
@@ -155,7 +156,7 @@ impl RawHint {
     }
 }
 
-/// Exact's values: the three words of its span, and the frames.
+/// Splits Exact's values: the three words of its span, and the frames.
 fn words_after_span(values: &Values) -> (Words<'static>, Words<'static>) {
     let bytes = values.bytes();
     bytes
@@ -214,7 +215,7 @@ mod tests {
         let masks = [0x11, 0x22];
         let masked = RawHint { colors: 0, masks: masks.as_ptr(), mask_count: 2, ..plain(1) };
         assert_eq!(wants(&masked, None, 6..7).unwrap(), [Colour(2)]);
-        // SAFETY: no lists.
+        // SAFETY: the hint has no lists.
         assert!(unsafe { read(&plain(0), None) }.unwrap().is_none());
     }
 

@@ -1,9 +1,10 @@
 //! The run's counters, read at both ends of a window.
 //!
-//! They are the launcher's own, which count the whole tree of the run: a second set would need counters that the processor
-//! may not have. The launcher leaves descriptors of them to the program, and says in a file which numbers they have. A
-//! program may close them and open something else under the number, which must never be read: before each reading the
-//! kernel is asked for the event's id, which it refuses for all other kinds of files.
+//! They are the launcher's own counters, which count the whole tree of the run: a second set would need counters that
+//! the processor may not have. The launcher leaves their descriptors open for the program, and a file names the
+//! numbers. A program may close such a descriptor and open something else under its number, which the library must
+//! never read. So before each reading it requests the event's id, which the kernel refuses for all other kinds of
+//! files.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
@@ -24,7 +25,7 @@ const PATH: usize = 512;
 
 /// A reading: events, the time in which they should have been counted, the time in which they were.
 type Reading = [u64; 3];
-/// What could not be read.
+/// A reading that failed.
 const UNREAD: Reading = [NOT_COUNTED; 3];
 
 /// A counter's descriptor and its id.
@@ -35,11 +36,12 @@ struct Handed {
 
 static COUNTERS: [Handed; EVENTS] =
     [const { Handed { descriptor: AtomicU64::new(0), id: AtomicU64::new(0) } }; EVENTS];
-/// How many of [`COUNTERS`] there are; stored last.
+/// Number of entries of [`COUNTERS`] in use; stored last.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 type Began = [[AtomicU64; 3]; EVENTS];
-/// Readings at the begin of open windows, by thread slot and depth: the launcher does not need them. There once counters were
+/// Readings at the begin of open windows, by thread slot and depth: the launcher does not need them. Published once
+/// counters were found.
 /// found.
 static BEGAN: Published<[[Began; DEPTH]; THREADS]> = Published::none();
 
@@ -48,7 +50,7 @@ pub fn forget() {
     COUNT.store(0, Release);
 }
 
-/// Looks for counters that were handed over; how many there are.
+/// Looks for counters that the launcher handed over; returns their number.
 #[cold]
 pub fn find(run_dir: &[u8]) -> usize {
     let mut words = [0_u64; HANDED_BYTES / 8];
@@ -114,7 +116,7 @@ fn read_one(descriptor: i32, id: u64) -> Option<Reading> {
     // Count, time enabled, time running, id.
     let mut bytes = [0_u8; 32];
     let read = (found == id).then(|| sys::read(descriptor, &mut bytes))?;
-    // A pinned counter that the hardware could not keep reads nothing.
+    // A pinned counter that the hardware could not keep returns no bytes.
     let (words, _) = bytes.as_chunks::<8>();
     let mut words = words.iter().map(|word| u64::from_ne_bytes(*word));
     (read == Ok(32)).then(|| [(); 3].map(|()| words.next().unwrap_or(0)))
@@ -124,7 +126,7 @@ fn began(thread: usize, depth: usize) -> Option<&'static Began> {
     BEGAN.get()?.get(thread)?.get(depth)
 }
 
-/// Remembers what the counters are at a window's begin.
+/// Remembers the readings at a window's begin.
 pub fn begin(thread: usize, depth: usize) {
     if COUNT.load(Relaxed) == 0 {
         return;
@@ -137,7 +139,7 @@ pub fn begin(thread: usize, depth: usize) {
     }
 }
 
-/// Stores what was counted since.
+/// Stores the events counted since the window's begin.
 pub fn end(thread: usize, depth: usize, ends: &[Reading; EVENTS], into: &[AtomicU64; EVENTS]) {
     let count = COUNT.load(Relaxed);
     let began = began(thread, depth).into_iter().flatten();
@@ -147,7 +149,7 @@ pub fn end(thread: usize, depth: usize, ends: &[Reading; EVENTS], into: &[Atomic
     }
 }
 
-/// Takes what was counted since `before` out of the windows that the thread has open.
+/// Takes the events counted since `before` out of the windows that the thread has open.
 pub fn leave_out(thread: usize, depth: usize, before: &[Reading; EVENTS]) {
     if COUNT.load(Relaxed) == 0 {
         return;
@@ -165,14 +167,14 @@ pub fn leave_out(thread: usize, depth: usize, before: &[Reading; EVENTS]) {
     }
 }
 
-/// What was counted between two readings. Of a counter that took turns it is scaled, as the run's own counts are.
+/// The events counted between two readings. If the counter took turns, they are scaled, as the run's own counts are.
 fn counted(begin: Reading, end: Reading) -> u64 {
     if begin == UNREAD || end == UNREAD {
         return NOT_COUNTED;
     }
     let [mut of, mut enabled, mut running] = [0; 3];
     for (into, (begin, end)) in [&mut of, &mut enabled, &mut running].into_iter().zip(begin.into_iter().zip(end)) {
-        // Time goes on between the two halves of a reading on another processor: what is negative is nothing.
+        // Another processor may add time between the two halves of a reading; a negative difference counts as nothing.
         *into = end.saturating_sub(begin);
     }
     if running >= enabled {

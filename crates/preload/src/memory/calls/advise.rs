@@ -12,10 +12,10 @@ use crate::state::guest_file;
 
 use super::{Owner, each_part, our_span};
 
-/// madvise.
+/// Answers a madvise call.
 pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
-    // As natively: what is mapped is advised, and holes are an error in the end.
+    // As without the library: mapped parts are advised, and holes cause an error at the end.
     let mut holes = false;
     let heap_end = tables::lock().heap_end();
     each_part(span, heap_end, &mut |owner, part| {
@@ -27,11 +27,12 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
                 match own.is_empty() {
                     true => Ok(()),
                     false if heap.has_hugetlb(own) && discards(advice) => heap.discard(own, advice),
-                    // The kernel treats reserved pages as a file, and would return another error for them.
+                    // The kernel treats reserved pages as a file, and would return another error than for normal
+                    // memory.
                     false if heap.has_hugetlb(own) && advice == c::MADV_REMOVE => Err(Errno::EINVAL),
                     false => match advise_heap(own, advice) {
                         // Advice that the kernel refuses only for reserved pages: normal memory takes their place and
-                        // gets it.
+                        // gets the advice.
                         Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
                             heap.demote_all(own)?;
                             advise_heap(own, advice)
@@ -58,11 +59,11 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     if holes { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-/// Whether the kernel can be asked to populate all of `[addr, addr + len)`, none of it mapped in advance; what a strategy
-/// governs is placed first.
+/// Whether the kernel can be asked to populate all of `[addr, addr + len)`, which contains no memory mapped in advance.
+/// Pages that a strategy governs are placed first.
 pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
     if advice == c::MADV_POPULATE_WRITE {
-        // The kernel populates what is still missing, and also finds the errors.
+        // The kernel populates the pages that are still missing, and also finds the errors.
         place_ahead(addr, len);
     }
     let Some(span) = our_span(addr, len) else { return true };
@@ -85,20 +86,20 @@ fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
         return sys::is_mapped(addr, len);
     }
     match backing::advice_for(addr, advice) {
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         Some(advised) => unsafe { sys::madvise(addr, len, advised) },
         None => Ok(()),
     }
 }
 
-/// Advice about the program's part of the heap.
+/// Gives advice for the program's part of the heap.
 fn advise_heap(own: Span, advice: i32) -> Result<()> {
     let Some(advised) = backing::advice_for(own.start, advice) else { return Ok(()) };
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
     match advice {
         c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
-        // The policy has decided.
+        // The policy has decided on page sizes.
         c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
             sys::is_mapped(own.start, own.len())
         }
@@ -110,28 +111,28 @@ fn pages(addr: usize, len: usize) -> Option<Span> {
     Some(Span::new(align_down(addr, PAGE), align_up(addr.checked_add(len)?, PAGE)?))
 }
 
-/// Pages of `[addr, addr + len)` are wanted now: those that a strategy governs are placed. (Before the program locks them,
-/// too: nothing can be moved to locked memory.)
+/// Places the governed pages of `[addr, addr + len)`, which the program wants now. (Also before the program locks them:
+/// nothing can be moved into locked memory.)
 pub fn place_ahead(addr: usize, len: usize) {
     if let Some(span) = pages(addr, len) {
         backing::populate(span);
     }
 }
 
-/// The program has unlocked `[addr, addr + len)`.
+/// Reacts to the program's unlocking of `[addr, addr + len)`.
 pub fn unlocked(addr: usize, len: usize) {
     if let Some(span) = pages(addr, len) {
         backing::unlocked(span);
     }
 }
 
-/// Before mlockall.
+/// Prepares for mlockall.
 pub fn before_lock_all(flags: usize) {
     const MCL_CURRENT: usize = 1;
     const MCL_FUTURE: usize = 2;
     const MCL_ONFAULT: usize = 4;
     if flags & MCL_FUTURE != 0 {
-        // Memory that was mapped in advance would not be locked when the program gets it.
+        // Memory mapped in advance would not be locked when the program gets it.
         tables::lock().drop_spare();
     }
     if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
@@ -139,15 +140,15 @@ pub fn before_lock_all(flags: usize) {
     }
 }
 
-/// personality.
+/// Answers personality.
 pub fn personality(persona: usize) -> Result<usize> {
     const READ_IMPLIES_EXEC: usize = 0x40_0000;
     const ASKS_ONLY: u32 = u32::MAX;
-    // SAFETY: the program's own request.
+    // SAFETY: the program makes this call itself, and answers for its arguments.
     let before = unsafe { sys::personality(persona) }?;
     if persona as u32 != ASKS_ONLY && (before ^ persona) & READ_IMPLIES_EXEC != 0 {
-        // Memory that was mapped in advance can be executed or cannot, as before; parts of reserved pages are given back with
-        // the page only.
+        // Memory that was mapped in advance has the old executability, so it must go. Parts of reserved pages go only
+        // with the whole page.
         let mut guest = tables::lock();
         let _ = guest.demote_all();
         guest.drop_spare();
@@ -155,7 +156,7 @@ pub fn personality(persona: usize) -> Result<usize> {
     Ok(before)
 }
 
-/// After mlockall or munlockall.
+/// Reacts to mlockall or munlockall.
 pub fn all_locked_or_unlocked() {
     backing::all_locked_or_unlocked();
 }

@@ -1,4 +1,4 @@
-//! The heap's break: brk, and memory for a heap that grows without the library.
+//! The heap's break: brk, and a heap that grows without system calls after a seccomp filter.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,20 +13,20 @@ use crate::memory::{prefault, tables};
 use crate::state::guest_file;
 use crate::state::plan::{self, HEAP};
 
-/// The heap's break, and the end of its memory, for the time without a lock (after a seccomp filter); 0: not governed.
+/// The heap's break, and the end of its memory, for use without a lock (after a seccomp filter); 0: not governed.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
 static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
-/// The highest break since there is no lock: memory above it was never the program's.
+/// The highest break since locks are no longer taken: memory above it was never the program's.
 static HEAP_HIGH: AtomicUsize = AtomicUsize::new(0);
 
-/// The heap is governed: publishes its break before the program moves it.
+/// Publishes the governed heap's break before the program moves it.
 pub fn publish_heap(end: usize, room: usize) {
     HEAP_END.store(end, Ordering::Relaxed);
     HEAP_HIGH.store(end, Ordering::Relaxed);
     HEAP_ROOM.store(room, Ordering::Release);
 }
 
-/// brk. Without a governed heap it is the kernel's own.
+/// Answers brk. Without a governed heap it is the kernel's own.
 pub fn brk(addr: usize) -> Result<()> {
     let mut guest = tables::lock();
     let (before, end) = match &mut guest.heap {
@@ -46,12 +46,12 @@ pub fn brk(addr: usize) -> Result<()> {
         let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
         prefault::after_mmap(fetch, span, c::PROT_RW, 0);
     }
-    // The kernel's own rule, by way of glibc: only a break below the wanted one is an error.
+    // The kernel's own rule, as glibc applies it: only a break below the wanted one is an error.
     if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-/// Before the program installs a seccomp filter: maps memory into which the heap can grow without a system call,
-/// because the kernel's own brk does not know the heap. It is little if address space or data are limited.
+/// Maps memory into which the heap can grow without a system call, before the program installs a seccomp filter: the
+/// kernel's own brk does not know the heap. The memory is small if address space or data are limited.
 pub fn open_heap() -> Span {
     const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
     let room = HEAP_ROOM.load(Ordering::Acquire);
@@ -70,21 +70,21 @@ pub fn open_heap() -> Span {
     nothing
 }
 
-/// The program has not installed a filter after all: unmaps the memory of [`open_heap`].
+/// Unmaps the memory of [`open_heap`]: the program has not installed a filter after all.
 pub fn close_heap(opened: Span) {
     HEAP_ROOM.store(opened.start, Ordering::Release);
     if !opened.is_empty() {
-        // SAFETY: mapped a moment ago, above the program's break.
+        // SAFETY: `open_heap` mapped the memory a moment ago, above the program's break.
         let _ = unsafe { sys::munmap(opened.start, opened.len()) };
     }
 }
 
-/// Limits above this are none.
+/// Limits above this count as none.
 const UNLIMITED: u64 = 1 << 46;
 
-/// brk in a program with a seccomp filter: growth within mapped memory needs no system call. Lowering the break gives
-/// nothing back, and the break cannot be raised again over memory that the program has used, because that memory would
-/// have to be new.
+/// brk in a program with a seccomp filter. Growth within mapped memory needs no system call. A lower break gives no
+/// memory back. The break cannot be raised again over memory that the program has used, because that memory would have
+/// to be zero.
 pub fn brk_alone(addr: usize) -> Result<()> {
     let room = HEAP_ROOM.load(Ordering::Acquire);
     let end = match room {
@@ -92,7 +92,7 @@ pub fn brk_alone(addr: usize) -> Result<()> {
         _ => {
             let end = HEAP_END.load(Ordering::Relaxed);
             let high = HEAP_HIGH.load(Ordering::Relaxed);
-            // Of the page that the break lies in the rest stays as it is, as natively.
+            // The rest of the page that contains the break keeps its contents, as without the library.
             let most = if end < high { align_up(end, PAGE).unwrap_or(end).min(high) } else { room };
             let moved = if (HEAP.start..=most).contains(&addr) { addr } else { end };
             HEAP_END.store(moved, Ordering::Relaxed);

@@ -1,9 +1,10 @@
-//! A userfaultfd of the program's own that reports faults on missing pages of governed memory.
+//! Registration of governed memory with the program's own userfaultfd, which reports faults on missing pages.
 //!
-//! Natively, memory that the program maps is missing until it is touched, and then its handler fills it. But a tile
-//! comes in as a whole when any page of it is touched, and prefaulting brings in everything. The handler would get no
-//! faults for these pages, and the program would read zeros. So pages of zeros that may have come in that way are given
-//! back before the registration. (Zeros that the program itself wrote there cannot be distinguished from them.)
+//! Without the library, memory that the program maps is missing until it is touched, and then the program's handler
+//! fills it. But a tile comes in as a whole when any page of it is touched, and prefaulting brings in everything. The
+//! handler would get no faults for these pages, and the program would read zeros. So pages of zeros that may have come
+//! in that way are given back before the registration. (Zeros that the program itself wrote there cannot be
+//! distinguished from them.)
 
 use pagelab_abi::plan::Fetch;
 
@@ -18,7 +19,7 @@ use crate::state::plan::{self, POOLS};
 
 use super::{Owner, each_part, our_span};
 
-/// UFFDIO_REGISTER, which no other device knows.
+/// UFFDIO_REGISTER, a request that no other device has.
 pub const REGISTER: usize = 0xc020_aa00;
 /// UFFDIO_API.
 pub const API: usize = 0xc018_aa3f;
@@ -27,8 +28,8 @@ fn word(bytes: &[u8], at: usize) -> usize {
     bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, usize::from_le_bytes)
 }
 
-/// Whether the `struct uffdio_api` at `argument` asks to be told of memory calls: then each of them waits until the program has read
-/// the message.
+/// Whether the `struct uffdio_api` at `argument` requests events of memory calls: then each such call waits until the
+/// program has read the message.
 pub fn wants_events(argument: usize) -> bool {
     const EVENT_REMAP: usize = 1 << 2;
     const EVENT_REMOVE: usize = 1 << 3;
@@ -38,7 +39,7 @@ pub fn wants_events(argument: usize) -> bool {
         && word(&bytes, 8) & (EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP) != 0
 }
 
-/// The program is about to register the range in the `struct uffdio_register` at `argument`.
+/// Prepares the range in the `struct uffdio_register` at `argument`, which the program is about to register.
 pub fn registering(argument: usize) {
     const MISSING: usize = 1;
     let mut bytes = [0u8; 24];
@@ -68,8 +69,8 @@ fn prefaults() -> bool {
     })
 }
 
-/// Reserved pages, of which no part can be registered, become normal memory; where the program `fills` what is missing, pages in
-/// tiles of `span` that hold nothing are missing again.
+/// Makes reserved pages normal memory, because no part of them can be registered. If the program itself `fills` missing
+/// pages, zero pages in tiles of `span` become missing again.
 fn uncover(span: Span, fills: bool) -> Result<()> {
     let mut guest = tables::lock();
     let heap_end = guest.heap_end();
@@ -103,8 +104,8 @@ fn give_tiles_back(layout: &Layout, span: Span) {
     });
 }
 
-/// As [`give_zeros_back`], but for mappings of files: zeros that the program wrote over a private one would become what the file
-/// has there.
+/// As [`give_zeros_back`], but not for mappings of files: zeros that the program wrote over a private one would be
+/// replaced by the file's contents.
 fn give_anonymous_back(span: Span) {
     let mut at = span.start;
     while at < span.end {
@@ -122,11 +123,11 @@ fn give_anonymous_back(span: Span) {
     }
 }
 
-/// Pages looked at together.
+/// Number of pages examined together.
 const AT_ONCE: usize = 64;
 
-/// Gives resident pages of `span` back that hold nothing but zeros. Another thread that writes to one meanwhile waits: between the
-/// look and the end of the page, its write would be lost.
+/// Gives back resident pages of `span` that hold nothing but zeros. Another thread that writes to such a page meanwhile
+/// waits: between the check and the removal of the page, its write would be lost.
 fn give_zeros_back(span: Span) {
     backing::program_uffd::while_writes_wait(span, || zeros_back(span));
 }
@@ -140,7 +141,7 @@ fn zeros_back(span: Span) {
             for (page, _) in (part.start..part.end).step_by(PAGE).zip(resident).filter(|(_, there)| there & 1 != 0)
             {
                 if is_zero(page) {
-                    // SAFETY: as far as the program can tell, it stays as it is: zeros, or whatever its handler fills in.
+                    // SAFETY: the program sees the same contents: zeros, or those that its handler fills in.
                     let _ = unsafe { sys::madvise(page, PAGE, c::MADV_DONTNEED) };
                 }
             }

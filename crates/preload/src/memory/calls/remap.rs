@@ -13,11 +13,11 @@ use crate::state::plan::HEAP;
 
 use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
 
-/// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
+/// Answers mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     sys::part_with(old, old_len);
     let result = match moved(old, old_len, new_len, flags, new) {
-        // Locked memory may not grow beyond the limit on that; but it was us who locked it.
+        // Locked memory may not grow beyond the limit, but the library, not the program, had locked it.
         Err(Errno::EAGAIN) if backing::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
         result => result,
     };
@@ -32,18 +32,18 @@ fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> 
         Some(asked) if asked.has_place() => asked.to_target(),
         Some(asked) if asked.len <= asked.from.len() => asked.shrunk(),
         Some(asked) => asked.grown(),
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         None => unsafe { sys::mremap(old, old_len, new_len, flags, new) },
     }
 }
 
 /// A call whose arguments the kernel would accept; lengths are whole pages.
 struct Asked {
-    /// Empty: shared memory is to be mapped once more.
+    /// The old range; empty: shared memory is to be mapped once more.
     from: Span,
     len: usize,
     flags: i32,
-    /// Counts only with MREMAP_FIXED; otherwise with MREMAP_DONTUNMAP a hint.
+    /// The new address: counts with MREMAP_FIXED; with MREMAP_DONTUNMAP it is a hint.
     to: usize,
 }
 
@@ -63,12 +63,12 @@ impl Asked {
         (known && fits && old.is_multiple_of(PAGE)).then_some(asked)
     }
 
-    /// Whether the kernel looks at an address for the result.
+    /// Whether the kernel reads an address for the result.
     fn has_place(&self) -> bool {
         self.flags & (c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
     }
 
-    /// MREMAP_FIXED: what will be replaced.
+    /// With MREMAP_FIXED: the range that will be replaced.
     fn target(&self) -> Option<Span> {
         (self.flags & c::MREMAP_FIXED != 0).then(|| Span::new(self.to, self.to + self.len))
     }
@@ -88,7 +88,7 @@ impl Asked {
         !self.from.is_empty() && pool.is_some_and(|pool| self.from.and(pool.bounds()) == self.from)
     }
 
-    /// A block that shrinks loses its end. As natively, only its first page must be there.
+    /// Shrinks a block by its end. As without the library, only its first page must be mapped.
     fn shrunk(&self) -> Result<usize> {
         let first = Span::new(self.from.start, self.from.start + PAGE);
         let mut guest = tables::lock();
@@ -111,14 +111,14 @@ impl Asked {
         if self.len < self.from.len() {
             munmap(self.from.start + self.len, self.from.len() - self.len)?;
         } else {
-            // A sealed block refuses even the same size. (Parts of reserved pages have other errors.)
+            // The kernel refuses a sealed block even with the same size. (Parts of reserved pages cause other errors.)
             let stays = sys::grow_in_place(first.start, PAGE, PAGE);
             stays.or_else(|errno| if errno == Errno::EPERM { Err(errno) } else { Ok(first.start) })?;
         }
         Ok(self.from.start)
     }
 
-    /// Growth in place, where there is room, or else somewhere else, if it may move.
+    /// Grows a block in place, if there is room; otherwise elsewhere, if it may move.
     fn grown(&self) -> Result<usize> {
         let may_move = self.flags & c::MREMAP_MAYMOVE != 0;
         let mut guest = tables::lock();
@@ -145,7 +145,7 @@ impl Asked {
         if self.flags & c::MREMAP_MAYMOVE != 0 { backing::retry_when_short(resize) } else { resize() }
     }
 
-    /// Growth in place that begins or ends outside of one pool. False: something is in the way.
+    /// Grows a block in place that begins or ends outside of one pool. False: something is in the way.
     fn stretched(&self, guest: &mut Tables) -> Result<bool> {
         let growth = Span::new(self.from.end, self.from.start + self.len);
         let takes_heap = guest.heap.as_ref().is_some_and(|heap| !heap.own(growth.and(HEAP)).is_empty());
@@ -175,7 +175,7 @@ impl Asked {
         Ok(true)
     }
 
-    /// A move to where the kernel likes, which is never in a pool.
+    /// Moves a block to a place of the kernel's choice, which is never in a pool.
     fn carried_off(&self, guest: &mut Tables) -> Result<usize> {
         self.demote_reserved(guest)?;
         self.let_go(guest)?;
@@ -184,14 +184,14 @@ impl Asked {
         Ok(at)
     }
 
-    /// MREMAP_FIXED or MREMAP_DONTUNMAP.
+    /// Moves a block with MREMAP_FIXED or MREMAP_DONTUNMAP.
     fn to_target(&self) -> Result<usize> {
         let mut guest = tables::lock();
         let own = self.is_in_one_pool(&mut guest);
         if let Some(pool) = guest.pool(self.from.start).filter(|_| own) {
             guest_file::count(Counter::MremapGoverned);
             if self.target().is_none() {
-                // A wish for an address without MREMAP_FIXED is only a hint.
+                // Without MREMAP_FIXED, an address is only a hint.
                 return pool.duplicate(self.from);
             }
             if pool.moves_by_copy(self.from) {
@@ -216,12 +216,12 @@ impl Asked {
         Ok(at)
     }
 
-    /// The move itself, where everything is prepared.
+    /// Makes the move itself, after all preparations.
     fn carried(&self) -> Result<usize> {
         if self.target().is_some() && moves_in_part(self.from, self.len) {
             return self.carried_in_pieces();
         }
-        // SAFETY: the program's own request.
+        // SAFETY: the program makes this call itself, and answers for its arguments.
         let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
         match raw {
             Err(Errno::EFAULT) if is_uniform(self.from) => self.carried_in_pieces(),
@@ -233,12 +233,12 @@ impl Asked {
         }
     }
 
-    /// A block that the program got as one mapping may be several mappings of the kernel, which moves them one by one,
-    /// to a given place.
+    /// Moves several mappings one by one to a given place: a block that the program got as one mapping may be several
+    /// mappings of the kernel.
     fn carried_in_pieces(&self) -> Result<usize> {
         let mut from = self.from;
         if self.len < from.len() {
-            // SAFETY: the program gives it up by the same call.
+            // SAFETY: the program gives up this end of the range by the same call.
             unsafe { sys::munmap(from.start + self.len, from.len() - self.len) }?;
             from = Span::new(from.start, from.start + self.len);
         }
@@ -250,15 +250,15 @@ impl Asked {
         match carry(from, Span::new(at, at + self.len), flags) {
             Ok(()) => Ok(at),
             Err(errno) => {
-                // SAFETY: mapped a moment ago, and nobody knows of it.
+                // SAFETY: the mapping was made a moment ago, and nobody knows its address.
                 let _ = unsafe { sys::munmap(at, self.len) };
                 Err(errno)
             }
         }
     }
 
-    /// Before the old range is moved or stretched: reserved pages become normal memory, and what is mapped in it without the
-    /// program's knowledge goes.
+    /// Prepares the old range for a move or a growth: reserved pages become normal memory, and memory mapped in it
+    /// without the program's knowledge goes.
     fn demote_reserved(&self, guest: &mut Tables) -> Result<()> {
         if let Some(heap) = &mut guest.heap {
             heap.demote_all(heap.own(self.from.and(HEAP)))?;
@@ -266,7 +266,7 @@ impl Asked {
         each_pool_part(guest, self.from, &mut |pool, part| pool.before_move_out(part))
     }
 
-    /// Before the old range is moved: the heap's part is not the heap's any more.
+    /// Prepares the old range for a move: the heap gives up its part.
     fn let_go(&self, guest: &mut Tables) -> Result<()> {
         match &mut guest.heap {
             Some(heap) if !self.keeps() => heap.part_with(self.from.and(HEAP)),
@@ -274,7 +274,7 @@ impl Asked {
         }
     }
 
-    /// The old range is not mapped any more.
+    /// Records that the old range is not mapped any more.
     fn departed(&self, guest: &mut Tables) {
         for pool in guest.pools.iter_mut().flatten() {
             let part = self.from.and(pool.bounds());
@@ -284,7 +284,7 @@ impl Asked {
         }
     }
 
-    /// `span` holds what was moved there.
+    /// Records that `span` contains the moved memory.
     fn arrived(&self, guest: &mut Tables, span: Span, kind: Kind) {
         for pool in guest.pools.iter_mut().flatten() {
             let part = span.and(pool.bounds());
@@ -309,12 +309,12 @@ fn each_pool_part(
     Ok(())
 }
 
-/// What is moved.
+/// Kind of the moved memory.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// All of it is plain memory of pools.
+    /// Whether all of it is plain memory of pools.
     plain: bool,
-    /// Some of it has advice that reserved pages could not keep.
+    /// Whether some of it has advice that reserved pages could not keep.
     advised: bool,
 }
 
@@ -339,7 +339,7 @@ impl Kind {
 fn copy_to(old: Span, new_len: usize, new: usize, keep: bool) -> Result<usize> {
     let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED;
     let at = mmap(new, new_len, c::PROT_RW, flags, -1, 0)?;
-    // SAFETY: the program's own memory on both sides; it asked for the move, and mremap forbids overlaps.
+    // SAFETY: both sides are the program's own memory; it requested the move, and mremap forbids overlaps.
     unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len().min(new_len)) };
     guest_file::count(Counter::HugetlbEmulated);
     if keep {

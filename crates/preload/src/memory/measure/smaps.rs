@@ -1,4 +1,4 @@
-//! Kernels without `PAGEMAP_SCAN`: sums by mapping from `/proc/self/smaps`.
+//! Measurement on kernels without `PAGEMAP_SCAN`: sums by mapping from `/proc/self/smaps`.
 
 use pagelab_abi::guest::PlacementMethod;
 use pagelab_abi::plan::Plan;
@@ -13,7 +13,7 @@ use super::tally::Tally;
 
 const BUFFER: usize = 32 << 10;
 
-/// Bytes of the process that are in memory, and those of them in huge pages; `ENOENT` where the kernel does not say (before 4.14).
+/// Bytes of the process in memory, and those of them in huge pages; `ENOENT` where the kernel does not report them (before 4.14).
 pub fn in_memory() -> Result<(usize, usize)> {
     let mut text = [0u8; 4096];
     let fd = sys::open(c"/proc/self/smaps_rollup", c::O_RDONLY, 0)?;
@@ -29,18 +29,18 @@ pub fn in_memory() -> Result<(usize, usize)> {
             *sum += names.iter().find_map(|name| kibibytes(line, name)).unwrap_or(0);
         }
     }
-    // Pages of the pools are not in Rss.
+    // Rss does not contain pages of the reserved pools.
     Ok((resident + pools, mapped + pools))
 }
 
-/// The value of the line of that name, in bytes.
+/// The value of the line called `name`, in bytes.
 fn kibibytes(line: &[u8], name: &[u8]) -> Option<usize> {
     let digits =
         line.strip_prefix(name)?.iter().skip_while(|&&byte| byte == b' ').take_while(|byte| byte.is_ascii_digit());
     Some(digits.fold(0usize, |sum, &byte| sum * 10 + usize::from(byte - b'0')) * 1024)
 }
 
-/// Numbers of one mapping, bytes.
+/// Sums of one mapping, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     slot: Option<usize>,

@@ -15,7 +15,7 @@ use crate::state::layout::{Backing, Piece};
 
 use super::folios::Folios;
 
-/// The tile that mappings and runs are being added to.
+/// The tile to which mappings and runs are being added.
 #[derive(Clone, Copy)]
 struct Open {
     tile: Span,
@@ -34,7 +34,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Sums into `file`.
+    /// Empty sums for `file`.
     pub fn new(file: &'static GuestFile) -> Tally {
         let tally = Tally { file, open: None, folios: OnceCell::new() };
         tally.clear();
@@ -43,13 +43,13 @@ impl Tally {
 
     fn clear(&self) {
         for slot in self.file.regions.iter().take(self.file.region_count.load(Relaxed) as usize) {
-            // The bounds stay: they cover what was given back before, too.
+            // The bounds stay: they also cover memory that was given back before.
             let numbers = [&slot.mapped, &slot.resident, &slot.whole_touched, &slot.as_asked];
             numbers.into_iter().chain(&slot.by_size).for_each(|field| field.store(0, Relaxed));
         }
     }
 
-    /// Forgets everything.
+    /// Forgets all sums.
     pub fn reset(&mut self) {
         self.open = None;
         self.clear();
@@ -71,7 +71,7 @@ impl Tally {
         result
     }
 
-    /// Adds mapped bytes to the region of `piece`; the slot's number.
+    /// Adds mapped bytes to the region of `piece`; returns the slot's number.
     pub fn mapped(&self, place: &Place, piece: Option<&Piece>, part: Span) -> Option<usize> {
         let number = account(self.file, place, piece)?;
         let slot = self.region(number)?;
@@ -110,7 +110,7 @@ impl Tally {
             self.resident(slot, size, run.len());
             match tiled {
                 Some(piece) => {
-                    // Tiles between two runs are mapped, but not touched.
+                    // Tiles between two runs are mapped, but were not touched.
                     self.cover_more(piece, Span::new(last, run.start), slot);
                     self.touch(piece, run, slot, size >= backing.tile_bytes());
                     last = run.end;
@@ -131,7 +131,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Sizes between a base page and 2 MiB, tile by tile.
+    /// Adds tiles of sizes between a base page and 2 MiB, one by one.
     fn middle_sizes(
         &self,
         piece: &Piece,
@@ -164,16 +164,16 @@ impl Tally {
         })
     }
 
-    /// Closes the tile that is open, counting it if it is whole and touched.
+    /// Closes the open tile; counts it if it is whole and was touched.
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         let Some(region) = self.region(open.slot) else { return };
-        // Sizes between a base page and 2 MiB cannot be told from base pages here.
+        // Here these sizes cannot be distinguished from base pages.
         if (PAGE + 1..PMD).contains(&open.tile.len()) {
             return region.whole_touched.store(UNCOUNTED, Relaxed);
         }
         let as_asked = open.huge == open.tile.len();
-        // What the program itself broke up was accounted for then.
+        // Tiles that the program itself broke up were accounted for at that time.
         let broken = || tables::lock().pool(open.tile.start).is_some_and(|pool| pool.is_broken(open.tile));
         if open.touched && open.mapped == open.tile.len() && (as_asked || !broken()) {
             bump(&region.whole_touched, 1);
@@ -181,17 +181,17 @@ impl Tally {
         }
     }
 
-    /// All tiles have been seen.
+    /// Closes the last tile: all have been seen.
     pub fn finish(&mut self) {
         self.close();
     }
 
-    /// `span` is mapped and nothing of it is resident.
+    /// Records that `span` is mapped and not resident.
     fn cover_more(&mut self, piece: &Piece, span: Span, slot: usize) {
         self.advance(piece, span, slot, false, false);
     }
 
-    /// `run` is mapped and resident.
+    /// Records that `run` is mapped and resident.
     fn touch(&mut self, piece: &Piece, run: Span, slot: usize, huge: bool) {
         self.advance(piece, run, slot, true, huge);
     }
@@ -200,7 +200,7 @@ impl Tally {
         let tile_bytes = piece.backing.tile_bytes();
         let mut at = span.start;
         while at < span.end {
-            // Tiles that the piece cuts, or the mapping's end where it is not a pool, cannot be one page.
+            // Tiles that the piece cuts, or the mapping's end outside a pool, cannot be one page.
             let Some(tile) = piece.tile(at) else {
                 self.close();
                 at = align_down(at, tile_bytes) + tile_bytes;
@@ -210,7 +210,7 @@ impl Tally {
                 Some(open) if open.tile == tile && open.slot == slot => open,
                 _ => {
                     self.close();
-                    // Whole tiles that nothing touched need no look.
+                    // Whole tiles that nothing touched need no examination.
                     if !touched && tile.and(span) == tile {
                         at = align_down(span.end, tile_bytes).max(tile.end);
                         continue;

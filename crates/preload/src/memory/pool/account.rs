@@ -1,4 +1,4 @@
-//! Tiles that the program splits: counted when it does, and restored when they are whole again.
+//! Accounts of tiles that the program splits: counted at that time, and restored when they are whole again.
 
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
@@ -12,7 +12,8 @@ use crate::state::guest_file;
 use super::Pool;
 
 impl Pool {
-    /// Just before the program gives `span` back or breaks up tiles at its edges: accounts for them as they are now.
+    /// Accounts for the tiles of `span` as they are, just before the program gives it back or breaks up tiles at its
+    /// edges.
     pub(super) fn part_with(&mut self, span: Span) {
         if self.align == PAGE && span.len() < BASE_SPAN {
             return;
@@ -31,12 +32,12 @@ impl Pool {
         }
     }
 
-    /// Whether one page could cover `tile`: all of it mapped, and nothing shut off.
+    /// Whether one page could cover `tile`: all of it is mapped, and nothing is shut off.
     pub(super) fn is_whole(&self, tile: Span) -> bool {
         self.is_mapped(tile) && !self.shut.overlaps(tile)
     }
 
-    /// Tiles that the program broke up and still uses: the first one, and how many.
+    /// Tiles that the program broke up and still uses: the first one, and their number.
     pub fn broken_in_use(&self) -> Option<(Span, usize)> {
         let (mut first, mut count, mut at) = (None, 0, 0);
         while let Some(run) = self.broken.next_after(at) {
@@ -59,7 +60,7 @@ impl Pool {
         self.broken.overlaps(tile)
     }
 
-    /// A tile with small pages in it is whole again.
+    /// Handles a tile that is whole again, but contains small pages.
     pub(super) fn restore(&mut self, tile: Span) {
         let _ = self.broken.remove(tile);
         let collapsed = self.pending.push(tile);
@@ -73,7 +74,7 @@ impl Pool {
         }
     }
 
-    /// A tile that the program assembled by moving memory cannot become one page.
+    /// Records a tile that cannot become one page, because the program assembled it by moving memory.
     fn judge(&mut self, tile: Span, collapsed: Option<Collapsed>) {
         if collapsed == Some(Collapsed::Patchwork) {
             let _ = self.broken.insert(tile);

@@ -1,9 +1,9 @@
-//! One inaccessible page that keeps page tables alive while the pool is empty.
+//! The anchor: one inaccessible page that keeps page tables alive while the pool is empty.
 //!
-//! When the last mapping of a stretch of addresses goes, the kernel frees the page tables that served it, and the next
-//! first touch makes them again: 2.9 µs a pair of mmap and munmap for three levels (Linux 6.18). Outside a pool a
-//! program's mappings lie beside its libraries, which keep the tables; in an otherwise empty pool nobody does. A mapping
-//! suffices, nothing need be resident in it.
+//! When the last mapping of a stretch of addresses goes, the kernel frees the page tables of that stretch, and the next
+//! first touch makes them again. For three levels this costs 2.9 µs per pair of mmap and munmap (Linux 6.18). Outside a
+//! pool a program's mappings lie beside its libraries, which keep the tables; in an otherwise empty pool nothing does.
+//! A mapping is enough; no page of it need be resident.
 
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::mapping;
@@ -13,14 +13,14 @@ use crate::state::layout::Backing;
 
 use super::Pool;
 
-/// What one page of second-level entries serves.
+/// Addresses that one page of second-level entries covers.
 const STRETCH: usize = 1 << 30;
 
-/// The page.
+/// The inaccessible page.
 #[derive(Clone, Copy, Default)]
 pub struct Anchor {
     at: Option<usize>,
-    /// It was in the way once when it was near: from then on it stays far from what first fit hands out.
+    /// Whether it was in the way once when it was near: from then on it stays far from the addresses of first fit.
     far: bool,
 }
 
@@ -34,7 +34,7 @@ fn stretch(addr: usize) -> Span {
 }
 
 impl Pool {
-    /// Before `gone` is unmapped: if that is the last thing in its stretch, an anchor takes hold there.
+    /// Maps an anchor if `gone`, which is about to be unmapped, is the last mapping in its stretch.
     pub(super) fn anchor(&mut self, gone: Span) {
         let stretch = stretch(gone.start).and(self.bounds());
         if self.anchor.at.is_some_and(|at| at < stretch.end) || self.has_others(stretch, gone) {
@@ -42,12 +42,12 @@ impl Pool {
         }
         let Some(at) = self.holding_place(stretch, gone) else { return };
         self.remove_anchor();
-        // It only saves time: without it all goes on.
+        // The anchor only saves time; everything works without it.
         let mapped = mapping::map_at(page(at), c::PROT_NONE, c::MAP_NORESERVE);
         self.anchor.at = mapped.is_ok().then_some(at);
     }
 
-    /// Whether anything but `gone` keeps the tables of `stretch`.
+    /// Whether any mapping but `gone` keeps the tables of `stretch`.
     fn has_others(&self, stretch: Span, gone: Span) -> bool {
         [&self.used, &self.spare].into_iter().any(|set| {
             let before = set.next_after(stretch.start).is_some_and(|first| first.start < gone.start);
@@ -55,7 +55,8 @@ impl Pool {
         })
     }
 
-    /// Where small pages were: the end of the same page of entries; else the end of the stretch.
+    /// The anchor's address: where small pages were, the end of the same page of entries; otherwise the end of the
+    /// stretch.
     fn holding_place(&self, stretch: Span, gone: Span) -> Option<usize> {
         let free = |at: &usize| {
             page(*at).and(stretch) == page(*at) && page(*at).and(gone).is_empty() && !self.used.overlaps(page(*at))
@@ -65,15 +66,15 @@ impl Pool {
         Some(near).filter(|at| !self.anchor.far && free(at) && small(at)).or(Some(stretch.end - PAGE)).filter(free)
     }
 
-    /// Takes the anchor away.
+    /// Unmaps the anchor.
     pub(super) fn remove_anchor(&mut self) {
         if let Some(at) = self.anchor.at.take() {
-            // SAFETY: ours alone: everything that comes to lie there takes the anchor away first.
+            // SAFETY: the page is the library's alone: a mapping there removes the anchor first.
             let _ = unsafe { sys::munmap(at, PAGE) };
         }
     }
 
-    /// Before something else happens at `span`: the anchor must not be in the way of it or of its tiles.
+    /// Removes the anchor if it is in the way of a change at `span` or in its tiles.
     pub(super) fn keep_anchor_off(&mut self, span: Span) {
         let Some(at) = self.anchor.at else { return };
         let around = self.align;

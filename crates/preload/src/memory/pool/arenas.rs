@@ -1,9 +1,9 @@
 //! malloc's thread arenas: recognised by glibc's mapping call, grown by whole tiles.
 //!
-//! glibc reserves a heap of 64 MiB without access (twice that, to cut out an aligned one) and gives it access from the
-//! bottom up, a few pages at a time, so that the kernel never sees a whole empty tile to put a huge page in. Here the
-//! access runs ahead to the end of the tile. Only mappings that look exactly like that are treated so: elsewhere a
-//! page without access may be a guard.
+//! glibc reserves a heap of 64 MiB without access (twice that, to cut out an aligned one). It gives access from the
+//! bottom up, a few pages at a time, so the kernel never sees a whole empty tile for a huge page. Here the access is
+//! extended to the end of the tile. This applies only to mappings that look exactly like such a heap: elsewhere a page
+//! without access may be a guard.
 
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, c};
@@ -14,7 +14,7 @@ use super::How;
 pub const ARENA_BYTES: usize = 64 << 20;
 const HEAPS: usize = (1 << 40) / ARENA_BYTES;
 
-/// Whether glibc's `new_heap` asks like this.
+/// Whether glibc's `new_heap` makes requests like this one.
 pub fn looks_like_arena(len: usize, how: How) -> bool {
     let wanted = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
     (len == ARENA_BYTES || len == 2 * ARENA_BYTES) && how.prot == c::PROT_NONE && how.flags == wanted
@@ -25,7 +25,7 @@ pub fn looks_like_arena(len: usize, how: How) -> bool {
 pub struct Heap {
     /// Bytes from its start that the program made accessible.
     pub asked: u32,
-    /// Bytes from its start that are accessible, plus one; 0: not an arena's heap.
+    /// Bytes from its start that are accessible, plus one; 0: this is no arena's heap.
     open: u32,
 }
 
@@ -42,11 +42,11 @@ pub struct Arenas {
     table: *mut Heap,
 }
 
-// SAFETY: the table belongs to this value alone.
+// SAFETY: the table belongs to this value alone, so it may move to another thread with it.
 unsafe impl Send for Arenas {}
 
 impl Arenas {
-    /// No heaps in the pool that begins at `base`.
+    /// No heaps; their pool begins at `base`.
     pub const fn new(base: usize) -> Arenas {
         Arenas { base, table: core::ptr::null_mut() }
     }
@@ -61,7 +61,7 @@ impl Arenas {
         Some(unsafe { &mut *self.table.add(index) })
     }
 
-    /// `span` was mapped as one or two heaps.
+    /// Records that `span` was mapped as one or two heaps.
     pub fn enter(&mut self, span: Span) {
         if self.table.is_null() {
             let Ok(at) = sys::mmap_own(HEAPS * size_of::<Heap>()) else { return };
@@ -74,7 +74,7 @@ impl Arenas {
         }
     }
 
-    /// `span` was unmapped or is used for something else.
+    /// Records that `span` was unmapped or is used for something else.
     pub fn leave(&mut self, span: Span) {
         if self.table.is_null() {
             return;
@@ -102,13 +102,12 @@ impl Arenas {
 }
 
 impl Heap {
-    /// Up to where access is to be given, when the program asks for `[from, from + len)` of the heap that starts at
-    /// `start`: `None` if that is not how glibc grows a heap.
+    /// Whether a request for access to `asked`, in the heap that starts at `start`, is one by which glibc grows a heap.
     pub fn grows(&self, start: usize, asked: Span) -> bool {
         asked.start == start + self.asked as usize && asked.end <= start + ARENA_BYTES
     }
 
-    /// Access reaches to `open_end` now, of which the program asked for up to `asked_end`.
+    /// Records that access reaches to `open_end` now; the program requested it up to `asked_end`.
     pub fn grown(&mut self, start: usize, asked_end: usize, open_end: usize) {
         self.asked = (asked_end - start) as u32;
         self.open = (open_end - start) as u32 + 1;

@@ -1,4 +1,4 @@
-//! Changes to the program's memory: protection, advice, mappings over its own.
+//! Changes to the program's memory in a pool: protection, advice, mappings over its own.
 
 use pagelab_abi::guest::Counter;
 
@@ -17,7 +17,7 @@ impl Pool {
     /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
     pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
         if self.ready().is_err() {
-            // Without room in the tables the program's own memory still obeys it; a tile may be judged wrongly later.
+            // Without room in the tables the program's own memory still gets it; a tile may be judged wrongly later.
             return mapping::protect(span, prot, key);
         }
         self.catch_up();
@@ -28,7 +28,7 @@ impl Pool {
         {
             return result;
         }
-        // Spare memory behind the program's is not its own: there natively nothing would be mapped.
+        // Spare memory behind the program's is not its own: without the library nothing would be mapped there.
         let own = match self.used.next_after(span.start) {
             Some(first) if first.start <= span.start => Span::new(span.start, span.end.min(first.end)),
             _ if self.spare.overlaps(span) => return Err(Errno::ENOMEM),
@@ -42,7 +42,7 @@ impl Pool {
             self.part_with(own);
         }
         match key {
-            // What a key closes cannot be read for a copy later.
+            // Memory that a key closes cannot be read for a copy later.
             0.. => self.demote_all(own)?,
             _ if prot == c::PROT_RW => self.demote_shut_edges(own)?,
             _ => self.demote_edges(own)?,
@@ -58,7 +58,7 @@ impl Pool {
         if own == span { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Tiles at the edges of `span` have one protection again, perhaps.
+    /// Restores the tiles at the edges of `span` that are plain memory again.
     fn retry_edges(&mut self, span: Span) {
         for at in [span.start, span.end - 1] {
             if let Some(tile) = self.layout.piece(at).tile(at)
@@ -70,7 +70,7 @@ impl Pool {
         }
     }
 
-    /// Growth of an arena's heap: access for the rest of the tile as well. `None`: not that.
+    /// Grows an arena's heap: gives access to the rest of the tile as well. `None`: the request is something else.
     fn grow_arena(&mut self, span: Span) -> Option<Result<(), Errno>> {
         let layout = self.layout;
         let (heap, start) = self.arenas.heap(span.start)?;
@@ -114,7 +114,7 @@ impl Pool {
                 return Ok(());
             }
         }
-        // SAFETY: the program asked for access; the rest of the tile belongs to the same heap.
+        // SAFETY: the program requested access; the rest of the tile belongs to the same heap.
         unsafe { sys::mprotect(wide.start, wide.len(), c::PROT_RW) }
     }
 
@@ -126,7 +126,7 @@ impl Pool {
         self.keep_anchor_off(span);
         let governed = self.backing_at(span.start) != Backing::Kernel || backing::governs(span.start);
         match advice {
-            // The policy has decided.
+            // The policy has decided on page sizes.
             c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
                 if self.used.covers(span) {
                     Ok(())
@@ -135,15 +135,16 @@ impl Pool {
                 }
             }
             _ if self.has_hugetlb(span) && discards(advice) => self.discard_hugetlb(span),
-            // Private memory that is no file's: which the kernel takes reserved pages for.
+            // An error for private memory without a file. The kernel treats reserved pages as a file, and would carry
+            // it out.
             c::MADV_REMOVE if self.has_hugetlb(span) => Err(Errno::EINVAL),
             c::MADV_DONTNEED => self.discard(span),
-            // Reserved pages get copies in forked children: what the program keeps from them must not be one.
+            // In forked children reserved pages are replaced by copies, but the program forbids this memory to them.
             c::MADV_DONTFORK if self.has_hugetlb(span) => {
                 self.demote_all(span)?;
                 self.advise_and_note(span, advice)
             }
-            // Lazily freed or not: the contents may be kept, and reserved pages are.
+            // The kernel may free pages lazily or keep their contents, and reserved pages are kept.
             c::MADV_FREE if self.has_hugetlb(span) => Ok(()),
             _ => {
                 if matches!(advice, c::MADV_FREE | c::MADV_REMOVE | c::MADV_DONTNEED_LOCKED | c::MADV_GUARD_INSTALL)
@@ -155,7 +156,7 @@ impl Pool {
         }
     }
 
-    /// Notes advice that reserved pages could not keep, where the memory may be moved to some.
+    /// Gives advice, and notes it if reserved pages could not keep it and the memory may be moved onto such pages.
     fn advise_and_note(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
         let stays = matches!(advice, c::MADV_DONTFORK | c::MADV_WIPEONFORK | c::MADV_GUARD_INSTALL);
         if stays && self.takes_reserved {
@@ -164,7 +165,8 @@ impl Pool {
         self.advise_raw(span, advice)
     }
 
-    /// Advice as it is; what the kernel refuses for reserved pages alone is given to normal memory in their place.
+    /// Gives advice as it is. If the kernel refuses it for reserved pages only, normal memory takes their place and
+    /// gets it.
     fn advise_raw(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
         let Some(advice) = backing::advice_for(span.start, advice) else { return Ok(()) };
         match self.each_used(span, advice) {
@@ -176,8 +178,9 @@ impl Pool {
         }
     }
 
-    /// MADV_DONTNEED. Always the kernel's: zeroes written over the pages would show wherever it still reads them. In an arena
-    /// the tiles at the edges, which malloc trims every few pages and touches again a moment later, are collapsed again.
+    /// MADV_DONTNEED. It is always left to the kernel: zeroes written over the pages would show wherever it still reads
+    /// them. In an arena, malloc trims a few pages at a time and touches them again a moment later, so the tiles at the
+    /// edges are collapsed again.
     fn discard(&mut self, span: Span) -> Result<(), Errno> {
         self.part_with(span);
         let advice = backing::advice_for(span.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
@@ -195,9 +198,10 @@ impl Pool {
         result
     }
 
-    /// Advice for what the program has of `span`, not for spare memory beside it; ENOMEM in the end if that is not all.
+    /// Gives advice for the program's parts of `span`, not for spare memory beside them; ENOMEM at the end if there are
+    /// holes.
     fn each_used(&self, span: Span, advice: i32) -> Result<(), Errno> {
-        // SAFETY: the program's own advice about its own memory.
+        // SAFETY: the program itself gives this advice for its own memory.
         let raw = |part: Span| unsafe { sys::madvise(part.start, part.len(), advice) };
         if !self.spare.overlaps(span) {
             return raw(span);
@@ -212,7 +216,7 @@ impl Pool {
         Err(Errno::ENOMEM)
     }
 
-    /// The program mapped something at exactly `span` (MAP_FIXED), replacing what was there; it is done already.
+    /// Records that the program mapped something at exactly `span` (MAP_FIXED), in place of what was there.
     pub fn replaced(&mut self, span: Span, how: How) {
         self.forget(span);
         let _ = self.used.insert(span);
@@ -234,7 +238,7 @@ impl Pool {
         self.used.covers(span)
     }
 
-    /// Whether any of `span` was given back and is still mapped.
+    /// Whether any of `span` was given back, but is still mapped.
     pub fn holds(&self, span: Span) -> bool {
         self.held.overlaps(span)
     }
@@ -244,8 +248,8 @@ impl Pool {
         if self.is_live(span) && !self.was_left(span) { Err(Errno::EEXIST) } else { Ok(()) }
     }
 
-    /// Whether nothing is mapped in `span`, which the tables say is used: the program unmapped it past libc's memory calls (by
-    /// shmdt, or a system call of its own).
+    /// Whether nothing is mapped in `span`, although the tables list it as used: the program unmapped it past libc's
+    /// memory calls (by shmdt, or a system call of its own).
     fn was_left(&mut self, span: Span) -> bool {
         if !self.hugetlb.overlaps(span) {
             self.drop_spare(span);
@@ -253,7 +257,7 @@ impl Pool {
         if mapping::map_at(span, c::PROT_NONE, c::MAP_NORESERVE).is_err() {
             return false;
         }
-        // SAFETY: mapped just now, where nothing was.
+        // SAFETY: the mapping was made just now, where nothing was.
         let _ = unsafe { sys::munmap(span.start, span.len()) };
         self.forget(span);
         true
@@ -264,7 +268,7 @@ impl Pool {
         span.and(self.bounds()) == span && (!self.used.overlaps(span) || !self.holds(span) && self.was_left(span))
     }
 
-    /// Makes way at `span` for a MAP_FIXED_NOREPLACE mapping: EEXIST if the program has something there.
+    /// Clears `span` for a MAP_FIXED_NOREPLACE mapping: EEXIST if the program has something there.
     pub fn clear_for(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
         self.clear_of_used(span)?;
@@ -273,7 +277,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Before the kernel is asked to replace what is at `span`: room in the tables, and the account of what goes.
+    /// Prepares `span` for being replaced by the kernel: makes room in the tables, and accounts for what goes.
     pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
         self.keep_anchor_off(span);
@@ -282,7 +286,7 @@ impl Pool {
     }
 }
 
-/// Whether this advice has memory begin anew at once.
+/// Whether this advice discards contents at once.
 pub fn discards(advice: i32) -> bool {
     matches!(advice, c::MADV_DONTNEED | c::MADV_DONTNEED_LOCKED)
 }

@@ -1,19 +1,19 @@
 //! Tiles that are repeatedly emptied and refilled.
 //!
-//! A program that maps and unmaps a few pages in a loop would have its tile's two megabytes cleared by the kernel each
-//! turn. So a tile that was emptied again and again a moment ago is made of base pages at first, and collapsed later if
-//! it lives ([`crate::memory::pool::pending`]). Holding the old tile back instead would be cheaper and wrong: the kernel may still read
-//! its pages (in a pipe, a socket, a ring), and its mapping carries whatever the program put on it.
+//! If a program maps and unmaps a few pages in a loop, the kernel would clear the tile's two megabytes in each turn. So
+//! a tile that was emptied several times within moments is made of base pages at first, and collapsed later if it lives
+//! ([`crate::memory::pool::pending`]). To keep the old tile mapped instead would be cheaper, but wrong: the kernel may
+//! still read its pages (in a pipe, a socket, a ring), and its mapping has the program's settings.
 
 use crate::boundary::span::Span;
 use crate::boundary::sys;
 
 const ROOM: usize = 16;
-/// Blocks of at most this many bytes: larger ones use what is cleared for them.
+/// Only blocks of at most this many bytes count: larger ones use the memory that is cleared for them.
 pub const SMALL: usize = 256 << 10;
-/// Emptied so often ...
+/// Emptied this often ...
 const OFTEN: u32 = 2;
-/// ... with less than this in between.
+/// ... with less than this time in between, ns.
 const SOON_NS: u64 = 20_000_000;
 
 #[derive(Clone, Copy)]
@@ -30,12 +30,12 @@ pub struct Churn {
 }
 
 impl Churn {
-    /// None.
+    /// No tiles.
     pub const fn new() -> Churn {
         Churn { tiles: [Emptied { tile: 0, at_ns: 0, times: 0 }; ROOM], next: 0 }
     }
 
-    /// `tile` is empty since now.
+    /// Notes that `tile` has just become empty.
     pub fn note(&mut self, tile: Span) {
         let at_ns = sys::monotonic_ns();
         if let Some(known) = self.tiles.iter_mut().find(|known| known.tile == tile.start) {
@@ -50,7 +50,7 @@ impl Churn {
         self.next = (self.next + 1) % ROOM;
     }
 
-    /// Whether `tile`, which is wanted now, is likely to be empty again at once.
+    /// Whether `tile`, which is wanted now, is likely to become empty again at once.
     pub fn expects(&self, tile: Span) -> bool {
         let known = self.tiles.iter().find(|known| known.tile == tile.start && known.times >= OFTEN);
         known.is_some_and(|known| sys::monotonic_ns() < known.at_ns + SOON_NS)

@@ -13,7 +13,7 @@ use super::churn::SMALL;
 use super::{Pool, first_of};
 
 impl Pool {
-    /// Maps what is missing of the tiles that `part` (inside `piece`) enters; all of it is spare then.
+    /// Maps the missing parts of the tiles that `part` (inside `piece`) enters; all of it is spare afterwards.
     pub(super) fn fill(&mut self, piece: &Piece, part: Span) -> Result<(), Errno> {
         match piece.backing {
             Backing::Hugetlb(bytes) => self.fill_hugetlb(piece, part, bytes),
@@ -21,7 +21,7 @@ impl Pool {
         }
     }
 
-    /// Maps what is missing of `whole` as normal memory; `part` of it is what the program asked for.
+    /// Maps the missing parts of `whole` as normal memory; the program requested `part` of it.
     pub(super) fn fill_thp(&mut self, piece: &Piece, whole: Span, part: Span) -> Result<(), Errno> {
         let mut at = whole.start;
         while at < whole.end {
@@ -55,7 +55,7 @@ impl Pool {
                 }
                 Ok(())
             }
-            // No memory for the rest of the tile: what was asked for is enough.
+            // There is no memory for the rest of the tile: the requested part is enough.
             Err(Errno::ENOMEM) if gap.and(part) != gap && !gap.and(part).is_empty() => {
                 let needed = gap.and(part);
                 backing::map_fresh(needed, piece.backing)?;
@@ -89,7 +89,7 @@ impl Pool {
         }
     }
 
-    /// After a failure: unmaps spare memory of tiles in `span` that nobody uses.
+    /// Unmaps, after a failure, the spare memory of unused tiles in `span`.
     pub(super) fn give_up(&mut self, span: Span) {
         self.unmap_spare(self.widen(span));
     }

@@ -1,9 +1,10 @@
 //! Tiles from the kernel's reserved pools.
 //!
-//! They cannot be unmapped, protected or discarded in part (the kernel says EINVAL, or success without doing it), so
-//! that is done by hand here: parts given back are held, as they are, until the whole tile is free; parts that are discarded
-//! or need another protection turn the tile into normal memory first, or the call is refused. They are mapped *with* reservation: when
-//! the pool is exhausted, mapping fails and normal memory takes its place, and no later touch can raise SIGBUS.
+//! The kernel cannot unmap, protect or discard part of such a tile (it returns EINVAL, or success without effect). So
+//! the library does that itself: parts given back are held, as they are, until the whole tile is free; before parts are
+//! discarded or get another protection, the tile becomes normal memory, or the call is refused. Tiles are mapped *with*
+//! reservation: when the pool is exhausted, the mapping fails and normal memory takes its place, and no later touch can
+//! raise SIGBUS.
 
 use pagelab_abi::guest::{Counter, GuestWarning};
 
@@ -21,7 +22,7 @@ use crate::state::{guest_file, seccomp};
 use super::Pool;
 
 impl Pool {
-    /// Maps the tiles of `part` that are missing, from the reserved pool where it has pages left.
+    /// Maps the missing tiles of `part`, from the reserved pool where it has pages left.
     pub(super) fn fill_hugetlb(&mut self, piece: &Piece, part: Span, bytes: usize) -> Result<(), Errno> {
         let whole = piece.whole_tiles(part);
         let mut at = whole.start;
@@ -58,9 +59,9 @@ impl Pool {
         self.layout.piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
     }
 
-    /// Before `span` is unmapped: parts of reserved pages that reach beyond it stay mapped, with what they hold, and are
-    /// handed out to nobody until the whole page is free: the kernel cannot unmap them, and zeroes written over them would
-    /// show wherever it still reads them. Returns what can really be unmapped.
+    /// Prepares `span` for being unmapped. Parts of reserved pages that reach beyond it stay mapped, with their
+    /// contents, and are handed out to nobody until the whole page is free: the kernel cannot unmap them, and zeroes
+    /// written over them would show wherever it still reads them. Returns the range that can really be unmapped.
     pub(super) fn hold_edges(&mut self, span: Span) -> Result<Span, Errno> {
         let mut rest = span;
         if !self.hugetlb.overlaps(span) {
@@ -90,8 +91,8 @@ impl Pool {
         Ok(rest)
     }
 
-    /// Before part of a reserved page is given up: a page that the program closed to writing becomes normal memory, with the
-    /// protection it has. True if it did.
+    /// Makes a reserved page that the program closed to writing normal memory, with the same protection, before part of
+    /// it is given up. Returns true if it did.
     fn demote_if_closed(&mut self, tile: Span) -> Result<bool, Errno> {
         let closed = self.shut.overlaps(tile) && protection_of(tile, true)? & c::PROT_WRITE == 0;
         if closed {
@@ -100,32 +101,33 @@ impl Pool {
         Ok(closed)
     }
 
-    /// Makes normal memory of one reserved page; what was held of it goes.
+    /// Makes one reserved page normal memory; parts of it that were held go.
     fn demote_tile(&mut self, tile: Span) -> Result<(), Errno> {
         demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
         self.release(tile);
         Ok(())
     }
 
-    /// Unmaps what is held of `span`, which is normal memory now.
+    /// Unmaps the held parts of `span`, which is normal memory now.
     fn release(&mut self, span: Span) {
         while let Some(run) =
             self.held.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
         {
-            // SAFETY: the program gave it back.
+            // SAFETY: the program gave this memory back, and nobody else got it.
             let _ = unsafe { sys::munmap(run.start, run.len()) };
             let _ = self.held.remove(run);
             let _ = self.used.remove(run);
         }
     }
 
-    /// Before `span` is opened: as [`Pool::demote_edges`], where the page around an edge was closed as a whole.
+    /// Prepares `span` for being opened: as [`Pool::demote_edges`], where the page around an edge was closed as a
+    /// whole.
     pub(super) fn demote_shut_edges(&mut self, span: Span) -> Result<(), Errno> {
         if self.hugetlb.overlaps(span) && self.shut.overlaps(span) { self.demote_edges(span) } else { Ok(()) }
     }
 
-    /// Makes normal memory of every reserved page that `span` cuts, so that the kernel can split it. Fails when its
-    /// contents would have to be copied while other threads may write to them.
+    /// Makes every reserved page that `span` cuts normal memory, so that the kernel can split it. Fails if its contents
+    /// would have to be copied while other threads may write to them.
     pub(super) fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
         if !self.hugetlb.overlaps(span) {
             return Ok(());
@@ -138,7 +140,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes normal memory of every reserved page that `span` touches.
+    /// Makes every reserved page that `span` touches normal memory.
     pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
         while let Some(run) = self.hugetlb.next_after(span.start).filter(|run| run.start < span.end) {
             let Some(tile) = self.tile_at(run.start.max(span.start)) else { break };
@@ -147,10 +149,11 @@ impl Pool {
         Ok(())
     }
 
-    /// MADV_DONTNEED on a span with reserved pages. Of the part of a page, the kernel says that it is done and does nothing:
-    /// the page becomes normal memory first. (Zeroes written by hand would show wherever the kernel still reads the page.)
+    /// MADV_DONTNEED on a span with reserved pages. For part of a page the kernel returns success and does nothing, so
+    /// the page becomes normal memory first. (Zeroes written by the library would show wherever the kernel still reads
+    /// the page.)
     pub(super) fn discard_hugetlb(&mut self, span: Span) -> Result<(), Errno> {
-        // All or nothing: what cannot be done is found out first.
+        // All or nothing: parts that cannot be discarded are found first.
         let mut at = span.start;
         while let Some(part) = self.next_part(at, span) {
             if let Some(tile) = self.tile_at(part.start).filter(|tile| *tile != part) {
@@ -164,11 +167,11 @@ impl Pool {
             unsafe { sys::madvise(part.start, part.len(), c::MADV_DONTNEED) }?;
             at = part.end;
         }
-        // As natively: what is mapped is discarded, and holes are an error in the end.
+        // As without the library: mapped parts are discarded, and holes cause an error at the end.
         if self.used.covers(span) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// The first part of `span` from `at` on that the program has: in one reserved page, or up to the next one.
+    /// The first of the program's parts of `span` from `at` on: in one reserved page, or up to the next one.
     fn next_part(&self, at: usize, span: Span) -> Option<Span> {
         let used = self.used.next_after(at)?.and(Span::new(at, span.end));
         if used.is_empty() {
@@ -181,13 +184,13 @@ impl Pool {
         Some(Span::new(used.start, end))
     }
 
-    /// A tile of an arena's heap, reserved without access and never touched, from the reserved pool instead.
+    /// Replaces a tile of an arena's heap, reserved without access and never touched, by a tile from the reserved pool.
     pub(super) fn replace_by_tile(&mut self, tile: Span, bytes: usize) -> bool {
         if bytes != PMD || !matches!(self.layout.piece(tile.start).backing, Backing::Hugetlb(PMD)) {
             return false;
         }
         let flags = hugetlb::flags_for(bytes) | c::MAP_FIXED;
-        // SAFETY: the program has had no access to the tile yet, and asks for it now.
+        // SAFETY: the program has had no access to the tile yet, and requests it now.
         let mapped = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_RW, flags, -1, 0) };
         match mapped {
             Ok(_) => {
@@ -197,9 +200,9 @@ impl Pool {
             }
             Err(errno) => {
                 hugetlb::note_exhausted(errno, bytes);
-                // The kernel has unmapped what was there before it found that it has no page.
+                // The kernel had unmapped the old memory before it found that it has no page.
                 let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED;
-                // SAFETY: puts back what the program had: reserved, untouched, without access.
+                // SAFETY: restores the program's mapping: reserved, untouched, without access.
                 let _ = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_NONE, flags, -1, 0) };
                 backing::apply(tile, Backing::Thp(bytes));
                 false
@@ -207,8 +210,8 @@ impl Pool {
         }
     }
 
-    /// mremap of whole reserved pages: moved as they are (Linux 5.16), because I/O under way would go on in the page that a
-    /// copy was made of. `None`: that cannot be done here.
+    /// mremap of whole reserved pages. They are moved as they are (Linux 5.16), because I/O under way would go on in
+    /// the original of a copy. `None`: that is not possible here.
     fn shift_tiles(&mut self, old: Span, new_len: usize) -> Option<usize> {
         let [first, last] = self.ends(old);
         let from = Span::new(old.start, last.tile(old.end - 1)?.end);
@@ -235,7 +238,7 @@ impl Pool {
         }
         self.keep_anchor_off(to);
         let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
-        // SAFETY: the program asked for the move; nothing lies at the target.
+        // SAFETY: the program requested the move; nothing lies at the target.
         if unsafe { sys::mremap(from.start, from.len(), from.len(), flags, at) }.is_err() {
             if !tail.is_empty() {
                 let _ = self.unmap(tail);
@@ -249,7 +252,7 @@ impl Pool {
         Some(at)
     }
 
-    /// mremap where reserved pages are concerned: a copy, because parts of them cannot be moved.
+    /// mremap of reserved pages by a copy, because parts of them cannot be moved.
     pub(super) fn shift_by_copy(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
         if let Some(at) = self.shift_tiles(old, new_len) {
             return Ok(at);
@@ -259,25 +262,25 @@ impl Pool {
         Ok(at)
     }
 
-    /// mremap with MREMAP_DONTUNMAP where reserved pages are concerned: a copy, and zeroes where it was.
+    /// mremap with MREMAP_DONTUNMAP of reserved pages: a copy, and zeroes at the old place.
     pub(super) fn duplicate_by_copy(&mut self, old: Span) -> Result<usize, Errno> {
         let at = self.copied(old, old.len())?;
         self.discard_hugetlb(old)?;
         Ok(at)
     }
 
-    /// New memory of `len` bytes, at least `old`'s, which begins with `old`'s contents.
+    /// Maps new memory of `len` bytes, at least `old`'s, that begins with `old`'s contents.
     fn copied(&mut self, old: Span, len: usize) -> Result<usize, Errno> {
         let at = self.place_without(&[&self.attached], self.bounds(), len, self.align.min(PMD));
         let at = at.ok_or(Errno::ENOMEM)?;
         self.map_plain(Span::new(at, at + len))?;
-        // SAFETY: both are the program's read-write memory, and it asked for the move.
+        // SAFETY: both are the program's read-write memory, and it requested the move.
         unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
         guest_file::count(Counter::HugetlbEmulated);
         Ok(at)
     }
 
-    /// Calls `visit` with every reserved page, and whether its protection is anything but read and write.
+    /// Calls `visit` with every reserved page, and whether its protection differs from read and write.
     pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
@@ -290,7 +293,7 @@ impl Pool {
         }
     }
 
-    /// In a forked child, after the copies have taken their places: all is normal memory.
+    /// In a forked child, after the copies have taken their places: records that all memory is normal.
     pub fn all_demoted(&mut self) {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
@@ -307,7 +310,7 @@ impl Pool {
 pub fn protection_of(tile: Span, shut: bool) -> Result<i32, Errno> {
     match shut {
         false => Ok(c::PROT_RW),
-        // It cannot be looked up any more.
+        // Under a filter, the protection cannot be looked up any more.
         true if seccomp::is_active() => refuse(tile),
         true => maps::protection(tile.start).ok_or(Errno::ENOMEM),
     }
@@ -319,8 +322,8 @@ fn refuse<T>(tile: Span) -> Result<T, Errno> {
     Err(Errno::ENOMEM)
 }
 
-/// Makes normal memory of one reserved page, which `set` lists; its protection stays (`shut`: it is not read-write).
-/// Fails when its contents would have to be copied while other threads may write to them and cannot be kept waiting.
+/// Makes one reserved page, which `set` lists, normal memory; its protection stays (`shut`: it is not read-write).
+/// Fails if its contents would have to be copied while other threads may write to them and cannot be kept waiting.
 pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
     let protection = protection_of(tile, shut)?;
     let is_written = protection & c::PROT_WRITE != 0 && hugetlb::is_resident(tile.start) && !libc::is_alone();
@@ -339,13 +342,13 @@ pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> 
 /// Replaces the memory at `tile` by normal memory with the same contents and protection.
 fn replace_by_copy(tile: Span, protection: i32) -> Result<(), Errno> {
     let scratch = copy_of(tile, protection)?;
-    // SAFETY: it takes the place of what it is a copy of.
+    // SAFETY: the copy takes the place of its original.
     unsafe { scratch.take_the_place_of(tile.start) }
 }
 
-/// Normal memory somewhere else with the contents and the protection of `tile`; untouched pages stay so.
+/// Copies the contents and the protection of `tile` to normal memory at another place; untouched pages stay untouched.
 pub fn copy_of(tile: Span, protection: i32) -> Result<Room, Errno> {
-    // With reservation, as the program's own: the copy becomes the program's memory.
+    // With reservation, like the program's own: the copy becomes the program's memory.
     let mut copy = Fresh::map_reserved(tile.len())?.into_bytes();
     fill_copy(tile, protection, copy.all())?;
     let mut copy = copy.into_room();
@@ -358,10 +361,10 @@ pub fn copy_of(tile: Span, protection: i32) -> Result<Room, Errno> {
 fn fill_copy(tile: Span, protection: i32, target: &mut [u8]) -> Result<(), Errno> {
     if hugetlb::is_resident(tile.start) {
         if protection & c::PROT_READ != 0 {
-            // SAFETY: the program's readable memory; a target of the same length.
+            // SAFETY: the source is readable memory of the program; the target has the same length.
             unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, target.as_mut_ptr(), target.len()) };
         } else {
-            // Opening it for a moment would let accesses of other threads pass that must fault.
+            // If it were opened for a moment, accesses of other threads that must fault would succeed.
             mapping::read_closed(tile.start, target)?;
         }
     }

@@ -1,8 +1,8 @@
 //! Tiles that are whole again after a split: collapsed into one page.
 //!
-//! The first time at once: it costs about what the page faults on the refilled part would. But a program that maps and
-//! unmaps in a loop would pay that each time: a tile that was collapsed a short while ago and is broken again already
-//! waits [`REST_NS`], and the tiles that wait get at most a twentieth of the time.
+//! The first time this is done at once: it costs about as much as the page faults on the refilled part would. But a
+//! program that maps and unmaps in a loop would pay that in each turn. So a tile that was collapsed a short while ago
+//! and is broken again already waits [`REST_NS`], and the tiles that wait get at most a twentieth of the time.
 
 use crate::backing::thp::{self, Collapsed};
 use crate::boundary::span::Span;
@@ -10,7 +10,7 @@ use crate::boundary::{huge_pages, sys};
 use crate::state::seccomp;
 
 const ROOM: usize = 64;
-/// How long a tile must have been left alone.
+/// Time for which a tile must have been left alone, ns.
 const REST_NS: u64 = 20_000_000;
 /// Share of time that collapsing may take: one part in this many.
 const SHARE: u64 = 20;
@@ -26,13 +26,13 @@ pub struct Pending {
     tiles: [Waiting; ROOM],
     count: usize,
     not_before_ns: u64,
-    /// Tiles collapsed lately, in a ring.
+    /// Tiles collapsed recently, in a ring.
     lately: [Span; ROOM],
     next: usize,
 }
 
 impl Pending {
-    /// None waiting.
+    /// No tiles wait.
     pub const fn new() -> Pending {
         let none = Waiting { tile: Span::new(0, 0), since_ns: 0 };
         Pending { tiles: [none; ROOM], count: 0, not_before_ns: 0, lately: [Span::new(0, 0); ROOM], next: 0 }
@@ -51,7 +51,7 @@ impl Pending {
         if tile.len() != crate::boundary::arch::PMD {
             return Collapsed::Untouched;
         }
-        // It may consist of base pages because nothing else was asked for yet; and what of it is touched later shall be huge.
+        // It may consist of base pages because nothing else was requested yet; and pages touched later should be huge.
         huge_pages::advise_huge(tile);
         let collapsed = thp::collapse(tile);
         if let Some(slot) = self.lately.get_mut(self.next) {
@@ -61,7 +61,7 @@ impl Pending {
         collapsed
     }
 
-    /// `tile` was made whole just now. What came of it, if it was collapsed at once.
+    /// Handles `tile`, which was made whole just now. Returns the result, if it was collapsed at once.
     pub fn push(&mut self, tile: Span) -> Option<Collapsed> {
         if seccomp::is_active() {
             return None;
@@ -73,7 +73,7 @@ impl Pending {
         None
     }
 
-    /// `tile` has small pages in it and is to be collapsed later, if it is left alone.
+    /// Records that `tile` contains small pages and is to be collapsed later, if it is left alone.
     pub fn wait(&mut self, tile: Span) {
         if let Some(index) = self.position(tile) {
             self.take(index);
@@ -87,7 +87,7 @@ impl Pending {
         }
     }
 
-    /// Tiles that `span` touches are not whole any more.
+    /// Forgets tiles that `span` touches: they are not whole any more.
     pub fn forget(&mut self, span: Span) {
         let mut index = 0;
         while index < self.count {
@@ -98,7 +98,7 @@ impl Pending {
         }
     }
 
-    /// The tiles of `old` have moved to `at`.
+    /// Records that the tiles of `old` have moved to `at`.
     pub fn follow(&mut self, old: Span, at: usize) {
         for waiting in
             self.tiles.iter_mut().take(self.count).filter(|waiting| waiting.tile.and(old) == waiting.tile)
@@ -108,7 +108,7 @@ impl Pending {
         }
     }
 
-    /// Collapses the oldest tile, if its time has come; which, and what came of it.
+    /// Collapses the oldest tile, if its time has come. Returns the tile, and the result.
     pub fn work(&mut self) -> Option<(Span, Collapsed)> {
         let oldest = self.tiles.first().copied().filter(|_| self.count > 0 && !seccomp::is_active())?;
         let now = sys::monotonic_ns();

@@ -38,12 +38,13 @@ impl Pool {
         if may_move { self.shift(old, new_len) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Growth in place into `growth`, where the program has nothing. False: there is no room. What the kernel refuses to a block
-    /// wherever it would lie (EPERM: it is sealed; EAGAIN: it is locked, and this is more than may be), is refused here.
+    /// Grows a block in place into `growth`, where the program has nothing. False: there is no room. A growth that the
+    /// kernel would refuse wherever the block lies (EPERM: it is sealed; EAGAIN: it is locked, and the limit is
+    /// reached) is refused here.
     fn grow(&mut self, old: Span, growth: Span) -> Result<bool, Errno> {
         if self.is_plain(old) && !(self.is_advised(old) && self.wants_hugetlb(growth)) {
-            // What grows carries what the program put on it, as natively; spare memory in its way that is a mapping of its own, in
-            // part even, does not: it lacks that, or has what another block left.
+            // As without the library, a growing mapping keeps the program's settings. Spare memory in its way that is,
+            // even in part, a mapping of its own lacks these settings, or has those of another block.
             let spare = self.spare.next_after(growth.start).filter(|run| run.start < growth.end);
             let own = |run: Span| {
                 let reused = Span::new(growth.start - PAGE, run.end.min(growth.end));
@@ -67,10 +68,11 @@ impl Pool {
         Ok(true)
     }
 
-    /// Stretches the mapping that ends at `end` (with its spare rest) to hold `growth` and the rest of its last tile. It
-    /// may have been moved there, and a new mapping would not merge with it: several would be moved one by one the next
-    /// time, and a tile made of two can never be one page. And what is mapped anew carries nothing of what the program put on
-    /// the block: a lock, for one. So where the rest of the tile cannot be had, the block gets what was asked for alone.
+    /// Stretches the mapping that ends at `end` (with its spare rest) over `growth` and the rest of its last tile. A
+    /// new mapping would not do. If the block was moved there, the two would not merge: several mappings would be moved
+    /// one by one the next time, and a tile made of two can never be one page. And a new mapping has none of the
+    /// program's settings for the block, such as a lock. So if the rest of the tile is not available, the block gets
+    /// only the requested part.
     fn stretch(&mut self, growth: Span) -> Result<(), Errno> {
         let edge = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
         let edge = edge.map_or(growth.start, |run| run.end);
@@ -104,14 +106,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether memory at `addr` is a mapping of its own, that nothing else can grow into.
+    /// Whether memory at `addr` is a separate mapping, into which nothing else can grow.
     fn stays_apart(&self, addr: usize) -> bool {
         let backing = self.backing_at(addr);
         let middle = (PAGE + 1..PMD).contains(&backing.tile_bytes());
         matches!(backing, Backing::Hugetlb(_)) || (middle && thp::keeps_apart())
     }
 
-    /// `rest` belongs to the mapping before it now.
+    /// Records that `rest` belongs to the mapping before it now.
     fn stretched(&mut self, rest: Span) {
         let _ = self.spare.insert(rest);
         let _ = self.attached.insert(rest);
@@ -122,7 +124,7 @@ impl Pool {
         });
     }
 
-    /// `new` is the program's and what `old` is (its beginning decides).
+    /// Records that `new` is the program's, and of the same kind as `old` (whose beginning decides).
     fn inherit(&mut self, old: Span, new: Span) {
         let first = Span::new(old.start, old.start + 1);
         let (foreign, shut) = (self.foreign.overlaps(first), self.shut.overlaps(first));
@@ -142,34 +144,35 @@ impl Pool {
         self.advised.overlaps(span)
     }
 
-    /// Whether `old` has reserved pages and can only be moved as a copy. (What has advice becomes normal memory instead, which is
-    /// moved with it.)
+    /// Whether `old` has reserved pages and can only be moved as a copy. (If it has advice, it becomes normal memory
+    /// instead, and its advice moves with it.)
     pub fn moves_by_copy(&self, old: Span) -> bool {
         self.has_hugetlb(old) && self.is_plain(old) && !self.is_advised(old)
     }
 
     /// A place for `old` grown to `len` bytes.
     ///
-    /// Memory that has been touched keeps its offset in the kernel's eyes when it moves, so it never merges with what is
-    /// mapped beside it: a tile can only be one page if what moves there fills it from its beginning. What holds a whole
-    /// tile already keeps its offset in it, so that the kernel moves huge entries as they are instead of splitting them.
+    /// Memory that has been touched keeps its old offset for the kernel when it moves, so it never merges with the
+    /// mapping beside it. A tile can then be one page only if the moved memory fills it from its beginning. Memory that
+    /// contains a whole tile already keeps its offset in the tile, so that the kernel moves huge entries as they are
+    /// instead of splitting them.
     fn place_like(&self, old: Span, len: usize) -> Option<usize> {
         let tile = self.align.min(PMD);
         let period = backing::period(old.start);
         if tile == PAGE && period > PAGE {
-            // Moved by a multiple of the period, pages keep the frames that their new addresses ask for.
+            // Moved by a multiple of the period, pages keep the frames that their new addresses want.
             let at = self.place_clear(self.bounds(), len.checked_add(period)?, PAGE)?;
             let offset = |addr: usize| addr % period;
             return Some(at + (period + offset(old.start) - offset(at)) % period);
         }
         let first = align_up(old.start, tile)?;
         let offset = if first + tile <= old.end { old.start - align_down(old.start, tile) } else { 0 };
-        // To the end of the last tile: others' memory in it would keep it from being one page.
+        // To the end of the last tile: other memory in it would keep it from being one page.
         let room = align_up(len.checked_add(offset)?, tile)?;
         Some(self.place_clear(self.bounds(), room, tile)? + offset)
     }
 
-    /// Growth by moving to another place of the pool.
+    /// Grows a block by moving it to another place of the pool.
     fn shift(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
         if self.moves_by_copy(old) {
             return self.shift_by_copy(old, new_len);
@@ -191,7 +194,7 @@ impl Pool {
             return Ok(at);
         }
         self.part_with(self.widen(old));
-        // The rest of the last tile comes along: nothing mapped there later could merge with what was moved.
+        // The rest of the last tile moves as well: nothing mapped there later could merge with the moved memory.
         let whole = Span::new(at, self.tile_end(new));
         let from = self.with_rest(old, whole);
         self.drop_spare(whole);
@@ -220,8 +223,8 @@ impl Pool {
         (old.start ^ at) & (self.align.min(PMD) - 1) == 0
     }
 
-    /// `old` and the spare rest of its last tile, if that can come along to `target`. Not a rest that is another mapping:
-    /// what grows onto it would lack what the program put on its memory, MADV_WIPEONFORK or a lock.
+    /// `old` and the spare rest of its last tile, if that can move to `target` as well. A rest that is another mapping
+    /// cannot: memory that grows onto it would lack the program's settings, such as MADV_WIPEONFORK or a lock.
     fn with_rest(&self, old: Span, target: Span) -> Span {
         let wide = Span::new(old.start, self.tile_end(old));
         let rest = Span::new(old.end, wide.end);
@@ -231,7 +234,7 @@ impl Pool {
         if comes_along { wide } else { old }
     }
 
-    /// What is known of the tiles wholly inside `old`, which moved to `at` as they are.
+    /// Transfers what is known of the tiles wholly inside `old`, which moved to `at` as they are.
     fn follow(&mut self, old: Span, at: usize) {
         self.pending.follow(old, at);
         let tile = self.align.min(PMD);
@@ -245,15 +248,16 @@ impl Pool {
         }
     }
 
-    /// [`Pool::shift`] to where reserved pages are wanted. Nothing can be moved onto them: what there is stays normal memory, to the
-    /// end of its last tile. It is never copied onto them: I/O under way would go on in the pages that it was copied from.
+    /// [`Pool::shift`] to a place where reserved pages are wanted. Nothing can be moved onto them, so the present
+    /// memory stays normal, to the end of its last tile. It is never copied onto them: I/O under way would go on in the
+    /// original pages.
     fn shift_onto_reserved(&mut self, old: Span, new: Span) -> Result<usize, Errno> {
         let last = new.start + old.len() - 1;
         let seam = self.layout.piece(last).tile(last).map_or(last + 1, |tile| tile.end).min(new.end);
         let (head, tail) = (Span::new(new.start, seam), Span::new(seam, new.end));
         self.keep_anchor_off(head);
         self.drop_spare(head);
-        // The tail first: when it cannot be had, nothing has changed.
+        // The tail comes first: if it is not available, nothing has changed.
         if !tail.is_empty() {
             self.map_plain(tail)?;
         }
@@ -270,20 +274,20 @@ impl Pool {
         Ok(new.start)
     }
 
-    /// Where the last tile of `span`, or what is free of it, ends.
+    /// End of the last tile of `span`, or of the free part of it.
     fn tile_end(&self, span: Span) -> usize {
         let end = self.ends(span)[1].whole_tiles(Span::new(span.end - 1, span.end)).end;
         self.used.next_after(span.end).map_or(end, |next| end.min(next.start.max(span.end)))
     }
 
-    /// Whether any tile of `span` is to come from a reserved pool: nothing can be moved there.
+    /// Whether any tile of `span` is to come from a reserved pool, onto which nothing can be moved.
     pub(super) fn wants_hugetlb(&self, span: Span) -> bool {
         let mut wanted = false;
         self.layout.each(span, &mut |piece, _| wanted |= matches!(piece.backing, Backing::Hugetlb(_)));
         wanted
     }
 
-    /// `old` is not mapped any more: neither is the rest of its tiles, where nobody uses them.
+    /// Unmaps the unused rest of the tiles of `old`, which is not mapped any more.
     fn leave_behind(&mut self, old: Span) {
         let wide = self.widen(old);
         for edge in [Span::new(wide.start, old.start), Span::new(old.end, wide.end)] {
@@ -294,8 +298,8 @@ impl Pool {
         self.forget(wide);
     }
 
-    /// Gives `span` the page sizes of its place. `moved` came from elsewhere, the rest is fresh; `as_it_is`: whole tiles
-    /// moved as such.
+    /// Gives `span` the page sizes of its place. `moved` came from elsewhere, the rest is fresh; `as_it_is`: whole
+    /// tiles moved as such.
     fn settle(&mut self, span: Span, moved: Span, as_it_is: bool) {
         let layout = self.layout;
         let room = Span::new(span.start, self.tile_end(span));
@@ -312,7 +316,7 @@ impl Pool {
             while at < part.end {
                 let Some(tile) = piece.tile(at) else { break };
                 if tile.start < span.start {
-                    // What lies before it in the tile is, or will be, another mapping.
+                    // The memory before it in the tile is, or will be, another mapping.
                     let _ = self.broken.insert(tile);
                 } else if piece.backing == Backing::Thp(PMD) && is_mixed(tile) && self.is_plain(tile) {
                     self.restore(tile);
@@ -341,8 +345,8 @@ impl Pool {
         Ok(at)
     }
 
-    /// Before `old` is moved or stretched by the kernel: what the program does not know of goes, and reserved pages become normal
-    /// memory.
+    /// Prepares `old` for a move or growth by the kernel: memory that the program does not know of goes, and reserved
+    /// pages become normal memory.
     pub fn before_move_out(&mut self, old: Span) -> Result<(), Errno> {
         self.ready()?;
         self.demote_all(old)?;
@@ -352,13 +356,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Before the program registers `span` with a userfaultfd of its own, which cannot have parts of reserved pages.
+    /// Prepares `span` for registration with the program's own userfaultfd, which cannot have parts of reserved pages.
     pub fn before_registering(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
         self.demote_all(span)
     }
 
-    /// Before a move to `new` (MREMAP_FIXED): nothing of our own may lie there.
+    /// Prepares for a move to `new` (MREMAP_FIXED): no memory of the library may lie there.
     pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
         self.ready()?;
         self.keep_anchor_off(new);
@@ -366,14 +370,14 @@ impl Pool {
         self.demote_edges(new)
     }
 
-    /// A move to elsewhere has been done: `old` is not mapped any more.
+    /// Records that `old` has been moved elsewhere and is not mapped any more.
     pub fn moved_away(&mut self, old: Span) {
         if self.ready().is_ok() {
             self.leave_behind(old);
         }
     }
 
-    /// A move to `new` (MREMAP_FIXED) has been done; `governed`: it came from a pool and is plain memory; `advised`: see
+    /// Records a move to `new` (MREMAP_FIXED); `governed`: the memory came from a pool and is plain; `advised`: see
     /// [`Pool::is_advised`].
     pub fn moved_in(&mut self, new: Span, governed: bool, advised: bool) {
         if self.ready().is_err() {
@@ -397,18 +401,18 @@ impl Pool {
     }
 }
 
-/// Whether mremap refuses a block for what it is, not for want of room.
+/// Whether mremap refuses a block for its kind, not for lack of room.
 fn is_final(errno: Errno) -> bool {
     matches!(errno, Errno::EPERM | Errno::EAGAIN)
 }
 
 /// Moves `old` to the beginning of `new`, which may be longer.
 ///
-/// What the program got as one mapping may be several here (tiles of different sizes, or mapped at different times),
-/// which the kernel refuses to move at once: then one after the other, if they are all of one kind, as they would be
-/// without us.
+/// A block that the program got as one mapping may be several here (tiles of different sizes, or mapped at different
+/// times), which the kernel refuses to move at once. Then they are moved one after the other, if all are of one kind,
+/// as without the library.
 pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
-    // SAFETY: the program asked for the move; nothing that it wants to keep lies at the target.
+    // SAFETY: the program requested the move; nothing that it wants to keep lies at the target.
     let whole = || unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) };
     if moves_in_part(old, new.len()) {
         carry_each(old, new, flags)?;
@@ -422,8 +426,8 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the kernel could move the beginning of `old` and then find that it does not move the rest: where nothing grows or
-/// shrinks it takes several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
+/// Whether the kernel could move the beginning of `old` and then refuse the rest: where nothing grows or shrinks it
+/// takes several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
 pub fn moves_in_part(old: Span, new_len: usize) -> bool {
     let placed = backing::governs(old.start) || old.end > old.start && backing::governs(old.end - PAGE);
     placed && old.len() == new_len && !mapping::is_within_one(old) && is_uniform(old)
@@ -459,7 +463,7 @@ fn carry_each(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
         let part = mapping_around(from).map(|span| span.and(Span::new(from, old.end))).ok_or(Errno::EFAULT)?;
         let last = part.end == old.end;
         let len = if last { new.len() - done } else { part.len() };
-        // SAFETY: as in `carry`, piece by piece.
+        // SAFETY: as in `carry`: the program requested the move, and nothing that it wants to keep lies at the target.
         if let Err(errno) = unsafe { sys::mremap(from, part.len(), len, flags, new.start + done) } {
             if flags & c::MREMAP_DONTUNMAP == 0 && done > 0 {
                 let _ = carry_each(Span::new(new.start, new.start + done), Span::new(old.start, from), flags);

@@ -1,5 +1,5 @@
-//! The pool against a naive model: random calls on real memory, after each of which every page must be the program's or
-//! not as the model says, and hold what the program wrote, or zero.
+//! The pool against a naive model: random calls on real memory. After each call every page must be the program's or
+//! not, as in the model, and contain what the program wrote, or zero.
 
 use crate::boundary::arch::PAGE;
 
@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 const RW: How = How { prot: c::PROT_RW, flags: c::MAP_PRIVATE | c::MAP_ANONYMOUS };
 const NONE: How = How { prot: c::PROT_NONE, ..RW };
 
-/// A pool of its own for each test, in address room that nothing else uses.
+/// A separate pool for each test, at addresses that nothing else uses.
 fn pool(number: usize, otherwise: u64, huge: &[(u64, u64)]) -> Pool {
     let mut section = SectionSpec::uniform(Memory::Anon, otherwise, Via::Thp);
     section.intervals =
@@ -26,16 +26,16 @@ fn pool(number: usize, otherwise: u64, huge: &[(u64, u64)]) -> Pool {
 }
 
 fn put(addr: usize, value: u32) {
-    // SAFETY: the test's own mapped memory.
+    // SAFETY: the word lies in the test's own mapped memory.
     unsafe { core::ptr::write_volatile(addr as *mut u32, value) };
 }
 
 fn get(addr: usize) -> u32 {
-    // SAFETY: the test's own mapped memory.
+    // SAFETY: the word lies in the test's own mapped memory.
     unsafe { core::ptr::read_volatile(addr as *const u32) }
 }
 
-/// What the program has: by page, what it wrote there.
+/// The program's pages, each with what the program wrote there.
 #[derive(Default)]
 struct Model(BTreeMap<usize, u32>);
 
@@ -200,7 +200,7 @@ fn an_emptied_tile_is_unmapped_and_comes_in_base_pages_when_it_is_emptied_again_
     assert_eq!(get(at), 7);
 }
 
-/// Regression: what the program had put on a block was handed to the next one with the rest of its tile.
+/// Regression: the program's settings for a block passed to the next block with the rest of its tile.
 #[test]
 fn only_the_block_itself_grows_into_what_was_stretched_with_it() {
     let mut pool = pool(36, 2 << 20, &[]);
@@ -256,14 +256,14 @@ fn what_somebody_else_mapped_is_left_alone() {
     let mut pool = pool(30, 4096, &[]);
     let taken = pool.bounds().start;
     let flags = RW.flags | c::MAP_FIXED_NOREPLACE;
-    // SAFETY: address room of this test.
+    // SAFETY: the addresses belong to this test, and nothing is mapped there.
     unsafe { sys::mmap(taken, PAGE, c::PROT_RW, flags, -1, 0) }.unwrap();
     put(taken, 9);
     let at = pool.map(PAGE, RW, None).unwrap();
     assert!(at > taken && get(taken) == 9);
 }
 
-/// One page and no access: enough for the kernel to keep the page tables of an empty pool.
+/// The anchor's mapping: one page without access, enough for the kernel to keep the page tables of an empty pool.
 fn anchor_of(pool: &Pool) -> Vec<Span> {
     let mut found = Vec::new();
     let _ = maps::each(&mut |mapping| {
@@ -283,14 +283,14 @@ fn an_emptied_pool_keeps_its_page_tables_and_all_its_room() {
     assert_eq!(anchor_of(&pool), [], "what the program has is enough");
     pool.unmap(Span::new(at, at + PAGE)).unwrap();
     assert_eq!(anchor_of(&pool), [page(start + 2 * MIB - PAGE)], "in the same page of entries");
-    // In the way: it goes, and comes back where nothing is handed out for long.
+    // It is in the way, so it goes, and comes back at an address that is not handed out for long.
     let all = Span::new(start, start + 16 * MIB);
     assert_eq!(pool.map(all.len(), RW, None), Ok(start));
     put(start + 2 * MIB - PAGE, 7);
     assert_eq!(anchor_of(&pool), []);
     pool.unmap(all).unwrap();
     assert_eq!(anchor_of(&pool), [page(start + (1 << 30) - PAGE)]);
-    // The program chooses that very page.
+    // The program chooses the anchor's very page.
     pool.prepare(page(start + (1 << 30) - PAGE)).unwrap();
     assert_eq!(anchor_of(&pool), []);
 }
@@ -321,7 +321,7 @@ fn pools_that_empty_again_and_again_lose_nothing() {
     }
 }
 
-/// Mappings inside `span`, and whether one covers all of it.
+/// Number of mappings inside `span`, and whether one covers all of it.
 fn mappings(span: Span) -> (usize, bool) {
     let (mut count, mut covered) = (0, false);
     let _ = maps::each(&mut |mapping| {
@@ -339,7 +339,7 @@ fn huge_bytes(span: Span) -> usize {
     bytes
 }
 
-/// Regression: what grew by moving ended as several mappings, which no page could cover, in tiles cut anywhere.
+/// Regression: a block that grew by moving ended as several mappings, which no page could cover, in tiles cut anywhere.
 #[test]
 fn tiles_stay_whole_when_blocks_grow_past_each_other() {
     let mut pool = pool(33, 2 << 20, &[]);

@@ -4,10 +4,10 @@ use crate::boundary::sys::{self, c};
 
 use super::Full;
 
-/// No node.
+/// Number that stands for no node.
 pub const NIL: u32 = u32::MAX;
 
-/// One interval and what its subtree knows.
+/// One interval, and the sums of its subtree.
 #[derive(Clone, Copy)]
 pub struct Node {
     /// First byte.
@@ -37,14 +37,14 @@ pub struct Slab {
     live: u32,
 }
 
-// SAFETY: the mapping belongs to this value alone; nothing in it depends on the thread.
+// SAFETY: the mapping belongs to this value alone, and nothing in it depends on the thread.
 unsafe impl Send for Slab {}
 
 const FIRST_BYTES: usize = 64 << 10;
 const MAX_NODES: usize = 1 << 22;
 
 impl Slab {
-    /// Without any mapping yet.
+    /// A slab without a mapping.
     pub const fn new() -> Slab {
         Slab { base: core::ptr::null_mut(), capacity: 0, used: 0, free: NIL, live: 0 }
     }
@@ -55,7 +55,7 @@ impl Slab {
         self.live as usize
     }
 
-    /// Makes sure that `count` further nodes can be taken.
+    /// Makes sure that `count` more nodes can be taken.
     pub fn reserve(&mut self, count: u32) -> Result<(), Full> {
         if self.live + count <= self.capacity {
             return Ok(());
@@ -70,7 +70,7 @@ impl Slab {
             sys::mmap_own(wanted)
         } else {
             let old = bytes.next_power_of_two();
-            // SAFETY: the mapping is ours, and `base` is replaced by its new address before anyone looks.
+            // SAFETY: the mapping is this value's alone, and `base` gets its new address before anyone uses it.
             unsafe { sys::mremap(self.base as usize, old, wanted, c::MREMAP_MAYMOVE, 0) }
         };
         self.base = base.map_err(|_| Full)? as *mut Node;
@@ -78,7 +78,7 @@ impl Slab {
         Ok(())
     }
 
-    /// A node with stale contents; only after [`Slab::reserve`].
+    /// Takes a node, with stale contents; only after [`Slab::reserve`].
     pub fn take(&mut self) -> u32 {
         self.live += 1;
         if self.free != NIL {
@@ -101,7 +101,7 @@ impl Slab {
     /// Node `at`.
     pub fn get(&self, at: u32) -> &Node {
         debug_assert!(at < self.used);
-        // SAFETY: numbers come from `take`, which stays below the capacity that `reserve` mapped.
+        // SAFETY: numbers come from `take`, and are below the capacity that `reserve` mapped.
         unsafe { &*self.base.add(at as usize) }
     }
 

@@ -34,7 +34,7 @@ fn naive_fit(model: &BTreeSet<usize>, bounds: Span, len: usize, align: usize) ->
         .find(|&start| (start..start + len).all(|page| !model.contains(&page)))
 }
 
-/// Order, heap property, and the three numbers each node keeps of its subtree.
+/// Checks the order, the heap property, and the three numbers that each node stores for its subtree.
 fn validate(set: &Intervals, at: u32) -> Option<(usize, usize, usize)> {
     if at == NIL {
         return None;

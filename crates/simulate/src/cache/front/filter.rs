@@ -1,18 +1,18 @@
-//! One first level by itself.
+//! One first level alone.
 //!
-//! Keys stay where they were put, and the order of a set's ways lies beside them, as bits: what one reference leaves for the next
-//! one to the same set is an OR and an AND of these bits, and neither waits for finding the key. Branches are for misses only:
-//! which way hits cannot be foretold.
+//! Keys stay in their ways; the order of a set's ways is stored beside them, as bits. A reference passes these bits on
+//! to the next one to the same set by an OR and an AND, and neither operation waits until the key is found. There are
+//! branches for misses only: which way hits is unpredictable.
 
 use super::{Event, Events, STORE};
 use crate::cache::sets::EMPTY;
 use crate::cpu;
 
 const MOST_WAYS: usize = 16;
-/// Lines of a page: 8 bytes each, or more.
+/// Most sets: those of a page whose lines have 8 bytes or more.
 pub(super) const MOST_SETS: usize = 512;
 
-/// `OTHERS[w][s]`: all bits, but none where s = w.
+/// `OTHERS[w][s]`: all bits; none if s = w.
 const OTHERS: [[u16; MOST_WAYS]; MOST_WAYS] = {
     let mut rows = [[u16::MAX; MOST_WAYS]; MOST_WAYS];
     let mut way = 0;
@@ -22,7 +22,7 @@ const OTHERS: [[u16; MOST_WAYS]; MOST_WAYS] = {
     }
     rows
 };
-/// The same in words.
+/// The same as words.
 const OTHER_WORDS: [[u64; MOST_WAYS]; MOST_WAYS] = {
     let mut rows = [[u64::MAX; MOST_WAYS]; MOST_WAYS];
     let mut way = 0;
@@ -33,12 +33,12 @@ const OTHER_WORDS: [[u64; MOST_WAYS]; MOST_WAYS] = {
     rows
 };
 
-/// The keys of a set's ways. Up to eight lie in one cache line.
+/// The keys of a set's ways. Up to eight fit into one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Keys<const W: usize>([u64; W]);
 
-/// Order and dirt of a set's ways.
+/// Order and dirty bits of a set's ways.
 #[derive(Clone, Copy, Debug)]
 struct State<const W: usize> {
     /// Bit t of `newer[s]`: way t was used after way s.
@@ -48,7 +48,7 @@ struct State<const W: usize> {
 }
 
 impl<const W: usize> State<W> {
-    /// The first way was used longest ago, the last one last.
+    /// A state in which the first way was used longest ago, and the last one last.
     const EMPTY: State<W> = {
         let mut newer = [0; W];
         let mut way = 0;
@@ -59,7 +59,7 @@ impl<const W: usize> State<W> {
         State { newer, dirty: 0 }
     };
     const ALL_WAYS: u16 = (ALL >> (MOST_WAYS - W)) as u16;
-    /// The row of each way, when all others were used after it.
+    /// The row of each way when all others were used after it.
     const OLDEST: [u16; W] = {
         let mut rows = [0; W];
         let mut way = 0;
@@ -90,7 +90,7 @@ const ALL: u32 = u16::MAX as u32;
 pub(super) struct Filter<const W: usize> {
     keys: Vec<Keys<W>>,
     states: Vec<State<W>>,
-    /// Of each set, the line used last: key and, in the lowest bit, dirt.
+    /// For each set, the line used last: its key and, in the lowest bit, whether it is dirty.
     last: [u64; MOST_SETS],
     sets: usize,
     pub(super) evictions: u64,
@@ -112,21 +112,21 @@ impl<const W: usize> Filter<W> {
         key as usize & (self.sets - 1) & (MOST_SETS - 1)
     }
 
-    /// Whether an access as [`Filter::access`] takes it is a hit that changes nothing: of the line that its set has used last,
-    /// which is dirty if this is a store.
+    /// Whether an access, in the form for [`Filter::access`], is a hit that changes nothing: it touches the line that
+    /// its set used last, and that line is dirty if this is a store.
     #[inline(always)]
     pub(super) fn is_settled(&self, word: u64) -> bool {
         let last = self.last[self.set(word >> 1)];
         last == word || last == word | 1
     }
 
-    /// One access by a reference of `kind`; whether it hit.
+    /// Makes one access by a reference of `kind`; returns whether it hit.
     #[inline(always)]
     pub(super) fn access_of<const LEVEL: u8>(&mut self, key: u64, kind: u64, events: &mut Events) -> bool {
         self.look_up::<LEVEL>(key << 1 | u64::from(kind == STORE), kind, events)
     }
 
-    /// One access by a load or (lowest bit of `word`, which has the key above) a store; whether it hit.
+    /// Makes one access by a load or a store (lowest bit of `word`; the key is above it); returns whether it hit.
     #[inline(always)]
     pub(super) fn access<const LEVEL: u8>(&mut self, word: u64, events: &mut Events) -> bool {
         self.look_up::<LEVEL>(word, word & 1, events)
@@ -145,7 +145,7 @@ impl<const W: usize> Filter<W> {
             let way = state.oldest();
             let victim = keys[way];
             let dirty = state.dirty >> way & 1 == 1;
-            // All keys are written: a word written by itself would keep the next look at the set waiting.
+            // All keys are written: a single word just written would delay the next vector read of the set.
             let others = OTHER_WORDS[way].first_chunk::<W>().expect("no more ways than rows");
             *keys = std::array::from_fn(|way| keys[way] & others[way] | key & !others[way]);
             state.dirty &= !(1 << way);

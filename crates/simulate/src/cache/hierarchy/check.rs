@@ -11,9 +11,9 @@ impl Hierarchy {
         self.levels[number].peek(core, line).is_some()
     }
 
-    /// What must hold between accesses: sets are sound, each line is in its set, inclusive levels hold what is above, exclusive
-    /// ones nothing that the level above holds (several cores aside), at most one core has a line dirty, and every hit, miss
-    /// and read agrees with the level above.
+    /// Checks the invariants between accesses: sets are sound; each line is in its set; inclusive levels contain all
+    /// lines of those above; exclusive levels contain no line of the level above (except with several cores); at most
+    /// one core has a line dirty; and every hit, miss and read agrees with the level above.
     ///
     /// # Errors
     /// The violated invariant.

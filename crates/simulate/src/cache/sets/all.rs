@@ -1,11 +1,11 @@
-//! Many uses of one array of sets, in their order.
+//! Many uses of one array of sets, in order.
 
 use super::{LINE_WORDS, Sets, lru};
 use crate::cpu::{self, Leveled};
 
-/// Uses between asking for the words of a set and looking at them.
+/// Uses between the prefetch of a set's words and their use.
 const AHEAD: usize = 12;
-/// Fewer sets than these are few.
+/// Below this number, sets count as few.
 const FEW: usize = 5;
 
 /// A key and its set.
@@ -16,7 +16,7 @@ pub(crate) struct Place {
 }
 
 impl Sets {
-    /// Uses each key, or puts it in; `found` tells which were there, and has as many places.
+    /// Uses each key, or inserts it; `found`, of the same length, gets whether each was there.
     #[inline(always)]
     pub(crate) fn use_or_insert_all(&mut self, places: &[Place], found: &mut [bool]) {
         if self.is_ordered() {
@@ -32,7 +32,7 @@ impl Sets {
     }
 }
 
-/// Under LRU.
+/// The work under LRU.
 struct All<'a> {
     sets: &'a mut Sets,
     places: &'a [Place],
@@ -53,11 +53,11 @@ impl Leveled for All<'_> {
 }
 
 impl All<'_> {
-    /// With `W` ways; 0 is any other number.
+    /// The loop for `W` ways; 0: any other number.
     #[inline(always)]
     fn each<const W: usize, const LEVEL: u8>(self) {
         let All { sets, places, found } = self;
-        // One use after the other waits for the set, where there are few, unless it is seen to stay as it is.
+        // With few sets, each use waits for the one before, unless a test shows that the set does not change.
         let are_few = sets.words.len() < FEW * sets.ways;
         let is_large = sets.words.len() > 512 * LINE_WORDS;
         for (at, (place, found)) in places.iter().zip(found).enumerate() {
@@ -69,7 +69,7 @@ impl All<'_> {
                 *found = true;
                 continue;
             }
-            // What falls out is the last; which of both it is cannot be foretold, so nothing branches on it.
+            // The evicted entry is the last; whether there is one is unpredictable, so no branch depends on it.
             *found = match <&mut [u64; W]>::try_from(&mut *words) {
                 Ok(words) if W > 0 => {
                     let found = cpu::equal_words::<W, 1, LEVEL>(words, place.key << 1 | 1);

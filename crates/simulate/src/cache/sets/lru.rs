@@ -1,10 +1,10 @@
-//! Ways in the order of their last use. What is done with a set has as many steps wherever its line is: which way it is
-//! cannot be foretold, and a branch for it would cost more than all the steps.
+//! Sets of ways in the order of their last use. Each operation has the same number of steps for every way: which way is
+//! hit is unpredictable, and a branch for it would cost more than all the steps.
 
 use crate::cpu;
 
-/// Uses the way of `wanted` (a key with its lowest bit set), which comes to the front with `flag` added; its flag before,
-/// `None` where it is not there.
+/// Uses the way of `wanted` (a key with its lowest bit set), which moves to the front, and adds `flag` to its flag.
+/// Returns its flag before; `None` if it is not there.
 #[inline(always)]
 pub(super) fn touch(words: &mut [u64], wanted: u64, flag: u64) -> Option<bool> {
     let first = words[0];
@@ -51,7 +51,8 @@ fn touch_all<const W: usize>(words: &mut [u64; W], wanted: u64, flag: u64) -> Op
     Some(word & 1 == 1)
 }
 
-/// Puts `word` in front; what falls out at the other end. (A loop: `copy_within` calls memmove for a few words.)
+/// Puts `word` in front; returns the word that leaves at the end. (A loop: `copy_within` calls memmove for a few
+/// words.)
 #[inline(always)]
 pub(super) fn push(words: &mut [u64], word: u64) -> u64 {
     if let Ok(words) = <&mut [u64; 4]>::try_from(&mut *words) {
@@ -89,7 +90,7 @@ pub(in crate::cache) fn position<const W: usize, const LEVEL: u8>(words: &[u64],
     }
 }
 
-/// Puts `word` in front; the ways up to `way` take what was before them.
+/// Puts `word` in front; each way up to `way` gets the word of the way before it.
 #[inline(always)]
 pub(in crate::cache) fn to_front<const W: usize, const LEVEL: u8>(words: &mut [u64], way: usize, word: u64) {
     match <&mut [u64; W]>::try_from(&mut *words) {

@@ -1,8 +1,9 @@
-//! Memories under FIFO, CLOCK and random replacement: an array of frames for each colour. These policies decide at faults, and
-//! set at most a bit at hits.
+//! Memories under FIFO, CLOCK and random replacement: an array of frames for each colour. These policies decide only at
+//! faults; a hit sets at most one bit.
 //!
-//! Whether a page is in memory is a bit, and so is whether it was used since it was last looked at. A page's bits of all
-//! memories lie together: a reference reads two bytes to know where it faults, and sets all of them.
+//! One bit says whether a page is in memory, another whether it was used since the policy last examined it. A page's
+//! bits for all memories are stored together: a reference reads two bytes to know where it faults, and sets all of
+//! them.
 
 use pagelab_stats::stream::{Stream, mix};
 
@@ -12,12 +13,12 @@ use crate::pages::Id;
 use crate::paging::colouring::Chain;
 use crate::table::Table;
 
-/// How many references, or frames, ahead memory is fetched.
+/// Number of references, or frames, by which memory is prefetched.
 const AHEAD: usize = 8;
-/// As many frames as are in four cache lines.
+/// Number of frames in four cache lines.
 const FAR_AHEAD: usize = 64;
 
-/// Of each page, the memories that it is in (the low bits), and those in which it was used (the high ones).
+/// For each page, the memories that contain it (the low bits), and those in which it was used (the high ones).
 type Flags = [u16];
 
 const fn held(memory: usize) -> u16 {
@@ -30,17 +31,17 @@ const fn used(memory: usize) -> u16 {
 
 /// A policy's choice among the frames of a full list.
 pub trait Choose: std::fmt::Debug + Send + Sync {
-    /// For lists of `frames` frames.
+    /// A policy for lists of `frames` frames.
     fn new(lists: usize, frames: u32, seed: u64) -> Self;
-    /// Which of the frames of a full list loses its page; `pages` are those in its frames.
+    /// The frame of a full list that loses its page; `pages` are those in its frames.
     fn victim(&mut self, list: usize, pages: &[Id], flags: &mut Flags, memory: usize) -> usize;
 }
 
-/// Up to eight memories.
+/// Up to eight memories, simulated together.
 #[derive(Debug)]
 pub struct Lists<C> {
     memories: Vec<Memory<C>>,
-    /// Those of the memories, each once.
+    /// Their chains, each once.
     chains: Vec<Chain>,
     flags: Table<u16>,
 }
@@ -49,7 +50,7 @@ pub struct Lists<C> {
 struct Memory<C> {
     nth: usize,
     frames: usize,
-    /// Which of the chains is its own.
+    /// Number of its chain.
     chain: usize,
     choose: C,
     /// The page in each frame.
@@ -138,7 +139,7 @@ impl<C: Choose> Replace for Lists<C> {
     }
 }
 
-/// First in, first out: the oldest frame of each list.
+/// First in, first out: the next victim of each list is its oldest frame.
 #[derive(Debug)]
 pub struct Fifo {
     oldest: Vec<usize>,
@@ -155,8 +156,8 @@ impl Choose for Fifo {
     }
 }
 
-/// CLOCK, the second-chance approximation of LRU: PAGING names it as what operating systems do (section 2). It has the hand of
-/// each list.
+/// CLOCK, the second-chance approximation of LRU, which PAGING names as the policy of operating systems (section 2). It
+/// contains the hand of each list.
 #[derive(Debug)]
 pub struct Clock {
     hands: Vec<usize>,
@@ -180,8 +181,8 @@ impl Choose for Clock {
     }
 }
 
-/// Moves a hand over one frame, and fetches the flags of a page that it will come to. There are many hands, so that the
-/// processor does not see that each of them goes over its frames in order.
+/// Moves a hand over one frame, and prefetches the flags of a page that it will reach. With so many hands, the
+/// processor does not recognize that each goes over its frames in order.
 #[inline(always)]
 fn pass(hand: &mut usize, pages: &[Id], flags: &Flags) -> usize {
     let frame = *hand;
@@ -193,8 +194,8 @@ fn pass(hand: &mut usize, pages: &[Id], flags: &Flags) -> usize {
     frame
 }
 
-/// Replacement of a random page: one stream of draws for all lists of a memory. Some are drawn ahead, so that the frames and the
-/// flags of their pages can be fetched.
+/// Replacement of a random page: one stream of draws for all lists of a memory. Some are drawn ahead, so that the
+/// frames and the flags of their pages can be prefetched.
 #[derive(Debug)]
 pub struct Random {
     stream: Stream,

@@ -1,7 +1,7 @@
 //! LRU at one size: a log of uses for each list, in which only each page's last entry is valid.
 //!
-//! A hit appends to the log and touches one word beside; the page to evict is found by walking the log from its old end over
-//! entries that later uses have made stale. Each entry is walked over once.
+//! A hit appends to the log and writes one other word. The page to evict is found by a walk over the log from its old
+//! end, over entries that later uses have made stale. Each entry is passed once.
 
 use super::{Asked, BATCH, Replace};
 use crate::cpu;
@@ -17,7 +17,7 @@ pub struct Lru {
     chain: Chain,
     frames: u32,
     faults: u64,
-    /// Where the page's last use lies in the log of its list, or [`ABSENT`].
+    /// Position of the page's last use in the log of its list, or [`ABSENT`].
     stamp: Vec<u32>,
     logs: Vec<Log>,
 }
@@ -40,7 +40,7 @@ impl Lru {
 }
 
 impl Log {
-    /// Takes the page used longest ago out.
+    /// Removes the page used longest ago.
     #[inline(always)]
     fn evict(&mut self, stamp: &mut [u32]) {
         loop {
@@ -54,7 +54,7 @@ impl Log {
         }
     }
 
-    /// Makes room: keeps the entries that count.
+    /// Compacts the log: keeps the valid entries.
     #[cold]
     fn compact(&mut self, stamp: &mut [u32]) {
         let mut kept = 0;

@@ -1,16 +1,16 @@
-//! OPT (Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966): the
-//! page whose next use lies farthest ahead leaves. In one pass, without looking ahead.
+//! OPT (Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966):
+//! the page whose next use lies farthest ahead leaves. It is simulated in one pass, without looking ahead.
 //!
-//! Between one use of a page and the next it occupies a frame, or it faults. So a memory of f frames, one of which the page
-//! in use has, keeps such intervals on f - 1 machines, and OPT keeps as many as can be kept. Those are found in order of
-//! their ends: an interval goes to the machine that has been free for the shortest time, of those that are free when it
-//! begins (Carlisle and Lloyd, "On the k-coloring of intervals", Discrete Applied Mathematics 59(3), 1995; Faigle and
-//! Nawijn, "Note on scheduling intervals on-line", same journal 58(1), 1995). A page that OPT would keep is thus known when
-//! it is used again. Machines that are free are bits on a line of time, at the use from which on they are; the last one up
-//! to a time is taken.
+//! Between one use of a page and the next, the page occupies a frame, or it faults. So a memory of f frames, one of
+//! which the page in use has, schedules such intervals on f - 1 machines, and OPT schedules as many as possible. They
+//! are found in the order of their ends: an interval goes to the machine that has been free for the shortest time, of
+//! those that are free when it begins (Carlisle and Lloyd, "On the k-coloring of intervals", Discrete Applied
+//! Mathematics 59(3), 1995; Faigle and Nawijn, "Note on scheduling intervals on-line", same journal 58(1), 1995). So
+//! whether OPT keeps a page is known when the page is used again. Free machines are bits on a line of time, each at the
+//! use since which the machine is free; the last one up to a given time is taken.
 //!
-//! A larger memory keeps what a smaller one keeps (Mattson et al., IBM Systems Journal 9(2), 1970), so that memories are
-//! asked from the largest down, until one has lost the page.
+//! A larger memory keeps all pages that a smaller one keeps (Mattson et al., IBM Systems Journal 9(2), 1970). So
+//! memories are examined from the largest down, until one has lost the page.
 
 use super::{Asked, BATCH, Replace, TOGETHER};
 use crate::cpu;
@@ -21,14 +21,14 @@ use free_frames::FreeFrames;
 
 mod free_frames;
 
-/// The time before the first use, and of pages that were not used.
+/// The time before the first use; also that of pages that were never used.
 const START: u32 = 0;
-/// Uses between two compactions, at least.
+/// Least number of uses between two compactions.
 const SHORT: usize = 1 << 14;
-/// How far ahead memory is fetched.
+/// Number of references by which memory is prefetched.
 const AHEAD: usize = 16;
 
-/// Memories with as many colours together.
+/// Groups the memories that have the same number of colours.
 pub fn alike(mut asked: Vec<Asked>) -> Vec<Box<dyn Replace>> {
     asked.sort_by(|a, b| a.chain.counts().cmp(b.chain.counts()).then(b.frames.cmp(&a.frames)));
     let mut groups: Vec<Group> = Vec::new();
@@ -45,18 +45,18 @@ pub fn alike(mut asked: Vec<Asked>) -> Vec<Box<dyn Replace>> {
     groups.into_iter().map(|group| Box::new(group) as Box<dyn Replace>).collect()
 }
 
-/// Memories with as many colours, the largest first.
+/// Memories with the same number of colours, the largest first.
 #[derive(Debug)]
 struct Group {
     chain: Chain,
-    /// Their numbers, and the frames of a colour.
+    /// Number of each memory, and its frames per colour.
     memories: Vec<(usize, u32)>,
-    /// By colour.
+    /// A line of time for each colour.
     lines: Vec<Line>,
-    /// When each page was used last, on its colour's line; pages of a chunk are neighbours.
+    /// Time of each page's last use, on its colour's line; pages of a chunk are neighbours.
     last_uses: Table<u32>,
     uses: u64,
-    /// Uses by the number of memories that had kept the page.
+    /// Number of uses by the number of memories that had kept the page.
     kept_by: [u64; TOGETHER + 1],
 }
 
@@ -67,7 +67,7 @@ impl Group {
         Self { chain: one.chain, memories, lines, last_uses, uses: 0, kept_by: [0; TOGETHER + 1] }
     }
 
-    /// All of its memories are there.
+    /// Begins, when all memories of the group are known.
     fn begin(&mut self) {
         self.lines = (0..1 << self.chain.code_bits()).map(|_| Line::new(&self.memories)).collect();
     }
@@ -109,32 +109,32 @@ impl Replace for Group {
     }
 
     fn faults(&self) -> Vec<(usize, u64)> {
-        // What so many memories had kept was kept by the largest of them.
+        // The largest memories are the ones that had kept it.
         let kept = |rank: usize| self.kept_by[rank + 1..].iter().sum::<u64>();
         self.memories.iter().enumerate().map(|(rank, &(nth, _))| (nth, self.uses - kept(rank))).collect()
     }
 }
 
-/// Uses of one colour's pages in order of time, and the frames that were free.
+/// Uses of one colour's pages in order of time, and the free frames.
 #[derive(Debug)]
 struct Line {
     free: FreeFrames,
-    /// The page of each use, and room for more.
+    /// The page of each use, and space for more.
     pages: Table<Id>,
     length: usize,
-    /// Uses from which on compacting pays.
+    /// Number of uses from which on compaction is worth its cost.
     long: usize,
 }
 
 impl Line {
     fn new(memories: &[(usize, u32)]) -> Self {
         let mut unused = [0; TOGETHER];
-        // One frame has the page in use.
+        // The page in use has one frame.
         unused.iter_mut().zip(memories).for_each(|(unused, (_, frames))| *unused = frames - 1);
         Self { free: FreeFrames::new(unused), pages: Table::default(), length: 1, long: SHORT }
     }
 
-    /// A use of this page; returns its time.
+    /// Appends a use of this page; returns its time.
     #[inline(always)]
     fn append(&mut self, page: Id) -> u32 {
         let now = self.length;
@@ -150,7 +150,7 @@ impl Line {
             return 0;
         }
         if before + 1 == now {
-            // Nothing came between, and no frame is free that was not.
+            // Nothing was used in between, and no further frame is free.
             return memories;
         }
         let kept = self.free.take_up_to(before, memories);
@@ -160,7 +160,7 @@ impl Line {
         kept
     }
 
-    /// Room for as many uses; before that, uses that nobody will ask for are left out, where there are many.
+    /// Makes space for `uses` more uses; first removes uses that will never be needed, if there are many.
     fn prepare(&mut self, uses: usize, last_uses: &mut Table<u32>) {
         if self.length >= self.long {
             cpu::widest(
@@ -173,7 +173,7 @@ impl Line {
         self.free.reserve(self.length + uses);
     }
 
-    /// Keeps the last use of each page, and those since when a frame is free.
+    /// Keeps the last use of each page, and uses since which a frame is free.
     #[inline(always)]
     fn compact(&mut self, last_uses: &mut Table<u32>) {
         let (pages, length) = (&mut self.pages, self.length);

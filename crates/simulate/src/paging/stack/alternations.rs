@@ -1,32 +1,33 @@
-//! Alternations between two pages: most page runs of programs go back and forth between code and data.
+//! Alternations between two pages: most page runs of programs alternate between code and data.
 //!
-//! Two references that go there and back leave the stacks as they were. Each has one page used since, which the levels count at
-//! which both have the same colour. So such pairs of references are taken out before anything else is done with a batch.
+//! Two references that go from one page to another and back leave the stacks unchanged. Each has one page used since,
+//! which counts at the levels where both have the same colour. So such pairs of references are taken out of a batch
+//! before all other work.
 
 use super::super::Touch;
 
-/// References of a batch.
+/// Number of references in a batch.
 pub(super) const BATCH: usize = 1024;
-/// A batch of which less than this part was taken out is followed by [`RESTS`] from which nothing is.
+/// If less than this part of a batch was taken out, nothing is taken out of the [`RESTS`] batches after it.
 const LITTLE: usize = 16;
 const RESTS: u32 = 15;
-/// Equal pages, between which nothing goes back and forth.
+/// Equal pages, between which there is no alternation.
 const NOWHERE: [u64; 2] = [u64::MAX; 2];
 
-/// What is taken out of batches.
+/// The search for alternations in batches.
 #[derive(Debug)]
 pub(super) struct Alternations {
-    /// The last two references: the one before first.
+    /// The last two references, the older one first.
     last: [u64; 2],
     rests: u32,
 }
 
-/// A batch: what stays of it, and between which pages went what was taken out, two references each.
+/// A batch in two parts: the references that stay, and the pages of the pairs that were taken out.
 pub(super) struct Parted {
     pub(super) stays: [u64; BATCH],
     pub(super) there: [u64; BATCH / 2],
     pub(super) back: [u64; BATCH / 2],
-    /// How many stay, and how many pairs were taken out.
+    /// Number of references that stay, and number of pairs taken out.
     pub(super) lengths: (usize, usize),
 }
 
@@ -40,12 +41,12 @@ impl Alternations {
         Self { last: NOWHERE, rests: 0 }
     }
 
-    /// The stacks were changed by something else than references.
+    /// Forgets the last references, because something else has changed the stacks.
     pub(super) fn forget(&mut self) {
         self.last = NOWHERE;
     }
 
-    /// Parts a batch of at most [`BATCH`] references.
+    /// Divides a batch of at most [`BATCH`] references.
     #[inline(always)]
     pub(super) fn part<T: Touch>(&mut self, batch: &[T], parted: &mut Parted) {
         if self.rests > 0 {
@@ -60,7 +61,7 @@ impl Alternations {
         for reference in batch {
             let page = reference.page();
             let is_back = page == before && page != latest;
-            // The second half of a pair: the first was put in just now, and is overwritten by what comes next.
+            // The second half of a pair: the first half was just stored, and the next reference overwrites it.
             let is_pair = is_back & is_half;
             is_half = is_back & !is_half;
             parted.stays[stay % BATCH] = page;

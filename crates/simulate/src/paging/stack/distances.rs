@@ -1,15 +1,16 @@
-//! Distances of references that were found in the top, counted together.
+//! Distances of references that were found in the top; they are counted together.
 //!
-//! Such a distance is below sixteen, and the same few come again and again: a counter that is increased for each would keep the
-//! next one waiting. So distances are written down as bytes, and of each batch it is counted how often each value occurs.
+//! Such a distance is below sixteen, and the same few values repeat: if each reference incremented a counter, the next
+//! one would wait for it. So distances are stored as bytes, and after each batch the code counts how often each value
+//! occurs.
 
 use super::alternations::BATCH;
 use super::top::PLACES;
 use crate::cpu::lanes::{self, CHUNK};
 
-/// Chunks that are counted at once: so many do not overflow a byte.
+/// Number of chunks counted at once: so many do not overflow a byte.
 const MOST: usize = u8::MAX as usize;
-/// Of no reference.
+/// Stands for no reference.
 const NONE: u8 = u8::MAX;
 
 /// Distances of a batch, `W` for each reference: those of its levels first.
@@ -22,14 +23,14 @@ pub struct Distances<const W: usize> {
 impl<const W: usize> Distances<W> {
     pub const EMPTY: Self = Self { waiting: [[NONE; W]; BATCH], length: 0 };
 
-    /// A reference; no more than [`BATCH`] between two calls of [`Distances::tally`].
+    /// Adds a reference; no more than [`BATCH`] between two calls of [`Distances::tally`].
     #[inline(always)]
     pub fn add(&mut self, distances: [u8; W]) {
         self.waiting[self.length % BATCH] = distances;
         self.length += 1;
     }
 
-    /// Tells how many references of each level have each distance, and begins again.
+    /// Passes to `told` how many references of each level have each distance, and starts again.
     #[inline(always)]
     pub fn tally<const LEVEL: u8>(&mut self, mut told: impl FnMut(usize, &[u16; W])) {
         const { assert!(CHUNK.is_multiple_of(W) && (BATCH * W).is_multiple_of(CHUNK)) };

@@ -1,12 +1,13 @@
-//! The stacks on several processors: each takes a segment of what has been read, all but the first from empty stacks; then
-//! the segments are appended.
+//! The stacks on several threads: each takes a segment of the references read so far, all but the first from empty
+//! stacks; then the segments are appended.
 //!
-//! Appending costs as much as a few references to each page, so segments are long. The last one is longer than the others
-//! and ends where it is when these are done: what it leaves begins the next job, and nobody waits for anybody.
+//! Appending costs as much as a few references to each page, so segments are long. The last one is longer than the
+//! others and stops where it is when these are done: its rest begins the next job, and no thread waits for another.
 //!
-//! Where pages are so many that two segments long enough would not fit into memory, there is one segment: one thread numbers
-//! pages while another counts (one for each chain of colour counts); with one colour count the caller does all. Two threads for the colour counts of one chain did not
-//! pay: most of a reference's cost is that of its first colour count, and both threads had it.
+//! If there are so many pages that two segments of sufficient length would not fit into memory, there is one segment:
+//! one thread numbers pages while another counts (one for each chain of colour counts); with one colour count the
+//! caller does all work. Two threads for the colour counts of one chain were not worth it: most of a reference's cost
+//! is that of its first colour count, and both threads had it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -15,35 +16,36 @@ use super::super::Touch;
 use super::super::colouring::{Colouring, ColouringError};
 use super::{Curve, Stacks};
 
-/// Page runs handed over at a time. A segment ends where such a chunk does.
+/// Number of page runs handed over at a time. A segment ends at the end of such a chunk.
 const CHUNK: usize = 1 << 17;
-/// Chunks of a segment that are worth a thread, and of the first job: how many pages there are is not known before.
+/// Fewest chunks of a segment that are worth a thread, and chunks of the first job, because the number of pages is
+/// unknown before it.
 const LEAST: usize = 8;
-/// Chunks of a segment of later jobs at least: tens of milliseconds, beside which a job's beginning and end count for little ...
+/// Fewest chunks of a segment of later jobs: tens of milliseconds, much longer than a job's beginning and end ...
 const USUAL: usize = 32;
-/// ... and page runs of a segment for each page, so that appending takes a few percent.
+/// ... and page runs of a segment per page, so that appending takes a few percent.
 const PER_PAGE: usize = 64;
-/// Chunks that wait at most, 8 bytes a page run; as many again are being counted.
+/// Most waiting chunks, 8 bytes per page run; as many again are being counted.
 const MOST_WAITING: usize = (1 << 23) / CHUNK;
-/// At the end, a segment of so many page runs a page is still worth a thread.
+/// At the end, a segment of this many page runs per page is still worth a thread.
 const FEW_PER_PAGE: usize = 16;
-/// Chunks of a job of one segment.
+/// Number of chunks of a job of one segment.
 const STAGED: usize = 16;
-/// The last segment, in shares of the others.
+/// Length of the last segment, relative to the others.
 const LAST_SHARE: f64 = 1.4;
 
 /// Stacks that are fed by several threads, while the caller reads on.
 #[derive(Debug)]
 pub struct Parallel {
-    /// `None` while `job` has it.
+    /// `None` while `job` has the team.
     team: Option<Box<Team>>,
     job: Option<JoinHandle<Box<Team>>>,
-    /// Pages of the runs that no job has yet: full chunks, and the one being filled. How long runs are matters to
-    /// `references` only.
+    /// Pages of the runs that no job has yet: full chunks, and the one being filled. The length of runs matters only
+    /// for `references`.
     waiting: Vec<Vec<u64>>,
     filling: Vec<u64>,
     spare: Vec<Vec<u64>>,
-    /// Chunks of the next job.
+    /// Number of chunks of the next job.
     enough: usize,
     references: u64,
 }
@@ -52,10 +54,10 @@ pub struct Parallel {
 #[derive(Debug)]
 struct Team {
     stacks: Stacks,
-    /// For the segments after the first; empty between jobs.
+    /// Stacks for the segments after the first; empty between jobs.
     others: Vec<Stacks>,
     chunks: Vec<Vec<u64>>,
-    /// Chunks that were counted: room to read into.
+    /// Chunks that were counted: space to read into.
     spare: Vec<Vec<u64>>,
 }
 
@@ -74,7 +76,7 @@ impl Parallel {
         Ok(Self { team: Some(team), job: None, waiting, filling, spare, enough, references: 0 })
     }
 
-    /// Takes the next references; where there is one thread, or one is enough, they are counted at once.
+    /// Takes the next references; with one thread, or if one is enough, they are counted at once.
     pub fn feed<T: Touch>(&mut self, mut references: &[T]) {
         while !references.is_empty() {
             if let Some(team) = &mut self.team
@@ -100,7 +102,7 @@ impl Parallel {
         }
     }
 
-    /// So many references more, each to the page used just before it: hits with any memory.
+    /// Adds this many references, each to the page used just before it: hits with any memory.
     pub fn repeat(&mut self, references: u64) {
         if let Some(team) = &mut self.team {
             team.stacks.references += references;
@@ -108,13 +110,13 @@ impl Parallel {
         self.references += references;
     }
 
-    /// Waits for the job under way, and gives what waits to a new one, if that is worth it.
+    /// Waits for the job under way, and starts a new one with the waiting chunks, if that is worth it.
     fn start(&mut self) {
         let mut team = self.join();
         self.spare.append(&mut team.spare);
         self.enough = team.enough();
         if team.chunks.len() + self.waiting.len() < self.enough {
-            // More pages were seen than were known of.
+            // The job saw more pages than were known before.
             self.team = Some(team);
             return;
         }
@@ -161,7 +163,7 @@ impl Parallel {
 }
 
 impl Team {
-    /// How many chunks should wait for a job.
+    /// Number of chunks that should wait for a job.
     fn enough(&self) -> usize {
         let pages = self.stacks.held();
         if pages == 0 {
@@ -174,8 +176,8 @@ impl Team {
         ((segment as f64 * shares(1 + self.others.len(), LAST_SHARE)).ceil() as usize).min(MOST_WAITING)
     }
 
-    /// Counts the chunks: the first segment of them after what `stacks` has, each other one from empty stacks. Where the
-    /// last is to have more than one share, it need not come to its end.
+    /// Counts the chunks: the first segment on top of the state of `stacks`, each other one from empty stacks. If the
+    /// last segment has more than one share, it need not come to its end.
     fn count(&mut self, last_share: f64) {
         if self.is_one_segment() {
             return self.count_in_stages();
@@ -220,13 +222,13 @@ impl Team {
         (self.stacks.held() * FEW_PER_PAGE).div_ceil(CHUNK).max(LEAST)
     }
 
-    /// Whether segments do not pay.
+    /// Whether several segments are not worth it.
     fn is_one_segment(&self) -> bool {
         2 * self.least() > MOST_WAITING
     }
 
-    /// Whether the caller's thread does all: where it is the only one, and where another would cost more than it gains, for
-    /// handing pages over is as much work as numbering them.
+    /// Whether the caller's thread does all work: if it is the only one, or if another would cost more than it gains,
+    /// because handing pages over is as much work as numbering them.
     fn is_alone(&self) -> bool {
         self.others.is_empty() || self.is_one_segment() && self.stacks.levels() == 1
     }
@@ -243,7 +245,7 @@ impl Team {
     }
 }
 
-/// What so many segments are, in lengths of the first one.
+/// Sum of the lengths of `segments` segments, in lengths of the first one.
 fn shares(segments: usize, last: f64) -> f64 {
     if segments == 1 { 1.0 } else { (segments - 1) as f64 + last }
 }

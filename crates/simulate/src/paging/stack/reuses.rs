@@ -1,26 +1,27 @@
-//! Numbers of references by distance.
+//! Counts of references by distance.
 
 use crate::cpu;
 use crate::table::Table;
 
-/// References between the fetching of a count and its addition.
+/// References between the prefetch of a count and its addition.
 const LATER: usize = 16;
-/// From this many bytes of one level on, counts are fetched ahead: below, the processor's own cache has them.
+/// From this many bytes of one level on, counts are prefetched; below, the processor's own cache contains them.
 const FAR_MEMORY: usize = 128 << 10;
 
-/// Counts for `L` levels. Small words take the counts of the day, because where distances are many it is the memory that
-/// is waited for; before one of them could overflow, they are added to large words.
+/// Counts for `L` levels. New counts go to small words, because with many distances the time is that of memory. Before
+/// a small word can overflow, all are added to large words.
 #[derive(Debug)]
 pub struct Reuses<const L: usize> {
     small: [Table<u32>; L],
     large: [Vec<u64>; L],
-    /// At least as much as any small word holds.
+    /// An upper bound of every small word.
     counted: u64,
-    /// Distances that are not in the small words yet: those of the last references, the oldest at `next` when all are there.
+    /// Distances of the last references, which are not in the small words yet; the oldest is at `next` when all places
+    /// are used.
     waiting: [[u32; L]; LATER],
     next: usize,
     is_full: bool,
-    /// Whether anything is worth fetching, and the last distance at the first level: in a sweep they are all the same.
+    /// Whether a prefetch is worth it, and the last distance at the first level: in a sweep all are the same.
     is_far: bool,
     last: u32,
 }
@@ -41,7 +42,8 @@ impl<const L: usize> Default for Reuses<L> {
 }
 
 impl<const L: usize> Reuses<L> {
-    /// A reference at these distances. [`Reuses::prepare`] was told of it, and [`Reuses::make_room`] of the distances.
+    /// Counts a reference at these distances, after [`Reuses::prepare`] for it and [`Reuses::make_room`] for the
+    /// distances.
     #[inline(always)]
     pub fn count(&mut self, distances: [u32; L]) {
         for (counts, distance) in self.small.iter_mut().zip(distances) {
@@ -49,7 +51,7 @@ impl<const L: usize> Reuses<L> {
         }
     }
 
-    /// As [`Reuses::count`], of a page below the top: where counts are far, they are fetched now and added later.
+    /// As [`Reuses::count`], for a page below the top: if counts are far, they are prefetched now and added later.
     #[inline(always)]
     pub fn count_below(&mut self, distances: [u32; L]) {
         if !self.is_far || distances[0] == self.last {
@@ -67,7 +69,8 @@ impl<const L: usize> Reuses<L> {
         self.is_full |= self.next == 0;
     }
 
-    /// So many references at `distance`, by level; as for [`Reuses::count`], of which there is room for the top's distances.
+    /// Counts so many references at `distance`, by level; as [`Reuses::count`]. There is always space for the top's
+    /// distances.
     #[inline(always)]
     pub fn count_many(&mut self, distance: usize, references: &[u16]) {
         for (counts, references) in self.small.iter_mut().zip(references) {
@@ -79,7 +82,7 @@ impl<const L: usize> Reuses<L> {
         if self.is_full { &self.waiting } else { &self.waiting[..self.next] }
     }
 
-    /// So many references may come.
+    /// Prepares for this many references.
     pub fn prepare(&mut self, references: usize) {
         self.counted += references as u64;
         if self.counted > u64::from(u32::MAX) {
@@ -90,20 +93,20 @@ impl<const L: usize> Reuses<L> {
         }
     }
 
-    /// Distances below `bound` may come.
+    /// Makes space for distances below `bound`.
     pub fn make_room(&mut self, level: usize, bound: usize) {
         self.small[level].resize(bound, 0);
         self.is_far |= bound * size_of::<u32>() > FAR_MEMORY;
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds counts from elsewhere.
     pub fn add(&mut self, levels: &[Vec<u64>]) {
         for (mine, theirs) in self.large.iter_mut().zip(levels) {
             add(mine, theirs.iter().copied());
         }
     }
 
-    /// References by distance, for each level.
+    /// Counts of references by distance, for each level.
     pub fn levels(&self) -> Vec<Vec<u64>> {
         let mut levels = self.large.to_vec();
         for (large, small) in levels.iter_mut().zip(&self.small) {
@@ -117,7 +120,7 @@ impl<const L: usize> Reuses<L> {
         levels
     }
 
-    /// Begins again.
+    /// Restarts all counts.
     pub fn forget(&mut self) {
         self.small.iter_mut().for_each(|counts| counts.fill(0));
         self.large.iter_mut().for_each(Vec::clear);

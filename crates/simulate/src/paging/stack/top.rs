@@ -1,14 +1,14 @@
 //! The sixteen most recent pages of all colours: most references of real programs are to them.
 //!
 //! Recency is a bit matrix (as in a true-LRU cache set), and so is "has the same colour": a distance is the population
-//! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector; what is
-//! read as a vector is written as one, because a single lane just written would keep the vector waiting. The rows of a place for
-//! all levels lie together: one vector has all its distances.
+//! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector.
+//! Vectors that are read as a whole are also written as a whole, because a vector read waits for a single lane that was
+//! just written. The rows of a place for all levels are together: one vector has all its distances.
 
 use crate::cpu::{self, lanes};
 use crate::pages::Id;
 
-/// Places in the top.
+/// Number of places in the top.
 pub const PLACES: usize = 16;
 
 /// `BITS[s]`: the bit of place s.
@@ -21,7 +21,7 @@ const BITS: [u16; PLACES] = {
     }
     bits
 };
-/// `OTHERS[p][s]`: all bits, but none where s = p.
+/// `OTHERS[p][s]`: all bits; none if s = p.
 const OTHERS: [[u16; PLACES]; PLACES] = {
     let mut rows = [[u16::MAX; PLACES]; PLACES];
     let mut place = 0;
@@ -43,7 +43,7 @@ const ALL_OTHERS: [u16; PLACES] = {
     rows
 };
 
-/// The top of all stacks of one chain, with `L` colour counts; `W`: those and unused ones, in a vector.
+/// The top of all stacks of one chain, with `L` colour counts; `W`: these and unused ones, in a vector.
 #[derive(Debug)]
 pub struct Top<const L: usize, const W: usize> {
     ids: [Id; PLACES],
@@ -72,19 +72,19 @@ impl<const L: usize, const W: usize> Top<L, W> {
         }
     }
 
-    /// How many pages of its colour were used after the page at `place`, at the first level.
+    /// Number of pages of its colour used after the page at `place`, at the first level.
     #[inline(always)]
     pub fn first_above(&self, place: usize) -> u32 {
         (self.newer[place % PLACES] & self.same[place % PLACES][0]).count_ones()
     }
 
-    /// How many pages of its colour were used after the page at `place`, for each level.
+    /// Number of pages of its colour used after the page at `place`, for each level.
     #[inline(always)]
     pub fn above<const LEVEL: u8>(&self, place: usize) -> [u8; W] {
         lanes::count_bits::<W, LEVEL>(&self.same[place % PLACES], self.newer[place % PLACES])
     }
 
-    /// The page at `place` becomes the most recent one.
+    /// Makes the page at `place` the most recent one.
     #[inline(always)]
     pub fn touch(&mut self, place: usize) {
         let place = place % PLACES;
@@ -115,7 +115,8 @@ impl<const L: usize, const W: usize> Top<L, W> {
         for (other, keep) in self.codes.iter_mut().zip(others) {
             *other = (*other & keep) | (code & !keep);
         }
-        // Of one colour are all pages, and stay so. Rows may have anything for places that are empty: none of them is newer.
+        // With one colour, all pages always have the same. Rows may contain anything for empty places: none of these is
+        // newer.
         if L > 1 || self.masks[0] != 0 {
             let differ = self.codes.map(|other| other ^ code);
             self.same[place] = lanes::mark::<W, LEVEL>(&mut self.same, &differ, &self.masks, bit);

@@ -15,20 +15,21 @@ use crate::table::Table;
 /// Stamps from here on are places in the top.
 const IN_TOP: u32 = u32::MAX - PLACES as u32;
 const NEVER: u32 = u32::MAX;
-/// How far ahead of the reference at hand memory is fetched.
+/// Number of references by which memory is prefetched.
 const AHEAD: usize = 12;
-/// References between two decisions whether to have a top.
+/// Number of references between two decisions whether to have a top.
 const TRIAL: u32 = 4096;
-/// Slots between two uses of a page that would have been found in a top, more or less.
+/// Approximate number of slots between two uses of a page that a top would have contained.
 const NEAR: u32 = 2 * PLACES as u32;
 
 /// Operations of all chains, for any number of levels.
 pub trait Walk: std::fmt::Debug + Send + Sync {
     /// Takes at most [`super::alternations::BATCH`] references, as ids below `bound` and codes.
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize);
-    /// Counts pairs of references that go from one page to another, which was used before it, and back; by codes.
+    /// Counts pairs of references that go from one page to another, which was used before it, and back; given by their
+    /// codes.
     fn count_alternations(&mut self, there: &[u16], back: &[u16]);
-    /// The curves of the levels, which have these colour counts.
+    /// The curves of the levels, whose colour counts are `counts`.
     fn curves(&self, counts: &[u32], references: u64) -> Vec<Curve>;
     /// Every page in the stacks, the one used longest ago first.
     fn order(&self) -> Vec<Id>;
@@ -36,19 +37,20 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     fn held(&self) -> usize;
     /// Every page, in the order of first uses since the last [`Walk::forget_counts`].
     fn first_uses(&self) -> &[Id];
-    /// Makes these the pages of the stacks, the one used longest ago first; counts nothing.
+    /// Makes these the pages of the stacks, the one used longest ago first; does not count them.
     fn arrange(&mut self, ids: &[Id], codes: &[u16], bound: usize);
-    /// Adds re-uses that were counted elsewhere, for each level.
+    /// Adds re-uses that were counted elsewhere, by level.
     fn add_reuses(&mut self, levels: &[Vec<u64>]);
-    /// Re-uses by distance for each level; of those at 0, some are missing: they are what is counted nowhere else.
+    /// Re-uses by distance for each level. Some at distance 0 are missing: they are all references that are counted
+    /// nowhere else.
     fn reuses(&self) -> Vec<Vec<u64>>;
-    /// Begins all counts again; the stacks stay as they are.
+    /// Restarts all counts; the stacks stay as they are.
     fn forget_counts(&mut self);
-    /// As if it were new.
+    /// Resets everything to the state of a new walk.
     fn clear(&mut self);
 }
 
-/// A walk with as many levels as the chain has colour counts.
+/// A walk with one level for each colour count of the chain.
 pub fn walk_of(chain: &Chain) -> Box<dyn Walk> {
     const { assert!(MAX_LEVELS == 9) };
     match chain.counts().len() {
@@ -66,14 +68,14 @@ pub fn walk_of(chain: &Chain) -> Box<dyn Walk> {
 
 #[derive(Debug)]
 struct Levels<const L: usize, const W: usize> {
-    /// Whether the most recent pages are kept in `top`: where few references find theirs there, it only costs.
+    /// Whether the most recent pages are kept in `top`: if few references are to them, it only costs time.
     has_top: bool,
-    /// References since the last decision about that, and those among them that the top is of no use to (or, while there is
-    /// none, would be of use to).
+    /// References since the last decision about that, and those of them for which the top is of no use (or, without a
+    /// top, would be of use).
     tried: u32,
     against: u32,
     top: Top<L, W>,
-    /// Of references that were found there, where there are several levels.
+    /// Distances of references found in the top, if there are several levels.
     distances: Distances<W>,
     window: Window<L>,
     stamps: Table<u32>,
@@ -82,7 +84,7 @@ struct Levels<const L: usize, const W: usize> {
     masks: [u16; L],
     /// References of such pairs, by the number of levels at which both pages have the same colour.
     alternations: [u64; MAX_LEVELS + 1],
-    /// Pages of each class that were ever used, by level.
+    /// Number of pages of each class that were ever used, by level.
     population: [Vec<u32>; L],
     filled: [Vec<u64>; L],
 }
@@ -134,7 +136,7 @@ impl<const L: usize, const W: usize> Levels<L, W> {
         for (i, (&id, &code)) in ids.iter().zip(codes).enumerate() {
             if fetches && let Some(&soon) = ids.get(i + AHEAD) {
                 let stamp = self.stamps[soon as usize];
-                // In a sweep, one page after the other lies in the same block.
+                // In a sweep, consecutive pages lie in the same block.
                 if stamp < IN_TOP && !Window::<L>::is_same_block(stamp, fetched) {
                     self.window.prefetch(stamp, codes[i + AHEAD]);
                     fetched = stamp;
@@ -213,7 +215,8 @@ impl<const L: usize, const W: usize> Levels<L, W> {
         self.window.compact(soon, |id, stamp| stamps[id as usize].set(stamp));
     }
 
-    /// A top is given up when it serves fewer than three references in eight, and comes back when it would serve every other.
+    /// Decides about the top: it is removed when it serves fewer than three references in eight, and comes back when it
+    /// would serve every second one.
     fn decide(&mut self) {
         if self.has_top && u64::from(self.against) * 8 > u64::from(self.tried) * 5 {
             self.empty_top();
@@ -276,7 +279,7 @@ impl<const L: usize, const W: usize> Walk for Levels<L, W> {
     fn count_alternations(&mut self, there: &[u16], back: &[u16]) {
         let least = self.masks[0].count_ones();
         for (one, other) in there.iter().zip(back) {
-            // Colours of a chain nest: so many of the codes' lowest bits are the same.
+            // Colours of a chain nest, so this is the number of equal lowest bits of the codes.
             let same = (u32::from(one ^ other) | 1 << u16::BITS).trailing_zeros();
             let levels = (same + 1).saturating_sub(least).min(L as u32);
             self.alternations[levels as usize] += 2;

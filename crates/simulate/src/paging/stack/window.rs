@@ -1,16 +1,16 @@
 //! The pages below the top, ordered by their last use.
 //!
-//! A page's *stamp* is its slot in a window of slots that fills up and is then compacted. Its distance in the list of its
-//! colour is the number of live slots of that colour above it. Because a page has one stamp whatever the colours, one
-//! window serves all colour counts of a chain: within a block of 512 slots, the slots of the same colour are found by
-//! comparing bit planes of the codes; over blocks, each class of colour has prefix counts in groups of 32, which a removal
-//! corrects with one vector subtraction a storey.
+//! A page's *stamp* is its slot in a window of slots that fills up and is then compacted. Its distance in the list of
+//! its colour is the number of live slots of that colour above it. A page has one stamp for all colours, so one window
+//! serves all colour counts of a chain. Within a block of 512 slots, the slots of the same colour are found by
+//! comparing bit planes of the codes. Over blocks, each class of colour has prefix counts in groups of 32, which a
+//! removal corrects with one vector subtraction per storey.
 //!
-//! What is counted are the slots *below*: pages come in at the upper end, so that counts of what is below them need no
-//! change. How many pages of a class there are in all changes with first uses only, and the difference is the distance.
+//! The counts are of slots *below*: pages come in at the upper end, so the counts of slots below them need no change.
+//! The number of all pages of a class changes only with first uses, and the difference is the distance.
 //!
-//! The lowest page of all, which programs that go round in circles take each time, leaves without any of this: it stays
-//! counted, and each class knows how many of those below are gone that way.
+//! The lowest page of all, which a program that loops over its pages takes each time, leaves without any of this: it
+//! stays counted, and each class has the number of pages below that are gone in this way.
 
 use crate::cpu;
 use crate::pages::Id;
@@ -23,9 +23,9 @@ const BLOCK: u32 = 64 * WORDS as u32;
 const BLOCK_BITS: u32 = BLOCK.trailing_zeros();
 /// Slots under one group of near counts, as a power of two.
 const NEAR_BITS: u32 = BLOCK_BITS + LANE_BITS;
-/// Slots for each live page when a window is new: each slot is filled once, each live page moved once a window.
+/// Slots per live page in a new window: in each window each slot is filled once, and each live page is moved once.
 const ROOM: usize = 4;
-/// From this many bytes on, what a removal reads is fetched ahead: below, the processor's own cache has it.
+/// From this many bytes on, the data for a removal is prefetched; below, the processor's own cache contains it.
 const FAR_MEMORY: usize = 256 << 10;
 
 /// A bit for each slot of a block.
@@ -46,33 +46,33 @@ struct Far([u32; LANES]);
 /// Live slots of pages, with ranks for `L` colour counts.
 #[derive(Debug)]
 pub struct Window<const L: usize> {
-    /// Bit planes of the codes: as many as the first level needs, and one more for each further level.
+    /// Number of bit planes of the codes: as many as the first level needs, and one more for each further level.
     planes: usize,
-    /// Where the classes of each level begin among all classes, and which bits of a code number them.
+    /// For each level, its first class among all classes, and the bits of a code that number its classes.
     base: [usize; L],
     masks: [u16; L],
     classes: usize,
     end: u32,
     capacity: u32,
     owner: Table<Id>,
-    /// Per block: live bits, then the planes.
+    /// For each block: live bits, then the planes.
     words: Table<Bits>,
-    /// Per group: a row for each class. Of lanes above the end, nothing is said.
+    /// For each group: a row for each class. Lanes above the end have no defined value.
     near: Table<Near>,
     /// The same for groups of groups, and so on; as many storeys as the capacity needs.
     far: Vec<Table<Far>>,
-    /// Pages of each class, those outside the window included, and the gone ones.
+    /// Number of pages of each class, including those outside the window and the gone ones.
     pages: Vec<u32>,
-    /// Those inside, while a block is opened or the window is compacted.
+    /// Number of those inside, while a block is opened or the window is compacted.
     inside: Vec<u32>,
-    /// The lowest live slot, or the end; slots below still have their bits, and are counted as live ones are.
+    /// The lowest live slot, or the end; slots below still have their bits, and are counted like live ones.
     lowest: u32,
-    /// Their number in each class.
+    /// Number of these in each class.
     gone: Vec<u32>,
 }
 
 impl<const L: usize> Window<L> {
-    /// An empty window; `masks`: the bits of the code that tell colours apart at each level, one bit more each time.
+    /// An empty window; `masks`: the bits of the code that distinguish colours at each level, one more bit each time.
     pub fn new(masks: [u16; L]) -> Self {
         let mut base = [0; L];
         let mut classes = 0;
@@ -104,7 +104,7 @@ impl<const L: usize> Window<L> {
         window
     }
 
-    /// Makes room for `pages` pages, and for what is to come.
+    /// Makes space for `pages` pages, and for later ones.
     fn grow(&mut self, pages: usize) {
         let slots = (pages * ROOM).next_multiple_of(BLOCK as usize).max(1 << NEAR_BITS);
         if slots <= self.capacity as usize {
@@ -152,7 +152,7 @@ impl<const L: usize> Window<L> {
         self.pages[classes].iter().zip(&self.gone[classes]).map(|(&pages, &gone)| (pages - gone) as usize).sum()
     }
 
-    /// Whether what [`Window::take`] reads is worth a [`Window::prefetch`].
+    /// Whether the data that [`Window::take`] reads is worth a [`Window::prefetch`].
     #[inline(always)]
     pub fn is_far(&self) -> bool {
         self.words.len() * size_of::<Bits>() + self.near.len() * size_of::<Near>() > FAR_MEMORY
@@ -163,7 +163,7 @@ impl<const L: usize> Window<L> {
         self.base[level] + (code & self.masks[level]) as usize
     }
 
-    /// A page comes to the stacks; it need not come into the window yet.
+    /// Adds a page to the stacks; it need not be in the window yet.
     pub fn add(&mut self, code: u16) {
         for level in 0..L {
             let class = self.class(level, code);
@@ -171,8 +171,8 @@ impl<const L: usize> Window<L> {
         }
     }
 
-    /// Puts a page above all others; returns its stamp. `outside`: codes of the pages, this one or others, that are
-    /// counted but lie outside the window at this moment.
+    /// Puts a page above all others; returns its stamp. `outside`: codes of the pages (this one or others) that are
+    /// counted but are outside the window at this moment.
     #[inline(always)]
     pub fn push(&mut self, id: Id, code: u16, outside: impl Iterator<Item = u16>) -> u32 {
         if self.end.is_multiple_of(BLOCK) {
@@ -203,7 +203,7 @@ impl<const L: usize> Window<L> {
         stamp
     }
 
-    /// Empties the block that begins at `end` and sets its prefix counts, when `inside` is what the window has.
+    /// Empties the block that begins at `end` and sets its prefix counts; `inside` must have the window's counts.
     #[inline(never)]
     fn open_block(&mut self) {
         let first = (self.end >> BLOCK_BITS) as usize * (1 + self.planes);
@@ -224,8 +224,8 @@ impl<const L: usize> Window<L> {
         }
     }
 
-    /// Takes a page out, which still counts as one of its class; returns how many pages of its colour lie above it, in the
-    /// window and outside, for each level.
+    /// Removes a page, which still counts as one of its class. Returns how many pages of its colour lie above it, in
+    /// the window and outside, for each level.
     #[inline(always)]
     pub fn take(&mut self, stamp: u32, code: u16) -> [u32; L] {
         if stamp == self.lowest {
@@ -271,7 +271,7 @@ impl<const L: usize> Window<L> {
         })
     }
 
-    /// The first live slot from `stamp` on, when all below are gone, or the end.
+    /// The first live slot from `stamp` on, if all below are gone, or the end.
     #[inline(always)]
     fn live_from(&self, mut stamp: u32) -> u32 {
         while stamp < self.end {
@@ -287,7 +287,7 @@ impl<const L: usize> Window<L> {
 
     /// Clears the page's live bit; counts the live slots of its colour below it in its block, for each level.
     ///
-    /// Bits are read and written as whole vectors: a word written by itself would keep the next vector that has it waiting.
+    /// Bits are read and written as whole vectors: a single word just written would delay the next read of its vector.
     #[inline(always)]
     fn below_in_block(&mut self, stamp: u32, code: u16) -> [u32; L] {
         let first = (stamp >> BLOCK_BITS) as usize * (1 + self.planes);
@@ -302,7 +302,7 @@ impl<const L: usize> Window<L> {
         for (k, plane) in coarsest.iter().enumerate() {
             keep_equal(&mut matching, &plane.0, code >> k & 1);
         }
-        // Sums of at most 512: four of them fit into one word, and are summed over the words at once.
+        // Sums are at most 512: four of them fit into one word, and are summed over the words at once.
         let mut sums = [[0_u64; WORDS]; 3];
         add_counts(&mut sums[0], &matching, 0);
         for (level, plane) in (1..L).zip(finer) {
@@ -313,7 +313,7 @@ impl<const L: usize> Window<L> {
         std::array::from_fn(|level| u32::from((sums[level / 4] >> (16 * (level % 4))) as u16))
     }
 
-    /// Fetches what [`Window::take`] will read.
+    /// Prefetches the data that [`Window::take`] will read.
     #[inline(always)]
     pub fn prefetch(&self, stamp: u32, code: u16) {
         let first = (stamp >> BLOCK_BITS) as usize * (1 + self.planes);
@@ -326,7 +326,7 @@ impl<const L: usize> Window<L> {
         }
     }
 
-    /// Whether two stamps need the same [`Window::prefetch`], as far as blocks go.
+    /// Whether two stamps need the same [`Window::prefetch`] as far as blocks are concerned.
     #[inline(always)]
     pub fn is_same_block(one: u32, other: u32) -> bool {
         one >> BLOCK_BITS == other >> BLOCK_BITS
@@ -354,7 +354,7 @@ fn keep_equal(slots: &mut [u64; WORDS], plane: &[u64; WORDS], bit: u16) {
     }
 }
 
-/// Adds how many bits each word has to the `part`th quarter of its sum.
+/// Adds the number of set bits of each word to the `part`th quarter of its sum.
 #[inline(always)]
 fn add_counts(sums: &mut [u64; WORDS], slots: &[u64; WORDS], part: usize) {
     for (sum, slots) in sums.iter_mut().zip(slots) {
@@ -363,8 +363,8 @@ fn add_counts(sums: &mut [u64; WORDS], slots: &[u64; WORDS], part: usize) {
 }
 
 impl<const L: usize> Window<L> {
-    /// Moves the pages in the window together, and makes room for as many more; tells of each page that it is moved `soon`, and
-    /// then its new stamp.
+    /// Moves the pages in the window together, and makes space for as many more. Calls `soon` for each page before it
+    /// is moved, and `moved` with its new stamp.
     pub fn compact(&mut self, mut soon: impl FnMut(Id), mut moved: impl FnMut(Id, u32)) {
         let blocks = self.blocks();
         let lowest = self.lowest;
@@ -372,10 +372,10 @@ impl<const L: usize> Window<L> {
         self.inside.fill(0);
         let mut block = Vec::with_capacity(1 + self.planes);
         for number in blocks {
-            // A copy: pages move down, into this very block at most.
+            // A copy, because pages move down, into this block at most.
             self.copy_block(number, lowest, &mut block);
             for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
-                // After a sweep the pages of a word follow each other, and the processor fetches ahead by itself.
+                // After a sweep the pages of a word are consecutive, and the processor prefetches by itself.
                 if self.owner[first + 63].wrapping_sub(self.owner[first]) != 63 {
                     each_bit(block[0].0[word], |bit| soon(self.owner[first + bit as usize]));
                 }
@@ -400,7 +400,7 @@ impl<const L: usize> Window<L> {
         self.grow(self.len());
     }
 
-    /// Tells every page in the window with its code, the one used longest ago first.
+    /// Calls `told` for every page in the window with its code, the one used longest ago first.
     pub fn each(&self, mut told: impl FnMut(Id, u16)) {
         let mut block = Vec::with_capacity(1 + self.planes);
         for number in self.blocks() {
@@ -427,7 +427,7 @@ impl<const L: usize> Window<L> {
     }
 }
 
-/// Tells the bits that are set.
+/// Calls `told` for the bits that are set.
 #[inline(always)]
 fn each_bit(mut bits: u64, mut told: impl FnMut(u32)) {
     while bits != 0 {
@@ -436,7 +436,7 @@ fn each_bit(mut bits: u64, mut told: impl FnMut(u32)) {
     }
 }
 
-/// Tells the live bits of one word of a block, and their codes.
+/// Calls `told` for the live bits of one word of a block, with their codes.
 #[inline(always)]
 fn each_live(block: &[Bits], word: usize, mut told: impl FnMut(u32, u16)) {
     each_bit(block[0].0[word], |bit| {
@@ -446,8 +446,8 @@ fn each_live(block: &[Bits], word: usize, mut told: impl FnMut(u32, u16)) {
     });
 }
 
-// Vectors that depend on a number are parts of longer ones, by value: one load each, where comparing lanes with the number, or
-// going through a reference, made the compiler take the lanes apart.
+// A vector that depends on a number is part of a longer one, by value: one load each. A comparison of lanes with the
+// number, or a reference, made the compiler split the vector into lanes.
 
 /// Part `LANES - 1 - l`: 1 in the lanes after lane l.
 static AFTER_NEAR: [u16; 2 * LANES] = {

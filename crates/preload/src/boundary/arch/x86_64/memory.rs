@@ -1,7 +1,8 @@
 //! Copying, filling and comparing memory without libc.
 //!
-//! The compiler calls these by name. libc's own read tuning values from libc's data, which the handler must never touch:
-//! a page of it may be the very one that is missing. Hidden, so that the program goes on using libc's.
+//! The compiler calls these by name. libc's functions read tuning values from libc's data, and the fault handler must
+//! never touch those: the missing page may be one of them. The names are hidden, so the program still uses libc's
+//! functions.
 
 core::arch::global_asm!(
     ".hidden memcpy",
@@ -23,7 +24,7 @@ core::arch::global_asm!(
     "mov rcx, rdx",
     "mov r8, rdi",
     "sub r8, rsi",
-    // Below the source, or beyond its end: forwards.
+    // The target is below the source, or beyond its end: copy forwards.
     "cmp r8, rdx",
     "jae 2f",
     "lea rdi, [rdi + rdx - 1]",

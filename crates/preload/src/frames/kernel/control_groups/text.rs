@@ -1,4 +1,4 @@
-//! Texts of the kernel about control groups, and the paths to them; nothing is allocated.
+//! Parsers of the kernel's texts about control groups, and the paths to them; nothing is allocated.
 
 use core::ffi::CStr;
 
@@ -22,12 +22,12 @@ impl PartialEq for Place {
 }
 
 impl Place {
-    /// Empty.
+    /// An empty path.
     pub const fn new() -> Place {
         Place { bytes: [0; LONGEST], len: 0 }
     }
 
-    /// `None`: it is too long.
+    /// A path with this text; `None`: it is too long.
     pub fn of(path: &[u8]) -> Option<Place> {
         let mut place = Place::new();
         place.push(path).then_some(place)
@@ -57,7 +57,7 @@ impl Place {
         self.len = len;
     }
 
-    /// Group `path` below this mount point, which shows `root` and what is below it.
+    /// Path of group `path` below this mount point, which shows `root` and the groups below it.
     pub fn below(&self, path: &[u8], root: &Place) -> Place {
         let mut place = self.clone();
         let path = path.strip_prefix(root.bytes()).unwrap_or(path);
@@ -82,7 +82,7 @@ impl Place {
         (place.push(b"/") && place.push(name.as_bytes())).then_some(place)
     }
 
-    /// Whether there is such a directory.
+    /// Whether this directory exists.
     pub fn is_there(&self) -> bool {
         let fd = sys::open(self.as_c_str(), c::O_RDONLY, 0);
         fd.map(sys::close).is_ok()
@@ -93,17 +93,18 @@ impl Place {
     }
 }
 
-/// What is read at a time, and the longest line there can be.
+/// A buffer for one read, and so for the longest line.
 pub struct Line([u8; 1024]);
 
 impl Line {
-    /// Room for one.
+    /// An empty buffer.
     pub const fn new() -> Line {
         Line([0; 1024])
     }
 }
 
-/// Calls `visit` with the lines of a file, without their ends, until it says false. What does not fit in is left out.
+/// Calls `visit` with the lines of a file, without their ends, until it returns false. The rest of a longer line is
+/// left out.
 pub fn each_line(path: &CStr, room: &mut Line, visit: &mut dyn FnMut(&[u8]) -> bool) {
     let Ok(fd) = sys::open(path, c::O_RDONLY, 0) else { return };
     let mut held = 0;
@@ -132,7 +133,7 @@ pub fn each_line(path: &CStr, room: &mut Line, visit: &mut dyn FnMut(&[u8]) -> b
     sys::close(fd);
 }
 
-/// As [`each_line`].
+/// As [`each_line`], for a [`Place`].
 pub fn each_line_at(place: &Place, room: &mut Line, visit: &mut dyn FnMut(&[u8]) -> bool) {
     each_line(place.as_c_str(), room, visit);
 }
@@ -149,7 +150,7 @@ pub fn value(place: &Place, name: &[u8]) -> Option<u64> {
     value_in(place.as_c_str(), name)
 }
 
-/// As [`value`].
+/// As [`value`], for a path.
 #[inline(never)]
 pub fn value_in(path: &CStr, name: &[u8]) -> Option<u64> {
     let mut found = None;
@@ -163,7 +164,7 @@ pub fn value_in(path: &CStr, name: &[u8]) -> Option<u64> {
     found
 }
 
-/// A line of `mountinfo`, if a hierarchy with the memory controller, or version 2, is mounted there.
+/// Parses a line of `mountinfo`: `Some` if a hierarchy with the memory controller, or version 2, is mounted there.
 pub fn mount(line: &[u8]) -> Option<Mount> {
     let dash = line.windows(3).position(|part| part == b" - ")?;
     let (left, right) = (line.get(..dash)?, line.get(dash + 3..)?);
@@ -180,7 +181,7 @@ pub fn mount(line: &[u8]) -> Option<Mount> {
     Some(Mount { place: Place::of(place)?, root: root?, version })
 }
 
-/// The group in a line of `/proc/self/cgroup`, if it is of the hierarchy with the memory controller.
+/// The group in a line of `/proc/self/cgroup`, if the line is of the hierarchy with the memory controller.
 pub fn own_path(line: &[u8], version: Version) -> Option<&[u8]> {
     let mut parts = line.splitn(3, |byte| *byte == b':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);

@@ -1,17 +1,17 @@
-//! Texts of the kernel about nodes, and the paths to them; nothing is allocated.
+//! Parsers of the kernel's texts about nodes, and the paths to them; nothing is allocated.
 
 use core::ffi::CStr;
 
 const LONGEST: usize = 96;
 
-/// A path put together.
+/// A path, built piece by piece.
 pub struct Path {
     bytes: [u8; LONGEST],
     len: usize,
 }
 
 impl Path {
-    /// Empty.
+    /// An empty path.
     pub const fn new() -> Path {
         Path { bytes: [0; LONGEST], len: 0 }
     }
@@ -45,7 +45,7 @@ impl Path {
         self
     }
 
-    /// For system calls.
+    /// The path as a string for system calls.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
@@ -69,7 +69,7 @@ pub fn each_in_list(text: &[u8], visit: &mut dyn FnMut(usize)) {
     }
 }
 
-/// Numbers with spaces between them.
+/// Parses numbers separated by spaces.
 pub fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
     text.split(|byte| byte.is_ascii_whitespace()).filter_map(number)
 }

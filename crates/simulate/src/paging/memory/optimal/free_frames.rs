@@ -1,7 +1,7 @@
-//! The times since which frames are free, in up to eight memories: the last one up to a time is taken.
+//! The times since which frames are free, in up to eight memories. A request takes the last time up to a given one.
 //!
-//! A free frame is a bit. The bits of all memories for 64 times lie in one cache line, and above them are levels of lines that
-//! tell which lines of the level below are not empty.
+//! A free frame is a bit. The bits of all memories for 64 times are in one cache line. Above them are levels of lines
+//! that show which lines of the level below are not empty.
 
 use crate::cpu;
 use crate::paging::memory::TOGETHER;
@@ -20,7 +20,7 @@ pub struct Row([u64; TOGETHER]);
 const EMPTY: Row = Row([0; TOGETHER]);
 
 impl Row {
-    /// Sets the bit of a place for the first memories; whether any of them lacked it.
+    /// Sets the bit of a place for the first memories; returns whether any of them lacked it.
     #[inline(always)]
     fn set(&mut self, place: usize, memories: usize) -> bool {
         let mut lacked = 0;
@@ -31,13 +31,13 @@ impl Row {
         lacked != 0
     }
 
-    /// The times or rows that any memory has.
+    /// The times or rows that are set in any memory.
     #[inline(always)]
     pub fn any(&self) -> u64 {
         self.0.iter().fold(0, |any, word| any | word)
     }
 
-    /// Takes on the bits that `other` has at one place, at another.
+    /// Copies the bits of `other` at one place to another place.
     #[inline(always)]
     fn set_as(&mut self, place: usize, other: &Row, at: usize) {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= (other >> at & 1) << place);
@@ -52,12 +52,12 @@ pub struct FreeFrames {
 }
 
 impl FreeFrames {
-    /// So many are free since the start, in each memory.
+    /// Sets the number of frames that are free since the start, in each memory.
     pub fn new(since_start: [u32; TOGETHER]) -> Self {
         Self { levels: Default::default(), since_start }
     }
 
-    /// Times below `length` may come.
+    /// Makes space for times below `length`.
     pub fn reserve(&mut self, mut length: usize) {
         for rows in &mut self.levels {
             length = length.div_ceil(FAN);
@@ -67,13 +67,13 @@ impl FreeFrames {
         }
     }
 
-    /// Fetches what is looked at first for this time.
+    /// Prefetches the first row for this time.
     #[inline(always)]
     pub fn prefetch(&self, time: u32) {
         cpu::prefetch(&self.levels[0], time as usize / FAN);
     }
 
-    /// A frame is free since this time in each of the first memories.
+    /// Records that a frame is free since this time, in each of the first memories.
     #[inline(always)]
     pub fn insert(&mut self, time: u32, memories: usize) {
         let mut at = time as usize;
@@ -85,15 +85,15 @@ impl FreeFrames {
         }
     }
 
-    /// Takes, in one memory after the other, the frame that has been free since the last time up to this one, until a memory
-    /// has none; returns how many had one.
+    /// Takes a frame in one memory after the other, until a memory has none: the frame with the last time up to this
+    /// one. Returns how many memories had one.
     #[inline(always)]
     pub fn take_up_to(&mut self, time: u32, memories: usize) -> usize {
         let (row, up_to) = (time as usize / FAN, u64::MAX >> (FAN - 1 - time as usize % FAN));
         (0..memories).take_while(|&memory| self.take_last(memory, row, up_to)).count()
     }
 
-    /// In a row, and else below it.
+    /// Takes the last frame in a row, otherwise one below it.
     #[inline(always)]
     fn take_last(&mut self, memory: usize, row: usize, up_to: u64) -> bool {
         let word = &mut self.levels[0][row].0[memory];
@@ -107,7 +107,7 @@ impl FreeFrames {
         true
     }
 
-    /// Takes the last frame of a memory below a row, or else one that is free since the start.
+    /// Takes the last frame of a memory below a row, otherwise one that is free since the start.
     #[inline(always)]
     fn take_before(&mut self, memory: usize, row: usize) -> bool {
         let mut at = row;
@@ -131,7 +131,7 @@ impl FreeFrames {
         is_free
     }
 
-    /// Nothing is left of a memory in a row.
+    /// Records that a memory has nothing left in a row.
     #[inline(always)]
     fn tell_empty(&mut self, memory: usize, mut at: usize) {
         for rows in &mut self.levels[1..] {
@@ -144,8 +144,8 @@ impl FreeFrames {
         }
     }
 
-    /// Hands out the times below `length`, 64 at a time with those that any memory has; `keep` answers which of them are kept
-    /// and is told the new times of these, which follow each other from `first` on. Returns the time after the last.
+    /// Goes through the times below `length`, 64 at a time, with those that any memory has. `keep` returns which of
+    /// them are kept, and gets their new times, which are consecutive from `first` on. Returns the time after the last.
     #[inline(always)]
     pub fn compact(
         &mut self,
@@ -176,7 +176,7 @@ impl FreeFrames {
         to
     }
 
-    /// Makes the upper levels anew.
+    /// Rebuilds the upper levels.
     #[inline(always)]
     fn tell_upwards(&mut self) {
         for level in 1..LEVELS {
@@ -205,7 +205,7 @@ mod tests {
     use pagelab_stats::stream::mix;
     use std::collections::BTreeSet;
 
-    /// Against ordered sets, over times of several levels, with compactions.
+    /// Compares with ordered sets, over times of several levels, with compactions.
     #[test]
     fn times_are_sets_of_numbers() {
         for seed in 0..20 {
