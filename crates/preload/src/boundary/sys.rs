@@ -93,12 +93,6 @@ calls! { unsafe:
     /// `argument` must be what the request wants.
     pub fn ioctl(fd: i32, request: usize, argument: usize) -> usize { nr::IOCTL; fd, request, argument }
 
-    /// personality(2).
-    ///
-    /// # Safety
-    /// The program itself has requested this.
-    pub fn personality(persona: usize) -> usize { nr::PERSONALITY; persona }
-
     /// unshare(2).
     ///
     /// # Safety
@@ -131,6 +125,9 @@ calls! { unsafe:
 }
 
 calls! {
+    /// personality(2): changes only what is mapped or executed later.
+    pub fn personality(persona: usize) -> usize { nr::PERSONALITY; persona }
+
     fn msync(addr: usize, len: usize, how: u32) -> () { nr::MSYNC; addr, len, how }
 
     /// openat(2), relative to the working directory.

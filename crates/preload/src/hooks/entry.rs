@@ -165,8 +165,7 @@ pub(crate) extern "C" fn personality(persona: usize) -> c_int {
 
 /// libc's `syscall` with the number of personality(2).
 pub(crate) extern "C" fn generic_personality(_number: usize, persona: usize) -> c_long {
-    // SAFETY: the program makes this call itself, and answers for its arguments.
-    match either(|| unsafe { sys::personality(persona) }, || calls::personality(persona)) {
+    match either(|| sys::personality(persona), || calls::personality(persona)) {
         Ok(before) => before as c_long,
         Err(errno) => {
             fail(errno);

@@ -144,8 +144,7 @@ pub fn before_lock_all(flags: usize) {
 pub fn personality(persona: usize) -> Result<usize> {
     const READ_IMPLIES_EXEC: usize = 0x40_0000;
     const ASKS_ONLY: u32 = u32::MAX;
-    // SAFETY: the program makes this call itself, and answers for its arguments.
-    let before = unsafe { sys::personality(persona) }?;
+    let before = sys::personality(persona)?;
     if persona as u32 != ASKS_ONLY && (before ^ persona) & READ_IMPLIES_EXEC != 0 {
         // Memory that was mapped in advance has the old executability, so it must go. Parts of reserved pages go only
         // with the whole page.
