@@ -422,7 +422,7 @@ class Store:
         return conditions(self)
 
     def warnings(self) -> pl.DataFrame:
-        """One row per warning, with a null ``run_id`` for the study's; see :func:`pagelab.study.dataframes.warnings`."""
+        """One row per warning, ``run_id`` null for the study's; see :func:`pagelab.study.dataframes.warnings`."""
         from .dataframes import warnings
 
         return warnings(self)
