@@ -36,6 +36,7 @@ class Interrupts:
 
     @contextmanager
     def abandonable(self) -> Iterator[None]:
+        """A context in which a signal raises KeyboardInterrupt at once."""
         self._abandonable = True
         try:
             if self.seen is not None:  # the signal came between two runs

@@ -51,6 +51,7 @@ class _Planner:
         self.inputs: dict[str, str] = {}
 
     def plan(self) -> Plan:
+        """The plan. Raises :class:`SpecError` with every problem found."""
         raw = self.raw
         for location, message in self.bundle.problems:
             self._wrong(location, message)

@@ -108,6 +108,8 @@ def _restart(directory: Path, systemd: Systemd) -> None:
 
 
 def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[Store], None]:
+    """A function that installs the units for a study's remaining runs, before the machine is restarted."""
+
     def arm(store: Store) -> None:
         plan = store.plan()
         number = permission.restarts(store.slots(), store.finished(), plan)
