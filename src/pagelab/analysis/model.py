@@ -106,7 +106,7 @@ class Design:
     primary: str
     """Name of the study's primary metric."""
     primaries: dict[str, str]
-    """Workload → name of its primary metric, where it differs from the study's."""
+    """Workload → name of its primary metric."""
     stop: str
     """How the number of executions was decided, in words."""
     precision_stop: bool

@@ -56,7 +56,7 @@ def with_room(needed: int) -> int:
 
 
 def needed_in(trial: Path) -> int:
-    """The largest number of bytes that a run needed in the studies in or below a directory; 0 without any."""
+    """The most bytes that a run needed in the studies in a directory or directly below it; 0 without any."""
     most = 0
     for file in [trial / NAME, *trial.glob(f"*/{NAME}")]:
         if file.exists():

@@ -104,7 +104,7 @@ class Governing:
         return told | {"policy": self.policy.name, "policy_toml": self.policy.toml} if told else {}
 
     def refusals(self) -> list[str]:
-        """The names of the reasons why images of the program were not governed."""
+        """Why images of the program were not governed: ``process PID: REASON`` for each."""
         from pagelab._native import read_guest
 
         found = []
