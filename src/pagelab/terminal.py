@@ -1,7 +1,7 @@
-"""Output of pagelab for people: the only access to a terminal and to logs.
+"""Prints pagelab's output for users; all output to a terminal or a log goes through this module.
 
 Names of processes, files, measurements and conditions are untrusted: a measured program chooses them, or the author of
-an imported file. :func:`plain` makes characters visible that would move a cursor, change a title or turn text around.
+an imported file. :func:`plain` makes characters visible that would move a cursor, change a title or reverse text.
 :func:`console` also prints square brackets unchanged (rich would read them as its own markup). The launcher does the
 same (``crates/launch/src/words.rs``).
 """
@@ -39,17 +39,17 @@ _PLAIN_LINES = {code: shown for code, shown in _PLAIN.items() if chr(code) not i
 
 
 def plain(text: str) -> str:
-    """*text* with every control character written as an escape (``\\x1b``, ``\\u202e``), line ends too."""
+    """*text* with every control character, including line ends, as an escape (``\\x1b``, ``\\u202e``)."""
     return text.translate(_PLAIN)
 
 
 def plain_lines(text: str) -> str:
-    """As :func:`plain`; line ends and tabs stay. JSON stays the same JSON."""
+    """As :func:`plain`, but line ends and tabs stay. JSON stays the same JSON."""
     return text.translate(_PLAIN_LINES)
 
 
 def plain_values(data: Any) -> Any:
-    """JSON-like data with every text in it as :func:`plain_lines` shows it."""
+    """JSON-like data with :func:`plain_lines` applied to every text in it."""
     if isinstance(data, str):
         return plain_lines(data)
     if isinstance(data, dict):
@@ -61,12 +61,12 @@ _TYPED = str.maketrans(
     {"–": "-", "−": "-", "×": "x", "·": ".", "…": "...", "→": "->", "µ": "u", "±": "+-", "≥": ">=", "≤": "<=", "’": "'"}
     | {"“": '"', "”": '"', "│": "|", "┊": ":", "─": "-", "━": "-", "●": "o", "τ": "tau"}
 )
-"""Signs that a locale may lack, as one types them."""
+"""Signs that a locale may lack → their form in ASCII."""
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 
 def spoken(text: str, encoding: str | None) -> str:
-    """*text* in what ``encoding`` has: other signs as one types them (``10^-5``), and the rest as ``?``."""
+    """*text* in the characters of ``encoding``: other signs in ASCII (``10^-5``), and the rest as ``?``."""
     try:
         text.encode(encoding or "utf-8")
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def spoken(text: str, encoding: str | None) -> str:
 
 
 def tolerate() -> None:
-    """Output of libraries (help texts, bars of progress) never fails for a sign that the locale lacks."""
+    """Lets libraries (help texts, progress bars) print signs that the locale lacks, without an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
@@ -95,8 +95,9 @@ def say(text: str) -> None:
 
 
 def only_json() -> None:
-    """From now on standard output is for this process's own text alone: programs that it starts, which inherit the
-    descriptor, and libraries write to standard error instead.
+    """Reserves standard output for this process's own text, from now on.
+
+    Libraries, and programs that this process starts and that inherit the descriptor, write to standard error instead.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -106,7 +107,7 @@ def only_json() -> None:
 
 
 def console(**options: Any) -> Console:
-    """A console that takes all text as it is: no markup, and control characters only of its own."""
+    """A rich console that prints text unchanged: it reads no markup, and the only control characters are its own."""
     from rich.console import Console, ConsoleOptions, RenderableType, RenderHook, RenderResult
 
     class Shown:
@@ -132,7 +133,7 @@ def console(**options: Any) -> Console:
 
 
 class Shown:
-    """Base of results with a title and a few rows of (name, value)."""
+    """Base class of results that print as a title and a few rows of (name, value)."""
 
     def _title(self) -> str:
         raise NotImplementedError
@@ -146,11 +147,11 @@ class Shown:
         return "\n".join([plain(self._title()), *(f"  {name:<{width}}  {value}" for name, value in rows)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """IPython in a terminal."""
+        """The form in IPython in a terminal."""
         printer.text("…" if cycle else str(self))
 
     def _repr_html_(self) -> str:
-        """Jupyter."""
+        """The form in Jupyter."""
         from html import escape
 
         cells = "".join(

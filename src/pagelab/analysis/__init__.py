@@ -1,4 +1,4 @@
-"""Analysis of a study's store, in numbers and in words. Reads records only; runs nothing.
+"""Analyses a study's store, in numbers and in words. It reads records only and runs nothing.
 
 >>> from pathlib import Path
 >>> from pagelab.analysis import analyse, load

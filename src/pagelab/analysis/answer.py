@@ -13,12 +13,12 @@ from pagelab.analysis.model import Interval, Metric
 from pagelab.stats.paired import FEWEST_PAIRS
 
 NEGLIGIBLE = 0.03
-"""Changes within this are called the same: what a page size, a flag or a patch is seldom chosen for."""
+"""Changes within ± this fraction count as the same: a page size, a flag or a patch is seldom chosen for so little."""
 POWER = 0.8
-"""Chance with which a change "would be seen"."""
+"""Probability with which a change is found that "would be seen"."""
 Said = Literal["lower", "higher", "same", "cannot-tell"]
-"""One rule: ``lower`` and ``higher`` where the test rejects after Holm; ``same`` where it does not and the whole
-interval is within ``NEGLIGIBLE``; else ``cannot-tell``."""
+"""The answers: ``lower`` and ``higher`` where the test rejects after Holm; ``same`` where it does not and the whole
+interval is within ± ``NEGLIGIBLE``; else ``cannot-tell``."""
 Test = Literal["pairs", "rank-sum", "stratified"]
 
 
@@ -26,20 +26,20 @@ Test = Literal["pairs", "rank-sum", "stratified"]
 class Answer:
     said: Said
     change: float | None
-    """Ratio of pairs, or between executions where there are none, less 1."""
+    """Ratio within pairs, less 1; without pairs, the ratio between executions, less 1."""
     interval: Interval | None
     p: float | None
-    """After Holm over the family."""
+    """p after Holm over the family."""
     pairs: int
-    """Or executions of each, where the test is not within pairs."""
+    """Number of pairs; executions of each condition where the test is not within pairs."""
     seen: float | None
-    """The smallest change that so many pairs would show in four of five studies; None where they can show none."""
+    """The smallest change that this many pairs would show in four of five studies; None where they can show none."""
     needed: int | None
-    """Executions of each condition for an interval of ± ``NEGLIGIBLE``; where it is as narrow already and nothing can
-    be told, for one that decides if the change stays what it is: more than there are."""
+    """Executions of each condition for an interval of ± ``NEGLIGIBLE``. Where the interval is that narrow and the
+    answer is still ``cannot-tell``: executions that decide if the change stays the same, more than the present ones."""
     test: Test = "pairs"
     fewest: int = FEWEST_PAIRS
-    """With fewer no test could reject, whatever the data."""
+    """The fewest pairs with which a test can reject; with fewer, no data would be enough."""
 
 
 def answer_of(
@@ -52,7 +52,7 @@ def answer_of(
     family: int = 1,
     test: Test = "pairs",
 ) -> Answer:
-    """``change`` and ``interval`` are fractions; ``p`` is Holm's, over ``family`` comparisons."""
+    """The answer to a comparison. ``change`` and ``interval`` are fractions; ``p`` is Holm's, over ``family`` tests."""
     alpha = 1 - level
     fewest = fewest_of(test, alpha / family)
     if change is None or interval is None or p is None or pairs < fewest_of(test, alpha):
@@ -74,7 +74,7 @@ def answer_of(
 
 
 def _to_decide(apart: float, width: float, pairs: int) -> int:
-    """Executions with which an interval of this width around this change excludes 0, or lies within ``NEGLIGIBLE``."""
+    """Executions with which the interval around this change excludes 0 or lies within ± ``NEGLIGIBLE``."""
     distance = max(apart, log1p(NEGLIGIBLE) - apart)
     return max(pairs + 1, ceil(pairs * (width / distance) ** 2))
 
@@ -87,12 +87,12 @@ def is_narrow(found: Answer) -> bool:
 
 
 def needs(found: Answer) -> str:
-    """What :attr:`Answer.needed` executions are for: ``±3%``, or ``an answer``."""
+    """What :attr:`Answer.needed` executions would give: ``±3%``, or ``an answer``."""
     return "an answer" if is_narrow(found) else f"±{100 * NEGLIGIBLE:g}%"
 
 
 def fewest_of(test: Test, alpha: float) -> int:
-    """Pairs, or executions of each, with which the smallest possible two-sided p is at most ``alpha``."""
+    """The fewest pairs, or executions of each condition, whose smallest possible two-sided p is at most ``alpha``."""
     n = 1
     if test == "rank-sum":
         while 2 / comb(2 * n, n) > alpha:
@@ -104,7 +104,7 @@ def fewest_of(test: Test, alpha: float) -> int:
 
 
 def words(found: Answer, metric: Metric) -> str:
-    """``45.6% slower``, ``same within ±1.2%``, ``cannot tell: under 12% would not be seen``."""
+    """The answer in words: ``45.6% slower``, ``same within ±1.2%``, ``cannot tell: under 12% would not be seen``."""
     names = ("faster", "slower") if metric.kind == "time" else ("lower", "higher")
     if found.said in ("lower", "higher") and found.change is None:
         return f"{names[found.said == 'higher']}, size unknown"
@@ -125,17 +125,17 @@ def words(found: Answer, metric: Metric) -> str:
 
 
 def counted(found: Answer) -> str:
-    """``12 pairs``, ``12 executions of each``."""
+    """The number of pairs or executions: ``12 pairs``, ``12 executions of each``."""
     return wording.count(found.pairs, "pair") if found.test == "pairs" else f"{found.pairs:,} executions of each"
 
 
 def _about(fraction: float) -> str:
-    """Two digits."""
+    """A fraction in percent with two digits."""
     return f"{wording.digits(100 * fraction, 2)}%"
 
 
 def span(interval: Interval) -> str:
-    """``44.2–47.1%`` of sizes on one side, else with signs."""
+    """The interval in percent: ``44.2–47.1%`` where it lies on one side of 0, else with signs."""
     if interval.low > 0 and interval.high < 10:
         low = wording.percent(interval.low, signed=False).rstrip("%")
         return f"{low}–{wording.percent(interval.high, signed=False)}"
@@ -146,14 +146,14 @@ def span(interval: Interval) -> str:
 
 
 def sized(found: Answer, interval: Interval) -> str:
-    """As factors where the change is said as one."""
+    """The interval, as factors where the change is given as a factor."""
     if found.change is None or found.change < 2 or interval.low <= 0:
         return span(interval)
     return f"{wording.digits(1 + interval.low)}–{wording.digits(1 + interval.high)} times"
 
 
 def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> str:
-    """``B is 45.6% slower than A``; ``B against A: same within ±1.2%``."""
+    """The answer as a sentence: ``B is 45.6% slower than A``; ``B against A: same within ±1.2%``."""
     said = words(found, metric)
     lead = "" if metric.kind == "time" else f"{metric.label}: "
     if found.said not in ("lower", "higher"):
@@ -163,8 +163,9 @@ def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> st
 
 
 def facts(found: Answer, number: str | None = None) -> list[str]:
-    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists; no p that could not have
-    been small enough.
+    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists.
+
+    p is left out where it could not have been small enough.
     """
     shown = [f"{wording.level(found.interval.level)} interval {sized(found, found.interval)}"] if found.interval else []
     shown.append(number or counted(found))
@@ -172,7 +173,7 @@ def facts(found: Answer, number: str | None = None) -> list[str]:
 
 
 def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], str]) -> str | None:
-    """``±3% needs 155 executions (11 min): COMMAND``; None where nothing is missing."""
+    """The next step: ``±3% needs 155 executions (11 min): COMMAND``; None where nothing is missing."""
     if found.said != "cannot-tell":
         return None
     needed = found.needed or 2 * FEWEST_PAIRS
@@ -185,19 +186,20 @@ def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], 
 
 
 _CROWDED = 3.0
-"""An interval that reaches so many times further than four of five others is cut off, with an arrow."""
+"""An interval is cut off, with an arrow, where it reaches this many times as far as four of five intervals."""
 _NEVER_CUT = 0.5
-"""Nothing is cut off before this, where a few comparisons differ much and the others little."""
+"""No interval is cut off below this fraction, even where a few comparisons differ much and the others little."""
 _NICE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0)
 
 
 _WORTH = 3.0
-"""A limit so many times further than all else is left out: the rest would be squashed."""
+"""A limit is left out of the axis where it lies more than this many times as far from 0 as everything else."""
 
 
 def reach(ends: list[tuple[float, float]], limits: Sequence[float] = ()) -> tuple[float, float]:
-    """A round reach to either side of 0, of what is crowded together and of ``limits`` near it: one wild interval must
-    not squash the others.
+    """Round ends of the axis below and above 0, for most of the intervals and for ``limits`` near them.
+
+    A few very wide intervals are cut off, so that the others keep their room.
     """
     low, high = _reach(ends)
     near = [limit for limit in limits if abs(limit) <= _WORTH * max(-low, high)]

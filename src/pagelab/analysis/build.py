@@ -1,4 +1,4 @@
-"""Builds the `Analysis` of a study's data: pure and deterministic; every omission is listed."""
+"""Builds the `Analysis` of a study's data, as a pure and deterministic function; the analysis lists every omission."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pagelab.analysis.summaries import measurements_of, summaries_of
 
 
 class NothingToAnalyseError(ValueError):
-    """The store holds no run; the message has the next command."""
+    """The store holds no run; the message contains the next command."""
 
 
 def analyse(data: StudyData) -> Analysis:
-    """The analysis of *data*, with all values of the report. Raises `NothingToAnalyseError` without any run."""
+    """The analysis of *data*, with all values of the report. Raises `NothingToAnalyseError` where there is no run."""
     if data.runs.height == 0:
         raise NothingToAnalyseError(f"study {data.plan.name} has no finished run yet")
     metrics = metrics_of(data)
@@ -72,7 +72,7 @@ def analyse(data: StudyData) -> Analysis:
 
 
 def _analysed(design: Design, executions: tuple[Execution, ...]) -> dict[str, list[int]]:
-    """Runs to analyse, by condition, in the order of the design."""
+    """Condition → its runs to analyse, in the order of the design."""
     found: dict[str, list[int]] = {condition.id: [] for condition in design.conditions}
     for execution in executions:
         if execution.analysed and execution.condition in found:
@@ -81,7 +81,7 @@ def _analysed(design: Design, executions: tuple[Execution, ...]) -> dict[str, li
 
 
 def _differing(design: Design, compared: tuple[Contrast, ...], over: SetPart | None) -> set[str]:
-    """Conditions for which a difference was found: of a set, all under the policy."""
+    """Conditions for which a difference was found; for a set, all conditions under the policy."""
     found = {(c.workload, c.policy) for c in compared if c.verdict in ("lower", "higher")}
     of_set = {c.policy for c in (over.contrasts if over else ()) if c.verdict in ("lower", "higher")}
     return {c.id for c in design.conditions if (c.workload, c.policy) in found or c.policy in of_set}

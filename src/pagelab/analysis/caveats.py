@@ -1,4 +1,4 @@
-"""Warnings about an answer, each a sentence; none for a clean study."""
+"""Makes the caveats of an answer, one sentence each; none for a clean study."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pagelab.analysis.model import Contrast, Design, Failure, Machine, WarningGr
 from pagelab.record import WarningKind
 
 _COLOURS = (WarningKind.COLOURS_NOT_PROBED, WarningKind.COLOURS_WITHOUT_EFFECT)
-"""Without an effect of colours, what a policy of frames changes is what the placement costs."""
+"""Warnings about colours: where these have no effect, a policy of frames changes times only by the cost of placing."""
 
 
 def caveats_of(
@@ -21,8 +21,8 @@ def caveats_of(
     unbacked: str | None = None,
     waiting: str | None = None,
 ) -> tuple[str, ...]:
-    """In the order of weight: incomplete, failed, colours, left out, short-placed, unbacked memory, waiting, machine,
-    method, others.
+    """The caveats in order of weight: incomplete, failed, colours, left out, short-placed, unknown machine, unbacked
+    memory, waiting, changes of the machine, method, others.
     """
     found = list(design.notes)
     if not design.complete:
@@ -58,12 +58,15 @@ def caveats_of(
 
 
 def about_colours(warnings: tuple[WarningGroup, ...]) -> list[str]:
-    """That colours have no effect on this machine, or that it is not known."""
+    """Sentences that colours have no effect on this machine, or that their effect is not known."""
     return [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind in _COLOURS]
 
 
 def _serious(warnings: tuple[WarningGroup, ...]) -> list[str]:
-    """One warning a condition, for any number of executions; a shortfall of pages has its own sentence."""
+    """A sentence that counts serious warnings, one per condition for any number of executions.
+
+    A shortfall of pages has a sentence of its own.
+    """
     serious = [w for w in warnings if w.severity == "serious" and w.kind != WarningKind.PLACEMENT_SHORTFALL]
     if not serious:
         return []
@@ -73,8 +76,9 @@ def _serious(warnings: tuple[WarningGroup, ...]) -> list[str]:
 
 
 def _blocks(primary: tuple[Contrast, ...]) -> list[str]:
-    """That executions of one block were no more alike than others. The pairs stand: to choose after a look at the data
-    which of two tests to believe would be a choice of results.
+    """A sentence where executions of one block were no more alike than others.
+
+    The test within pairs stays: choosing between two tests after a look at the data would be choosing a result.
     """
     found = [c.narrower for c in primary if c.narrower is not None]
     if not found or median(found) < 1.0:
@@ -95,7 +99,7 @@ def _failed(design: Design, failures: tuple[Failure, ...]) -> list[str]:
 
 
 def _left_out(design: Design) -> list[str]:
-    """One sentence a reason; workloads that are lost whole by their name alone, once."""
+    """One sentence per reason for conditions that were left out; a workload that is lost whole is named once."""
     run = {c.workload for c in design.conditions if not c.left_out}
     by_reason: dict[str, list[str]] = {}
     for one in design.conditions:
@@ -108,7 +112,7 @@ def _left_out(design: Design) -> list[str]:
 
 
 def _short(design: Design) -> list[str]:
-    """Executions with a warning ``placement-shortfall``, as one sentence for all of them."""
+    """One sentence on all executions with a warning ``placement-shortfall``."""
     short = [c for c in design.conditions if c.short_placed]
     if not short:
         return []
@@ -123,5 +127,5 @@ def _short(design: Design) -> list[str]:
 
 
 def _some(items: list[str]) -> str:
-    """The first four, and how many more."""
+    """The first four items, and how many more there are."""
     return wording.listing([*items[:4], f"{len(items) - 4} more"] if len(items) > 4 else items)

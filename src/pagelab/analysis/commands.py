@@ -1,7 +1,7 @@
-"""A study of two commands (``pagelab compare A B --into DIR``): A is the baseline of B.
+"""Presents a study of two commands (``pagelab compare A B --into DIR``) as one workload, with A as the baseline of B.
 
-Analysis and reports compare policies of one workload. Two commands are two workloads, so they are told as one, "the
-command", that was run as A and as B. What is stored stays as it is.
+Analysis and reports compare policies of one workload. Two commands are two workloads, so they are presented as one
+workload, "the command", under the policies A and B. The store is not changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pagelab.study.plan import Plan
 from pagelab.study.sides import NAME, SIDES
 
 COMMAND = "the command"
-"""The workload that both are; a sentence can have it as its subject."""
+"""Name of the workload for both commands; it can be the subject of a sentence."""
 
 
 def are_two_commands(plan: Plan) -> bool:
@@ -21,7 +21,7 @@ def are_two_commands(plan: Plan) -> bool:
 
 
 def as_one(plan: Plan, runs: pl.DataFrame) -> tuple[Plan, pl.DataFrame]:
-    """Plan and runs with workload :data:`COMMAND` and policies A and B; any other study as it is."""
+    """Plan and runs with workload :data:`COMMAND` and policies A and B; any other study unchanged."""
     if not are_two_commands(plan):
         return plan, runs
     conditions = [

@@ -1,4 +1,4 @@
-"""Comparison of two studies of the same conditions: changes, their intervals, and differences of the machine."""
+"""Compares two studies of the same conditions: changes, their intervals, and differences of the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pagelab.stats.refusal import StatsRefusedError
 BASE: Literal["A"] = "A"
 NEW: Literal["B"] = "B"
 TOGETHER = "A against B"
-"""The condition of two commands that ran in one study."""
+"""Name of the condition where two commands ran in one study."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Compared:
     condition: str
     found: Changes
     left_out: tuple[str, ...]
-    """Executions and measurements that are in neither number, with the reason."""
+    """Executions and measurements that are in neither number, with reasons."""
     in_pairs: InPairs | None = None
     """None for two studies: nothing was interleaved."""
 
 
 @dataclass(frozen=True)
 class MachineDifference:
-    """One fact that the two studies' records disagree about."""
+    """One fact that differs between the records of the two studies."""
 
     key: str
     base: str
@@ -66,7 +66,7 @@ class Comparison:
     metric: Column
     level: float
     gate_level: float
-    """Of the changes' intervals: the level, divided over all judgements when there are several (Bonferroni)."""
+    """Level of the changes' intervals; its error is divided over all judgements if there are several (Bonferroni)."""
     compared: tuple[Compared, ...]
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
@@ -77,11 +77,11 @@ class Comparison:
     """None where a study has no record of its machine."""
     same_plan: bool
     earlier_looks: int = 0
-    """Times that a study had come to its end before executions were added: each halves the error of ``level``."""
+    """How often a study had ended before executions were added; each time halves the error of ``level``."""
 
     @property
     def outcome(self) -> Outcome:
-        """Of all gates; ``pass`` without any."""
+        """The outcome of all gates together; ``pass`` without gates."""
         return overall(self.judgements)
 
 
@@ -94,9 +94,9 @@ def compare(
     settings: Settings | None = None,
     interleaved: bool = False,
 ) -> Comparison:
-    """Every condition that both studies have, by name. No common condition, or no such metric, is bad input.
+    """Compares every condition that both studies have, by name. No common condition, or no such metric, is bad input.
 
-    ``interleaved``: the two are one study's (:func:`sides_of`), and are compared within its blocks.
+    ``interleaved``: the two come from one study (:func:`sides_of`) and are compared within its blocks.
     """
     stray = [gate.text for gate in gates if gate.metric == "ratio" and not interleaved]
     if stray:
@@ -145,9 +145,9 @@ def compare(
 
 
 def sides_of(data: StudyData) -> tuple[StudyData, StudyData]:
-    """One study whose two workloads are to be compared (:mod:`pagelab.study.pair`), as two studies of one condition.
+    """Splits a study of two commands (:mod:`pagelab.study.pair`) into two studies of one condition.
 
-    Any other study is bad input: between workloads of a study there is nothing that pairs their conditions.
+    Any other study is bad input: nothing pairs the conditions of different workloads.
     """
     names = list(dict.fromkeys(one.name for one in data.plan.conditions))
     if len(names) != 2:
@@ -200,7 +200,7 @@ def _compared(
 
 
 def _in_pairs(base: StudyData, new: StudyData, column: Column, level: float, gate_level: float) -> InPairs | None:
-    """None where no block has both, or not two of them."""
+    """The comparison within blocks; None where fewer than two blocks have both sides, or ratios do not exist."""
     sides = [[e for e in runs_of(data, (column,)) if e.analysed and column.name in e.values] for data in (new, base)]
     pairs = paired(sides[0], sides[1], column.name)
     if pairs is None or len(pairs) < 2 or pairs.scale != "ratio":
@@ -228,7 +228,7 @@ def _mean(pairs: Pairs, level: float) -> MeanRatio | str:
 
 
 def _machine(base: StudyData, new: StudyData, *, asked: bool) -> tuple[MachineDifference, ...] | None:
-    """``asked``: the settings of the two are what is compared, and no news."""
+    """Differences of the machine; ``asked``: the settings are compared on purpose, so they are left out."""
     found = [machine_of(data) for data in (base, new)]
     if not all(one.known for one in found):
         return None
@@ -242,6 +242,6 @@ def _machine(base: StudyData, new: StudyData, *, asked: bool) -> tuple[MachineDi
 
 
 def _backed(data: StudyData) -> str:
-    """Whether memory was touched before executions: that may change times as much as another machine."""
+    """``yes`` where memory was touched before most executions: that can change times as much as another machine can."""
     backed = sum(bool(record.settings.host_backed_bytes) for _, record in data.records)
     return "yes" if 2 * backed > len(data.records) else "no"

@@ -1,4 +1,4 @@
-"""Every policy against the baseline of its workload: test, Holm, shift, relative effect, spread."""
+"""Compares every policy with the baseline of its workload: test, Holm, shift, relative effect, spread."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def contrasts_of(
 ) -> tuple[Contrast, ...]:
     """Planned contrasts first, in the order of the design, with Holm over all of them; then the secondary metrics.
 
-    In a study that is answered as a set, or without tests, none is planned: those on the primary metric are described
-    as the others are.
+    In a study that is answered as a set, or without tests, no contrast is planned: those on the primary metric are
+    described like the others.
 
-    A planned contrast of a condition that has no executions keeps its place in Holm's family; only conditions
-    that this machine left out before the study began are no part of it.
+    A planned contrast of a condition without executions keeps its place in Holm's family; only conditions that were
+    left out on this machine before the study began are not in the family.
     """
     pairs = list(_pairs(design, metrics))
     found = [_contrast(pair, executions, design) for pair in pairs]
@@ -104,7 +104,7 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
     size = _within_pairs(pair, executions, design) if design.test == "pairs" else _over_all(x, y, design.interval_level)
     if size is None:
         return replace(empty, note="no block has executions of both")
-    # A study that stopped itself reports the interval that it judged (docs/method: precision stop).
+    # A study with a precision stop reports the interval that its looks judged (docs/method: precision stop).
     stopped = design.precision_stop
     interval, note = interval_of(size.shift.any_shape if stopped else size.shift.interval)
     relative = size.ratio
@@ -158,7 +158,7 @@ def _over_all(x: list[float], y: list[float], level: float) -> _Size:
 
 
 def _within_pairs(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> _Size | None:
-    """Of the pairs that both finished; None where there is none."""
+    """The size within the pairs in which both executions finished; None where there is no such pair."""
     name, level = pair.metric.name, design.interval_level
     sides = [
         [e for e in executions if e.condition == condition.id and e.analysed and name in e.values]
@@ -187,7 +187,7 @@ def _test(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Tes
 
 
 def _timed_out(pair: _Pair, condition: Condition) -> int:
-    """Executions known to be slower than all that finished: on wall time only, because the limit is on wall time."""
+    """Number of executions that the time limit ended, if the metric is wall time: these are slower than all others."""
     return condition.failures.get("timed-out", 0) if pair.planned and pair.metric.name == "wall_s" else 0
 
 
@@ -239,12 +239,12 @@ def _verdict(contrast: Contrast, alpha: float) -> Verdict:
         return "not-testable"
     if contrast.p_holm > alpha:
         return "no-difference"
-    # The test's own direction: with ties the shift can be 0 although the ranks differ.
+    # The direction of the test: with ties, the shift can be 0 although the ranks differ.
     return "lower" if (contrast.w or 0.0) < (contrast.w_expected or 0.0) else "higher"
 
 
 def spreads_of(design: Design, summaries: tuple[Summary, ...], contrasts: tuple[Contrast, ...]) -> tuple[Spread, ...]:
-    """Spread beside the baseline's, on the primary metrics. Descriptive."""
+    """The spread of each policy and of its baseline, on the primary metrics. Descriptive."""
     by_key = {(s.condition, s.metric): s for s in summaries}
     ids = {(c.workload, c.policy): c.id for c in design.conditions}
     found = []

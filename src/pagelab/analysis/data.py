@@ -1,4 +1,4 @@
-"""The input of an analysis: one study's plan, frames and records, read from its store at once."""
+"""Loads the input of an analysis: one study's plan, frames and records, read from its store at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordLines:
-    """Stored records, read at their first use: with millions of measurements they take gigabytes."""
+    """Stored records, read from the store only when used: with millions of measurements they take gigabytes."""
 
     store: Path
     runs: frozenset[int]
@@ -36,7 +36,7 @@ class RecordLines:
 
 @dataclass(frozen=True)
 class StudyData:
-    """A study as stored: everything analysis and exports need, with the store closed again.
+    """A study as stored: everything that analysis and exports need after the store is closed.
 
     ``runs`` and ``measurements`` have the columns of `pagelab.study.dataframes`; runs are in schedule order.
     """
@@ -45,25 +45,25 @@ class StudyData:
     runs: pl.DataFrame
     measurements: pl.DataFrame
     records: tuple[tuple[int, Record], ...]
-    """(run id, record) in schedule order; imported runs have none. Their measurements are left out: they
-    are in the frame."""
+    """(run id, record) in schedule order; imported runs have no record. Measurements are left out: they are in the
+    frame."""
     record_lines: RecordLines
-    """Every record as stored, imported ones too: one JSON object each."""
+    """Every record as stored, including imported ones: one JSON object each."""
     study_warnings: tuple[RunWarning, ...]
     looks: tuple[dict[str, Any], ...]
     """Looks of a precision stop, in order."""
     origin: str | None
-    """Name of the file that imported data came from."""
+    """Name of the file from which data were imported; None: measured by pagelab."""
     outstanding: int
     """Places of the schedule that have no run."""
     source: str | None = None
     """The study file that was run; None where it is not known."""
     limits: tuple[Limit, ...] = ()
-    """Of two commands that were compared with limits: each, and its outcome on these executions."""
+    """Limits with which two commands were compared, each with its outcome on these executions."""
 
 
 def load(store: Store) -> StudyData:
-    """All runs that *store* holds now; later commits are left out."""
+    """Reads all runs that *store* holds now; later commits are left out."""
     from pagelab.analysis.commands import as_one
 
     meta = store.meta()
@@ -87,8 +87,9 @@ def load(store: Store) -> StudyData:
 
 
 def _of_runs(measurements: pl.DataFrame, runs: set[int]) -> pl.DataFrame:
-    """Without those of runs that were committed in between. Names and units as numbers of words: of millions of rows
-    analysis makes several copies.
+    """The measurements of ``runs``, without those of runs that were committed in the meantime.
+
+    Names and units become categories, since analysis makes several copies of millions of rows.
     """
     short = measurements.cast({"name": pl.Categorical("lexical"), "unit": pl.Categorical("lexical")})
     if set(short["run_id"].unique()) <= runs:

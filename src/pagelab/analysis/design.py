@@ -1,4 +1,4 @@
-"""The design of a study: conditions and their counts, baseline, schedule, stopping."""
+"""Describes the design of a study: conditions and their counts, baseline, schedule, stopping rule."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pagelab.study.sides import SIDES, kept
 
 
 def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple[Metric, ...]) -> Design:
-    """The design of *data*: planned and actual counts."""
+    """The design of the study *data*, with planned and actual counts."""
     plan = data.plan
     conditions = tuple(_condition(c, data, executions) for c in plan.conditions)
     workloads = tuple(dict.fromkeys(c.workload for c in conditions))
     baselines = {c.workload: c.policy for c in conditions if c.is_baseline}
     names = [c.policy for c in conditions if c.is_baseline] + [c.policy for c in conditions]
-    policies = tuple(dict.fromkeys(names))  # baselines first: theirs is the grey
+    policies = tuple(dict.fromkeys(names))  # baselines first: the first policy is grey
     primaries = {c.workload: c.metric for c in plan.conditions}
     absent = sorted(set(primaries.values()) - {m.name for m in metrics})
     warm_up = _all_warm_up(data, executions, set(primaries.values()))
@@ -70,7 +70,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
 
 
 def _platforms(data: StudyData) -> tuple[str, ...]:
-    """That hosts of a cluster shared the blocks: what holds over them may not hold on one."""
+    """A note where several platforms of a cluster shared the blocks: a result over all may not hold on one of them."""
     if "platform" not in data.runs.columns:
         return ()
     rows = data.runs.filter(~pl.col("warmup")).select("platform", "block").drop_nulls().unique()
@@ -88,8 +88,9 @@ def _commands(plan: plan_module.Plan) -> dict[str, str]:
 
 
 def _all_warm_up(data: StudyData, executions: tuple[Execution, ...], primaries: set[str]) -> list[tuple[bool, str]]:
-    """Executions that reported a metric, but no more of it than their warm-up: they have no value, and must not vanish
-    unseen. Each with whether it is of a primary metric; metrics that the same number of executions lack share one.
+    """Sentences on executions whose measurements of a metric are all warm-up, so that they have no value of it.
+
+    Each has a flag: whether the metric is a primary one. Metrics that the same number of executions lack share one.
     """
     analysed = [e.run_id for e in executions if e.analysed]
     reported = data.measurements.filter(pl.col("run_id").is_in(analysed))
@@ -127,8 +128,10 @@ def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[E
 
 
 def _interval_level(data: StudyData) -> float:
-    """A precision stop divides the error over its looks, so that the level holds whichever look it ends at; a study
-    that was extended has half of the error of the look before.
+    """The level of the intervals.
+
+    A precision stop divides the error over its looks, so that the level holds at whichever look it ends. Each extension
+    of a study halves the error of the look before.
     """
     plan = data.plan
     if plan.precision is None:
@@ -142,7 +145,7 @@ def _p_factor(plan: plan_module.Plan) -> int:
 
 
 def _complete(data: StudyData) -> bool:
-    """Every place of the schedule has a run, or a planned look ended the study."""
+    """Whether every place of the schedule has a run, or a planned look ended the study."""
     return data.outstanding == 0 or bool(data.looks and data.looks[-1].get("stop"))
 
 
@@ -175,7 +178,7 @@ def _schedule(data: StudyData) -> str:
 
 
 def _schedule_of_boots(data: StudyData) -> str:
-    """Of a study that restarts the machine: the boot is what executions share, or do not."""
+    """The schedule in words, for a study that restarts the machine: which executions share a boot."""
     plan = data.plan
     of_all = " of all conditions" if plan.each_boot == "block" else ""
     number = wording.count(plan.warmups, "warm-up")
@@ -188,7 +191,7 @@ def _schedule_of_boots(data: StudyData) -> str:
 
 
 def _split_blocks(data: StudyData) -> tuple[str, ...]:
-    """That blocks which were to have one boot each have several: their pairs are not of one boot."""
+    """A note on blocks that took several boots instead of one: their pairs are not of one boot."""
     if data.plan.each_boot != "block" or "boot_id" not in data.runs.columns:
         return ()
     analysed = data.runs.filter(~pl.col("warmup")).group_by("block").agg(pl.col("boot_id").n_unique())

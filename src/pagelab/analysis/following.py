@@ -1,4 +1,4 @@
-"""The next command after a study: it measures an undecided comparison further, or uses a finding."""
+"""Chooses the next command after a study: to measure an undecided comparison further, or to use a finding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_MINUTES = 24 * 60
 _QUICK = "-quick"
 _WHOLE = "the whole study: more executions and configurations of each program"
 _BESIDE = 1.15
-"""Time of an execution in all, over that of the program: the launcher's part, and the records'."""
+"""Total time of an execution divided by the program's: the launcher and the records take the rest."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         (one for one in judged if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
         key=lambda one: one.answer.needed or one.answer.fewest,
     )
-    # In one boot, try would ask something else than a study of many.
+    # In one boot, ``pagelab try`` would answer another question than a study of many boots.
     for one in unknown if data.plan.reboots is None else ():
         asked = _try(one, analysis, data)
         if asked is not None:
@@ -73,7 +73,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
 
 
 def _with_tests(data: StudyData, where: str) -> Following:
-    """The fewest executions with which what is described could be tested."""
+    """The fewest executions with which the comparisons, now only described, could be tested."""
     executions = fewest_for_tests(looked_at(data.plan))
     return Following(
         _resuming(data, where, f" --executions {executions}"),
@@ -87,7 +87,7 @@ def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Fol
     c = one.contrast
     needed = _needed(one)
     executions = max(needed, (analysis.design.executions or one.answer.pairs) + 1)
-    # A study of programs with different numbers is extended to the same number for all.
+    # A study with different numbers of executions is extended to the same number for all programs.
     of_all = "" if executions == needed else f", the study goes on to {executions:,} of every condition"
     return Following(
         _resuming(data, where, f" --executions {executions}"),
@@ -97,35 +97,37 @@ def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Fol
 
 
 def _needed(one: Judged) -> int:
-    """Executions. More of the same alone settle an interval that is narrow enough and has the zone's edge inside."""
+    """Executions of each condition for the next look: at least twice the present ones."""
     return max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
 
 
 def _aim(one: Judged) -> str:
-    """What so many executions are likely to give."""
+    """What the next executions are likely to give."""
     return needs(one.answer) if _needed(one) == one.answer.needed else "an answer"
 
 
 def _resuming(data: StudyData, where: str, more: str = "") -> str:
-    """The command that goes on with the study; one that restarts the machine needs to be told so again."""
+    """The command that continues the study; where it restarts the machine, the user must agree again (``--reboot``)."""
     command = f"pagelab study resume {where}{more}"
     return f"sudo {command} --reboot" if data.plan.reboots is not None else command
 
 
 def _longer(data: StudyData, executions: int) -> str:
-    """The time of so many executions, in words."""
+    """The time until every condition has ``executions``, in words."""
     time = shown_duration(_longer_s(data, executions))
     return time if data.plan.reboots is None else f"{time} besides the boots"
 
 
 def _longer_s(data: StudyData, executions: int) -> float:
-    """Seconds until every condition has so many executions, each as long as its own so far."""
+    """Seconds until every condition has ``executions``, from its mean duration so far."""
     of_each = data.runs.filter(~pl.col("warmup")).group_by("condition").agg(pl.len(), pl.col("duration_s").mean())
     return float(sum(max(0, executions - had) * (mean or 0.0) for _, had, mean in of_each.iter_rows()))
 
 
 def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
-    """The full form of a quick study; else its failures, or all numbers."""
+    """The next step after a study of a set: the full form of a quick study, its failures, more executions, or all
+    numbers.
+    """
     name = analysis.design.name
     if name.endswith(_QUICK) and analysis.design.imported_from is None:
         spec = name.removesuffix(_QUICK)
@@ -151,7 +153,7 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
 
 
 def _can_be_looked_at(data: StudyData) -> bool:
-    """Whether a further look could find anything over this set."""
+    """Whether a further look with twice the executions could find a difference over this set."""
     further = looked_at(data.plan).model_copy(update={"executions": 2 * data.plan.executions})
     return not set_unreachable(further)
 
@@ -162,7 +164,7 @@ def _extensible(analysis: Analysis) -> bool:
 
 
 def _undecided_limits(data: StudyData) -> Following | None:
-    """The same comparison with the executions that decide its limits; None where all are decided, or none would do."""
+    """The same comparison with enough executions to decide its limits; None where all are decided, or none can be."""
     needed = max((one.needed for one in data.limits if one.needed is not None), default=None)
     words = None if needed is None else again(kept(data.plan))
     if words is None:
@@ -173,7 +175,7 @@ def _undecided_limits(data: StudyData) -> Following | None:
 
 
 def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Following:
-    """More executions of both commands if the comparison is undecided; else the data that a report omits."""
+    """More executions of both commands where the comparison is undecided; else the data that a report omits."""
     words = again(kept(data.plan))
     for one in judged:
         if one.answer.said == "cannot-tell" and words is not None:
@@ -183,7 +185,7 @@ def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Followi
 
 
 def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
-    """This comparison alone, in pairs, with the minutes for ±3%; None if ``pagelab try`` cannot run it."""
+    """This comparison alone, in pairs, with the minutes for ±3%; None where ``pagelab try`` cannot run it."""
     c = one.contrast
     command = analysis.design.commands.get(c.workload)
     flags = _flags(analysis.design.policy_texts, c.policy), _flags(analysis.design.policy_texts, c.baseline)
@@ -214,7 +216,7 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
 
 
 def _known_to_try(one: Judged, data: StudyData) -> bool:
-    """Metrics that every run or the program itself reports; those found by a pattern would need the pattern."""
+    """Whether ``pagelab try`` can measure the metric: every run or the program reports it, without a pattern."""
     if one.metric.name in ("wall_s", "user_s", "cpu_s"):
         return True
     patterns = {c.request.measurements.regex for c in data.plan.conditions if c.workload == one.contrast.workload}
@@ -232,7 +234,7 @@ def _run(one: Judged, analysis: Analysis) -> Following | None:
 
 
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
-    """The policy as flags; None if flags cannot express it."""
+    """The policy as flags; None where flags cannot express it."""
     return flags_of(texts[policy]) if policy in texts else None
 
 

@@ -1,4 +1,4 @@
-"""Frame placement in a study: its policies' placements, and the effect of colours on its machine."""
+"""Summarises frame placement in a study: the placement under each policy, and the effect of colours on the machine."""
 
 from __future__ import annotations
 
@@ -21,45 +21,48 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class FramesSummary:
-    """One strategy of one condition, over the analysed executions that reported it. Pages are of 4096 bytes."""
+    """One strategy of one condition, over the analysed executions that reported it. A page has 4096 bytes."""
 
     condition: str
     strategy: str
     colours: int
     executions: int
     requested_pages: float
-    """Median over executions, like ``out_of_reach``."""
+    """Median over executions, as is ``out_of_reach``."""
     placed_least: float | None
-    """Share of the requested pages that were placed as asked: the worst execution's, and the median."""
+    """Share of the requested pages that were placed as requested: of the worst execution, and the median."""
     placed_median: float | None
     fallback_pages: int
-    """Summed over executions, like ``zero_pages``."""
+    """Sum over executions, as is ``zero_pages``."""
     zero_pages: int
     out_of_reach: tuple[tuple[str, float], ...]
     """Reason and bytes."""
     kept: float | None
-    """Share of the placed pages resident at exit that still lay on their frame; None where none was measured."""
+    """Share of the placed pages resident at exit that were still on their frame; None where none was measured."""
     placed_by_colour: tuple[float, ...]
-    """Mean over executions, like ``fallback_by_colour``; index i is colour i, or all that are i modulo the length."""
+    """Mean over executions, as is ``fallback_by_colour``; index i is colour i, or all colours that are i modulo the
+    length."""
     fallback_by_colour: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class FramesPart:
-    """Frames in a report."""
+    """The part of a report on frame placement."""
 
     verdict: str | None
-    """That of ``pagelab doctor --probe-colours`` on the machine; None where it was not measured."""
+    """The verdict of ``pagelab doctor --probe-colours`` on the machine; None where it was not measured."""
     sentence: str
-    """The verdict in words, and what follows for the differences found."""
+    """The verdict in words, and its consequence for the differences that were found."""
     summaries: tuple[FramesSummary, ...]
 
 
 def frames_of(
     data: StudyData, of_condition: Mapping[str, Sequence[int]], differing: Collection[str]
 ) -> FramesPart | None:
-    """``of_condition``: the runs to analyse, by condition, in the order of the design. ``differing``: conditions for
-    which a difference from their baseline was found. None for a study in which no policy placed frames.
+    """The part on frame placement; None for a study in which no policy placed frames.
+
+    ``of_condition``: the runs to analyse, by condition, in the order of the design. ``differing``: conditions for which
+    a difference from their baseline was found.
     """
     records = {run: record for run, record in data.records if record.frames is not None}
     found = []
@@ -116,7 +119,7 @@ def _mean(tables: Sequence[Sequence[int]]) -> tuple[float, ...]:
 
 
 def _verdict(records: Sequence[Record]) -> tuple[str | None, str]:
-    """Of the machine as the last execution found it: a study can begin before it is measured."""
+    """The verdict in the last execution's record (and its words): a study can begin before colours are measured."""
     from pagelab.machine.colours import colour_warnings
 
     told_by = [(record.machine or {}).get("colour_verdict") for record in records]

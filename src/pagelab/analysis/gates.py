@@ -1,4 +1,4 @@
-"""Limits (``--fail-if "mean>3%"``) and their judgement."""
+"""Reads limits (``--fail-if "mean>3%"``) and judges them."""
 
 from __future__ import annotations
 
@@ -25,34 +25,35 @@ METRICS: dict[str, Metric | Literal["ratio"]] = {
     "unclassified": Metric.UNCLASSIFIED,
     "execution": Metric.EXECUTION,
 }
-"""Names in expressions."""
+"""Names of the metrics in expressions."""
 _EXPRESSION = re.compile(r"\s*([a-z]+)\s*([<>])\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
 
 
 @dataclass(frozen=True)
 class Gate:
-    """One expression."""
+    """One limit, as an expression gives it."""
 
     text: str
     metric: Metric | Literal["ratio"]
-    """``ratio``: of pairs, where two commands were interleaved."""
+    """``ratio``: the ratio within pairs, where two commands were interleaved."""
     above: bool
-    """Fails above the limit (``>``); else below it."""
+    """True: the gate fails above the limit (``>``); False: below it."""
     limit_percent: float
 
 
 @dataclass(frozen=True)
 class InPairs:
-    """Two commands whose executions ran in blocks of one of each: B against A within a block."""
+    """B against A within blocks of one execution of each command."""
 
     pairs: Pairs
     answer: Answer
-    """Of the ratio of pairs, at the level of the comparison."""
+    """The answer on the ratio within pairs, at the level of the comparison."""
     ratio: PairedRatio
     mean: MeanRatio | str
-    """Both at the level of the gates; of the mean, why there is none."""
+    """The change of the mean, or why there is none. It and the attribute before it are at the level of the gates."""
     narrower: float | None
-    """Spread of the pairs' differences over that of two executions of different blocks: below 1 where blocks pay."""
+    """Spread of the differences within pairs, divided by that between executions of different blocks: below 1 where
+    blocks help."""
     seconds_a_block: float | None
 
 
@@ -65,16 +66,16 @@ class Judgement:
     outcome: Outcome
     reason: str
     needed: int | None = None
-    """Executions of each with which an inconclusive gate would be decided if the change stays what it is."""
+    """Executions of each command that would decide an inconclusive gate if the change stays the same."""
 
     def as_limit(self) -> Limit:
-        """For the study that keeps it."""
+        """The judgement as a :class:`Limit`, to be stored with the study."""
         ratio = self.gate.limit_percent / 100 if self.gate.metric == "ratio" else None
         return Limit(self.gate.text, self.outcome, ratio, self.needed)
 
 
 def parse_gate(text: str) -> Gate:
-    """``METRIC>LIMIT%`` or ``METRIC<LIMIT%``; anything else is bad input."""
+    """Reads ``METRIC>LIMIT%`` or ``METRIC<LIMIT%``; anything else is bad input."""
     found = _EXPRESSION.fullmatch(text)
     if found is None or found[1] not in METRICS:
         raise BadInputError(
@@ -89,11 +90,12 @@ def parse_gate(text: str) -> Gate:
 def judge(
     gate: Gate, condition: str, found: Changes, level: float, in_pairs: InPairs | None = None, seed: int = 1
 ) -> Judgement:
-    """Fail when the whole interval of the change is beyond the limit *and* the permutation test at the limit rejects.
+    """Judges a gate: it fails where the whole interval of the change is beyond the limit *and* the permutation test at
+    the limit rejects.
 
-    Pass when none of the interval is beyond it and the test rejects the other way; else inconclusive. The interval
-    shows the size; the test holds the level where the interval is only approximate: rare modes, unequal numbers. Of
-    pairs, both are made within them.
+    It passes where none of the interval is beyond the limit and the test rejects the other way; else it is
+    inconclusive. The interval shows the size. The test keeps the level where the interval is only approximate (rare
+    modes, unequal numbers). With pairs, both are computed within them.
     """
     ends = _interval(gate, found, in_pairs)
     if isinstance(ends, str):
@@ -134,11 +136,14 @@ def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[flo
 
 
 _MOST = 100_000
-"""Executions of each that a comparison may have."""
+"""Most executions of each command that a comparison may have."""
 
 
 def _undecided(gate: Gate, condition: str, why: str, executions: int, have: float, want: float) -> Judgement:
-    """``have`` shrinks with the root of the number of executions, and decides at ``want``."""
+    """An inconclusive judgement, with the executions that would decide it.
+
+    ``have`` shrinks with the square root of the number of executions, and the gate is decided when it reaches ``want``.
+    """
     times = (have / want) ** 2 if want > 0 else _MOST
     if executions * times >= _MOST:
         return Judgement(gate, condition, "inconclusive", f"{why}: the change is at the limit; choose another limit")
@@ -158,7 +163,7 @@ def _exchanged(gate: Gate, found: Changes, in_pairs: InPairs | None, tail: float
 
 
 def _of_ratio(found: InPairs, ratio: float) -> Flipped:
-    """The test that the interval of the ratio inverts, at the limit."""
+    """The test at the limit, of which the interval of the ratio is the inversion."""
     apart = found.pairs.apart() - log(ratio)
     lower, higher = (signed_rank(apart, alternative=side) for side in ("less", "greater"))
     return Flipped(lower.p, higher.p, lower.total, lower.count is not None)
@@ -178,7 +183,7 @@ def _not_told(
 
 
 def _fewest(executions: int, tail: float, test: Exchanged | Flipped) -> int:
-    """Executions of each with which one of all choices is at most ``tail`` of them."""
+    """The fewest executions of each command with which one choice is at most the share ``tail`` of all choices."""
     paired = isinstance(test, Flipped)
     number = executions
     while (2**number if paired else comb(2 * number, number)) * tail < 1:
@@ -187,13 +192,15 @@ def _fewest(executions: int, tail: float, test: Exchanged | Flipped) -> int:
 
 
 def _modes_not_excluded(executions: int) -> str:
-    """Modes that a pass does not exclude: a mode with share s is in none of n executions with probability (1 - s)^n."""
+    """A sentence on slow modes that a pass does not exclude: n executions all miss a mode of share s with probability
+    (1 - s)^n.
+    """
     share = 1 - 0.05 ** (1 / executions)
     return f"; a slow mode of fewer than 1 in {max(2, int(1 / share))} executions may not have shown"
 
 
 def overall(judgements: tuple[Judgement, ...]) -> Outcome:
-    """One failure fails; else one that is inconclusive makes all so."""
+    """The outcome of several judgements: one failure fails all; else one inconclusive judgement makes all so."""
     outcomes = {one.outcome for one in judgements}
     if "fail" in outcomes:
         return "fail"

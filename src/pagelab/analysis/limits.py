@@ -1,4 +1,4 @@
-"""Limits of a comparison (``pagelab compare --fail-if``) as they are kept with its study, for its report."""
+"""Stores the limits of a comparison (``pagelab compare --fail-if``) with its study, and reads them for its report."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ _OUTCOMES = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit, and how it was judged."""
+    """A limit and its judgement."""
 
     text: str
-    """As it was written: ``ratio>3%``."""
+    """The limit as it was written: ``ratio>3%``."""
     outcome: Literal["pass", "fail", "inconclusive"]
     ratio: float | None = None
-    """The change at which it stands, a fraction; None where it is not on the ratio of pairs."""
+    """The limit as a change (a fraction); None where it is not on the ratio within pairs."""
     needed: int | None = None
-    """Executions of each with which an inconclusive one would be decided if the change stays what it is."""
+    """Executions of each command that would decide an inconclusive limit if the change stays the same."""
 
     def __str__(self) -> str:
-        """``limit 3%``; with its sign or its metric where it is not the usual one."""
+        """The limit in words: ``limit 3%``; with its sign or its metric where these are not the usual ones."""
         return f"limit {self.text.removeprefix('ratio>')}".replace("-", "−")
 
 
 def keep_limits(store: Store, limits: Iterable[Limit]) -> None:
-    """Keeps how limits were judged on the executions that the study has now."""
+    """Stores the judgements of limits on the executions that the study has now."""
     store.put_event("limits", {"runs": store.runs().height, "judged": [list(astuple(one)) for one in limits]})
 
 
 def limits_of(events: Iterable[dict[str, Any]], runs: int) -> tuple[Limit, ...]:
-    """Limits as they were judged last; none where executions were added since."""
+    """The limits of the last judgement; none where executions were added since."""
     kept = [event["data"] for event in events if event["kind"] == "limits"]
     if not kept or kept[-1]["runs"] != runs:
         return ()
@@ -42,7 +42,7 @@ def limits_of(events: Iterable[dict[str, Any]], runs: int) -> tuple[Limit, ...]:
 
 
 def with_limits(sentence: str, limits: tuple[Limit, ...]) -> str:
-    """``B is 45.6% slower than A (…): FAIL, limit 3%.``"""
+    """The sentence with the outcomes: ``B is 45.6% slower than A (…): FAIL, limit 3%.``"""
     if not limits:
         return sentence
     told = [f"{_OUTCOMES[one.outcome]}, {one}" for one in limits]

@@ -1,5 +1,5 @@
-"""The machine in the records: changes during the study, the time that programs waited for a processor, and whether
-memory that the host had taken back was backed again.
+"""Describes the machine from the records: changes during the study, time that programs waited for a processor, and
+whether memory that the host had taken back was backed again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pagelab.study.primary import is_processor_time
 _VOLATILE = frozenset(
     {"time", "free_pages", "reserved_pages", "surplus_pages", "pages", "run_dir", "loadavg", "writable"}
 )
-"""Last parts of keys that differ from run to run by their nature; a difference in them says nothing."""
+"""Last parts of keys that always differ from run to run; a difference in them means nothing."""
 
 _FIRST = (
     ("provenance.cpu.model_name", "processor"),
@@ -47,11 +47,11 @@ _FIRST = (
     ("provenance.pagelab.version", "pagelab"),
     ("provenance.pagelab.commit", "pagelab commit"),
 )
-"""What a reader asks first; everything else follows under its own key."""
+"""Facts that come first in the report, with their labels; all others follow under their own keys."""
 
 
 _SETTINGS = {"cgroup", "uid", *(one.field for one in RUN_SETTINGS if one.kind not in ("seconds", "size"))}
-"""Of the record's settings; limits and sizes may differ by workload, and say nothing of the machine."""
+"""Settings in the record that describe the machine; limits and sizes may differ by workload, and do not."""
 
 
 def machine_of(data: StudyData) -> Machine:
@@ -72,7 +72,7 @@ def _flat(record: Record) -> dict[str, str]:
 
 
 def _walk(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Dotted keys and shown values; lists of scalars are one value, lists of tables are numbered."""
+    """Dotted keys and their values as text; a list of scalars is one value, a list of tables is numbered."""
     if isinstance(value, dict):
         for key, inner in sorted(value.items()):
             yield from _walk(f"{prefix}.{key}", inner)
@@ -124,7 +124,7 @@ def _differences(known: list[tuple[object, dict[str, str]]]) -> Iterator[Differe
 
 
 def _by_design(key: str, known: list[tuple[object, dict[str, str]]]) -> bool:
-    """Whether *key* is a setting that never changes within a condition: what the study varies on purpose."""
+    """Whether *key* is a setting that never changes within a condition, so that the study varies it on purpose."""
     if not key.startswith("settings."):
         return False
     values: dict[object, set[str | None]] = {}
@@ -135,14 +135,14 @@ def _by_design(key: str, known: list[tuple[object, dict[str, str]]]) -> bool:
 
 _FEWEST = 9
 _CHANCE = 0.01
-"""Below this p a trend is mentioned: one look a study, at data whose order was randomised."""
+"""A trend is reported below this p: there is one test per study, on data in randomised order."""
 
 
 def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
-    """Drift of (place in the schedule, metric over its condition's median), in schedule order.
+    """The drift in ``ratios``: (place in the schedule, metric divided by its condition's median), in schedule order.
 
     Kendall's tau-b (Kendall 1945), and the medians of the first and last thirds of the schedule. With fewer than
-    nine executions nothing is said. ``randomised``: the schedule is known to be pagelab's.
+    nine executions there is no result. ``randomised``: whether pagelab made the order of the runs.
     """
     values = [ratio for _, ratio in ratios]
     if len(values) < _FEWEST:
@@ -172,13 +172,14 @@ def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
 
 
 MUCH = 0.05
-"""Of the wall time, under any policy."""
+"""Share of the wall time from which waiting is reported, under any policy."""
 
 
 def waiting_of(data: StudyData) -> str | None:
-    """A caveat; None where little was waited, or it is not known, or each waited for the other as it was asked to.
+    """A caveat where programs waited for a processor.
 
-    Only conditions that are judged by passing time count: waiting is no part of processor time.
+    None where they waited little, where that is not known, and where both ran at once on one processor by request. Only
+    conditions whose metric is not processor time count: waiting is no part of processor time.
     """
     if "waiting_s" not in data.runs.columns or data.plan.co_run:
         return None
@@ -206,7 +207,7 @@ def waiting_of(data: StudyData) -> str | None:
 
 
 def _of_wall(share: float) -> str:
-    """Threads wait at once, and a program waits before it begins: together for longer than it ran."""
+    """The share in words. It can exceed 1: several threads wait at once, and a program also waits before it begins."""
     return wording.percent(share, signed=False) if share < 1 else "more than all of it"
 
 
@@ -216,10 +217,10 @@ _WITH_FIRST_TOUCHES = ("wall_s", "user_s", "system_s", "cpu_s")
 
 
 def unbacked_of(data: StudyData) -> str | None:
-    """A caveat where policies differ in huge pages, and their programs' memory was not backed before they began.
+    """A caveat where policies differ in huge pages, and the host had not backed the programs' memory before they began.
 
-    None where the machine keeps its free memory, or half of the executions or more were backed: the first of a study
-    cannot be.
+    None where the machine keeps its free memory, or where at least half of the executions were backed (the first of a
+    study cannot be).
     """
     times = [one for one in data.plan.active() if one.metric in _WITH_FIRST_TOUCHES]
     largest = {largest_page(text) for text in {one.request.policy_toml for one in times}}

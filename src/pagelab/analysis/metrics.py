@@ -1,4 +1,4 @@
-"""The metrics of a study, and every execution's value of each."""
+"""Lists the metrics of a study, and every execution's value of each."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _SIMULATED = {
 """Measurements of executions that `pagelab simulate cache --study` wrote; misses have their level in the name."""
 
 _OF_WINDOW = {".cpu": "CPU time", ".user": "user time", ".system": "system time", ".thread": "thread time", "": "time"}
-"""What a window measures, by the end of the measurement's name."""
+"""End of a window's measurement name → the quantity that it measures."""
 
 
 def metrics_of(data: StudyData) -> tuple[Metric, ...]:
-    """Every metric that at least one execution has a value of, in a fixed order."""
+    """Every metric of which at least one execution has a value, in a fixed order."""
     columns = data.runs.columns
     found = [_BASE[name] for name in METRICS if name in columns and data.runs[name].count() > 0]
     for column in columns:
@@ -64,13 +64,13 @@ def metrics_of(data: StudyData) -> tuple[Metric, ...]:
 
 
 def windows_of(names: Iterable[str]) -> set[str]:
-    """The names of windows (docs/api): each has measurements of its own."""
+    """The names of windows (docs/api) among names of measurements."""
     known = set(names)
     return {name for name in known if {f"{name}{part}" for part in _OF_WINDOW} <= known}
 
 
 def _of_window(name: str, unit: str, windows: set[str]) -> Metric | None:
-    """The name of a metric that is a time inside a window; None for other metrics."""
+    """The metric of a time inside a window; None for other measurements."""
     for part, label in _OF_WINDOW.items():
         if name.removesuffix(part) in windows and name.endswith(part) and unit in wording.SECONDS:
             window = name.removesuffix(part)
@@ -79,7 +79,7 @@ def _of_window(name: str, unit: str, windows: set[str]) -> Metric | None:
 
 
 def metric_named(name: str) -> Metric:
-    """The description of a metric that no execution has a value of."""
+    """The description of a metric, even where no execution has a value of it."""
     if name in _BASE:
         return _BASE[name]
     return _counter(name) if name.startswith("counter.") else _measurement(name.removeprefix("measure."), "")
@@ -100,7 +100,7 @@ def _measurement(name: str, unit: str) -> Metric:
 
 
 def executions_of(data: StudyData, metrics: tuple[Metric, ...]) -> tuple[Execution, ...]:
-    """Every execution in schedule order; only those that ended well carry values."""
+    """Every execution in schedule order; only those that ended well have values."""
     means = _measurement_means(data)
     columns = [m.name for m in metrics if not m.name.startswith("measure.")]
     return tuple(_execution(row, columns, means.get(row["run_id"], {})) for row in data.runs.iter_rows(named=True))
@@ -142,9 +142,9 @@ def _measurement_means(data: StudyData) -> dict[int, dict[str, float]]:
 
 
 def samples_of(data: StudyData, condition: str, column: Metric, what: str) -> tuple[Executions, list[str]]:
-    """The analysed executions of a condition in schedule order, with all measurements, and the omitted ones.
+    """The analysed executions of a condition in schedule order, with all measurements, and a list of the omitted ones.
 
-    A column of the runs has one value an execution; ``measure.<name>`` has as many as the program reported. Raises
+    A column of the runs has one value per execution; ``measure.<name>`` has as many as the program reported. Raises
     ``StatsRefusedError`` where nothing is left, or where a value is not positive.
     """
     runs = data.runs.filter((pl.col("condition") == condition) & ~pl.col("warmup"))

@@ -1,8 +1,8 @@
 """The `Analysis` of a study: plain frozen values for reports, exports and notebooks.
 
-An `Analysis` is built from a store by `pagelab.analysis.analyse` and is a pure function of it: the same
-store gives the same value, byte for byte when written as JSON. It holds no NaN and no infinity; what could not be
-computed is ``None`` and a sentence nearby says why. Times are in seconds, sizes in bytes.
+`pagelab.analysis.analyse` builds an `Analysis` from a study's data, as a pure function: the same store gives the same
+value, byte for byte when written as JSON. It holds no NaN and no infinity; a value that could not be computed is
+``None``, and a sentence beside it gives the reason. Times are in seconds, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pagelab.analysis.nondeterminism_model import NondeterminismPart
 SCHEMA = "pagelab.analysis/1"
 
 Verdict = Literal["lower", "higher", "no-difference", "not-testable", "descriptive"]
-"""Of a policy against its baseline; ``lower`` and ``higher`` only when Holm's p is within the level. Contrasts on
-secondary metrics are ``descriptive``."""
+"""Verdict on a policy against its baseline; ``lower`` and ``higher`` only where Holm's p is within the level. Contrasts
+on secondary metrics are ``descriptive``."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval. ``level`` is the requested one; ``achieved`` is the exact coverage of the orders used."""
+    """A confidence interval. ``level`` is the requested one; ``achieved`` is the coverage of the order statistics."""
 
     low: float
     high: float
@@ -34,13 +34,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Metric:
-    """Something every execution has one value of."""
+    """A quantity of which each execution has one value."""
 
     name: str
-    """Column: ``wall_s``, ``counter.tlb.walks``, or ``measure.<name>`` (the execution's mean)."""
+    """Its column: ``wall_s``, ``counter.tlb.walks``, or ``measure.<name>`` (the execution's mean)."""
     label: str
     unit: str
-    """``s``, ``B``, ``1`` (a count), or what the program reported."""
+    """``s``, ``B``, ``1`` (a count), or the unit that the program reported."""
     kind: Literal["time", "memory", "count", "counter", "measurement"]
     description: str = ""
 
@@ -54,18 +54,18 @@ class Condition:
     policy: str
     is_baseline: bool
     planned: int | None
-    """Executions planned (for a precision stop, at most); ``None`` for imported data and what was left out."""
+    """Executions planned (with a precision stop, at most); ``None`` for imported data and for a condition left out."""
     finished: int
-    """Executions with a record, warm-ups not counted."""
+    """Executions with a record, without warm-ups."""
     analysed: int
-    """Of these, those with a time: status ``ok``."""
+    """Finished executions that have a time: status ``ok``."""
     short_placed: int
-    """Analysed, but with a warning ``placement-shortfall``."""
+    """Analysed executions with a warning ``placement-shortfall``."""
     failures: dict[str, int] = field(default_factory=dict)
-    """Count by status, of executions that have no time to analyse."""
+    """Status → number of executions that have no time to analyse."""
     warmups: int = 0
     left_out: str | None = None
-    """Why this machine did not run it."""
+    """Why the condition was not run on this machine."""
 
 
 @dataclass(frozen=True)
@@ -73,60 +73,62 @@ class Design:
     name: str
     question: str
     question_given: bool
-    """False when the question was written by pagelab because the study does not state one."""
+    """False where pagelab wrote the question because the study does not state one."""
     workloads: tuple[str, ...]
     policies: tuple[str, ...]
     conditions: tuple[Condition, ...]
     baselines: dict[str, str]
-    """Workload → the policy that the others are compared with."""
+    """Workload → the policy with which the others are compared."""
     executions: int | None
     blocks: int | None
     seed: int | None
     schedule: str
     level: float
-    """1 − level is the chance of even one false difference that the tests allow."""
+    """1 − level is the probability, which the tests allow, of at least one false difference."""
     test: Literal["pairs", "rank-sum", "stratified"]
-    """``pairs``: sizes and test within the blocks of the schedule; ``stratified``: the test alone; ``rank-sum``."""
+    """``pairs``: sizes and test are within the blocks of the schedule; ``stratified``: only the test is; ``rank-sum``:
+    neither."""
     answer: Literal["each", "set"]
-    """What is answered: every program by itself, or the programs as a set."""
+    """What the study tests: every program by itself, or the programs as a set."""
     tested: bool
-    """False: no result could reach the level with so few executions or programs; everything is described."""
+    """False: with so few executions or programs no result could reach the level, so everything is only described."""
     drop_first: dict[str, int]
-    """Workload → warm-up measurements at the start of each execution, in no mean; only those that have any."""
+    """Workload → number of warm-up measurements at the start of each execution, which no mean includes; only workloads
+    that have any."""
     interval_level: float
-    """Of every interval shown: ``level``, or higher in a study with a precision stop, or with executions added
+    """Level of every interval shown: ``level``, or higher in a study with a precision stop or with added executions
     (docs/method: precision stop, adding executions)."""
     p_factor: int
-    """By which every p is multiplied before Holm: the looks of a precision stop; twice as much for each time that
-    executions were added to a finished study; 1 for a fixed number."""
+    """Factor on every p before Holm: the number of looks of a precision stop, else 1; doubled for each time that
+    executions were added to a finished study."""
     earlier_looks: tuple[int, ...]
-    """Executions with which the study had come to its end before more were added."""
+    """Numbers of executions with which the study had ended before more were added."""
     primary: str
     """Name of the study's primary metric."""
     primaries: dict[str, str]
-    """Workload → name of its primary metric, where a workload has its own."""
+    """Workload → name of its primary metric."""
     stop: str
-    """In words: how the number of executions was decided."""
+    """How the number of executions was decided, in words."""
     precision_stop: bool
     precision_missed: bool
-    """The study ended at the maximum of its precision stop, with intervals wider than the target."""
+    """Whether the study ended at the maximum of its precision stop, with intervals wider than the target."""
     looks: tuple[str, ...]
-    """What each look of a precision stop decided."""
+    """The decision of each look of a precision stop, in words."""
     imported_from: str | None
     complete: bool
     commands: dict[str, str]
     """Workload → its command line, quoted for a shell; empty for imported data."""
     policy_texts: dict[str, str]
-    """Policy → its TOML as it was run; empty for imported data."""
+    """Policy → its TOML as it was used; empty for imported data."""
     notes: tuple[str, ...] = ()
-    """What is missing of the primary metrics."""
+    """Sentences that come first among the caveats, such as on missing values of the primary metrics."""
     remarks: tuple[str, ...] = ()
-    """What is missing of other metrics: the least of the caveats."""
+    """Sentences on missing values of other metrics, last among the caveats."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One condition, one metric: the unit is the execution."""
+    """Summary of one metric in one condition; the unit of analysis is the execution."""
 
     condition: str
     metric: str
@@ -156,33 +158,36 @@ class Contrast:
     baseline: str
     metric: str
     planned: bool
-    """Planned contrasts on the primary metric share Holm's correction; all others are descriptive."""
+    """Whether the contrast is planned (on the primary metric) and shares Holm's correction; all others are
+    descriptive."""
     n: int
     n_baseline: int
     timed_out: int
-    """Executions of the policy that the time limit ended: slowest in the test on wall time, absent from the sizes."""
+    """Executions of the policy that the time limit ended: the test on wall time counts them as slowest; sizes omit
+    them."""
     timed_out_baseline: int
     median: float | None
     median_baseline: float | None
     w: float | None
-    """R's W: the policy's rank sum less n(n+1)/2; n is of the executions that were tested."""
+    """R's W: the policy's rank sum less n(n+1)/2, where n counts the tested executions."""
     w_expected: float | None
-    """Its mean where the policy makes no difference."""
+    """The mean of W where the policy makes no difference."""
     untested: int
-    """Executions that a test within blocks left out, since their block holds one of the two conditions only."""
+    """Executions that a test within blocks leaves out, since their block holds only one of the two conditions."""
     pairs: int | None
-    """Blocks in which both finished, which the sizes are of; None where blocks are ignored."""
+    """Blocks in which both conditions finished, from which sizes are computed; None where blocks are ignored."""
     narrower: float | None
-    """Spread of the pairs' differences over that of two executions of different blocks: below 1 where blocks pay."""
+    """Spread of the differences within pairs, divided by that between executions of different blocks: below 1 where
+    blocks help."""
     p: float | None
-    """Two-sided, of this contrast alone."""
+    """Two-sided p of this contrast alone."""
     p_holm: float | None
-    """Compared with 1 − level: p, times the looks of a precision stop, after Holm over the planned contrasts."""
+    """p times ``Design.p_factor``, after Holm over the planned contrasts; it is compared with 1 − level."""
     p_method: str | None
     """``exact``, or ``normal`` where counting would take too long."""
     ties: bool
     smallest_p: float | None
-    """The smallest two-sided p these sample sizes can give, before Holm."""
+    """The smallest two-sided p that these sample sizes can give, before Holm."""
     shift: float | None
     """Hodges–Lehmann estimate, policy − baseline, in the metric's unit."""
     shift_interval: Interval | None
@@ -190,10 +195,10 @@ class Contrast:
     """Median of all pairwise ratios policy / baseline, less 1 (a fraction of the baseline)."""
     relative_interval: Interval | None
     shift_any_shape: Interval | None
-    """Never shorter than ``shift_interval``: for a policy that changes the shape of the distribution too."""
+    """Interval for a policy that also changes the shape of the distribution; never shorter than ``shift_interval``."""
     relative_any_shape: Interval | None
     separated: bool
-    """Every execution of one lies beyond every execution of the other."""
+    """Whether all executions of one condition lie on the same side of all executions of the other."""
     verdict: Verdict
     sentence: str
     note: str = ""
@@ -201,7 +206,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Spread:
-    """The scatter of a policy's executions, and of its baseline's. Descriptive: no test."""
+    """The scatter of a policy's executions and of its baseline's. Descriptive: no test."""
 
     workload: str
     policy: str
@@ -225,64 +230,64 @@ class SetContrast:
     policy: str
     baseline: str
     quantity: Literal["time", "spread"]
-    """``time``: on each program's primary metric; ``spread``: of its executions, by coefficients of variation."""
+    """``time``: each program's primary metric; ``spread``: coefficient of variation of each program's executions."""
     programs: int
-    """Programs that have a ratio: with their configurations, where they have several, as one."""
+    """Number of programs that have a ratio; the configurations of one program count as one."""
     left_out: dict[str, str]
-    """Programs that have none, with the reason."""
+    """Program without a ratio → the reason."""
     ratio: float | None
     interval: Interval | None
-    """Of the ratio, unadjusted."""
+    """Unadjusted interval of the ratio."""
     p: float | None
     p_holm: float | None
-    """After Holm over all comparisons of the set."""
+    """p after Holm over all comparisons of the set."""
     p_method: str | None
-    """``exact``, or ``drawn`` of more than 14 programs."""
+    """``exact``, or ``drawn`` for more than 14 programs."""
     below: int
-    """Programs whose own ratio is below 1: described, not judged."""
+    """Number of programs whose own ratio is below 1: described, not tested."""
     above: int
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class SetProgram:
-    """One program's part under one policy: described, not tested."""
+    """One program's ratios under one policy: described, not tested."""
 
     program: str
     policy: str
     baseline: str
     configurations: int
     time: float | None
-    """Ratio to the baseline, the geometric mean over its configurations."""
+    """Ratio to the baseline, as geometric mean over the program's configurations."""
     spread: float | None
 
 
 @dataclass(frozen=True)
 class SetPart:
-    """A study that is answered as a set."""
+    """The results of a study that is answered as a set."""
 
     is_time: bool
-    """Every primary metric is a time: ratios above 1 are slower."""
+    """Whether every primary metric is a time, so that a ratio above 1 is slower."""
     contrasts: tuple[SetContrast, ...]
-    """By policy, time before spread: they share Holm's correction."""
+    """Contrasts by policy, time before spread; they share Holm's correction."""
     programs: tuple[SetProgram, ...]
 
 
 @dataclass(frozen=True)
 class WarningGroup:
-    """All warnings of one kind, severity and message shape, with the executions they came from."""
+    """All warnings of one kind, severity and message shape, with the executions from which they came."""
 
     kind: str
     severity: str
     message: str
-    """The first message in schedule order, verbatim."""
+    """The first message in schedule order, unchanged."""
     count: int
     executions: int
     conditions: tuple[str, ...]
     different_messages: int
     run_ids: tuple[int, ...]
     objects: tuple[dict[str, Any], ...]
-    """Distinct typed warnings, as they stand in the records (at most 20)."""
+    """Distinct typed warnings, as stored in the records (at most 20)."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +303,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution, in schedule order, with everything the plots need."""
+    """One execution, with everything that the plots need; executions are in schedule order."""
 
     run_id: int
     position: int
@@ -312,7 +317,7 @@ class Execution:
     analysed: bool
     short_placed: bool
     values: dict[str, float]
-    """Metric name → value; what was not measured is absent."""
+    """Metric name → value; metrics that were not measured are absent."""
 
 
 @dataclass(frozen=True)
@@ -354,17 +359,17 @@ class Machine:
     known: bool
     facts: tuple[Fact, ...]
     differences: tuple[Difference, ...]
-    """What changed while the study ran; empty when nothing did."""
+    """Facts that changed while the study ran; empty where none did."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Order effects: each execution's primary metric over the median of its condition, along the schedule."""
+    """Order effects in the schedule: each execution's primary metric, divided by the median of its condition."""
 
     executions: int
     first_third: float | None
     last_third: float | None
-    """Medians of that ratio in the first and the last third of the schedule."""
+    """This and the attribute before it: medians of that ratio in the last and the first third of the schedule."""
     tau: float | None
     """Kendall's tau-b of ratio and position."""
     sentence: str
@@ -380,7 +385,7 @@ class Analysis:
     answers: tuple[str, ...]
     """One sentence per planned contrast, in the order of the design; of a set one per policy."""
     caveats: tuple[str, ...]
-    """What a reader must know before believing the answer."""
+    """Sentences that a reader must know before believing the answer."""
     metrics: tuple[Metric, ...]
     executions: tuple[Execution, ...]
     summaries: tuple[Summary, ...]
@@ -399,10 +404,10 @@ class Analysis:
     over_set: SetPart | None = None
     """None for a study that tests every program by itself."""
     limits: tuple[Limit, ...] = ()
-    """Of two commands or settings that were compared with limits."""
+    """The limits where two commands or settings were compared with limits."""
 
     def metric(self, name: str) -> Metric:
-        """The metric called *name*. KeyError when the study has none."""
+        """The metric called *name*. Raises KeyError where the study has none."""
         for metric in self.metrics:
             if metric.name == name:
                 return metric
@@ -413,11 +418,11 @@ class Analysis:
         return self.metric(self.design.primary)
 
     def primary_of(self, workload: str) -> Metric:
-        """The metric that the planned contrasts of *workload* are on."""
+        """The metric of the planned contrasts of *workload*."""
         return self.metric(self.design.primaries.get(workload, self.design.primary))
 
     def condition(self, condition_id: str) -> Condition:
-        """The condition with this id. KeyError when there is none."""
+        """The condition with this id. Raises KeyError where there is none."""
         for condition in self.design.conditions:
             if condition.id == condition_id:
                 return condition
@@ -431,7 +436,7 @@ class Analysis:
         return {(one.condition, one.metric): one for one in self.summaries}
 
     def ratio_to_median(self, run: Execution) -> float | None:
-        """Primary metric of *run* over the median of its condition; None if undefined."""
+        """Primary metric of *run* divided by the median of its condition; None where undefined."""
         metric = self.primary_of(run.workload).name
         summary = self.summary(run.condition, metric)
         if not run.analysed or summary is None or summary.median <= 0 or metric not in run.values:
@@ -443,7 +448,7 @@ class Analysis:
         return tuple(c for c in self.contrasts if c.planned)
 
     def compared(self) -> tuple[Contrast, ...]:
-        """What the answer is about: :meth:`planned`, or without tests the same, described; none of a set."""
+        """The contrasts of the answer: :meth:`planned`; without tests the same contrasts, described; none for a set."""
         return () if self.over_set is not None else self.on_primary()
 
     def on_primary(self) -> tuple[Contrast, ...]:
@@ -451,13 +456,13 @@ class Analysis:
         return tuple(c for c in self.contrasts if c.metric == self.primary_of(c.workload).name)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: dicts, lists, strings, finite numbers and ``None``."""
+        """The analysis as data for JSON: dicts, lists, strings, finite numbers and ``None``."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class SizeShare:
-    """Median over executions of the bytes that pages of one size map."""
+    """The bytes that pages of one size map, as median over executions."""
 
     page_bytes: int
     bytes: float
@@ -465,22 +470,22 @@ class SizeShare:
 
 @dataclass(frozen=True)
 class PlacementSummary:
-    """Of one condition, over its executions."""
+    """Page sizes and memory of one condition, over its executions."""
 
     condition: str
     asked: str
-    """In words: the sizes that the policy named, by region."""
+    """The page sizes that the policy requested, by region, in words."""
     by_size: tuple[SizeShare, ...]
-    """Of the memory whose placement was measured."""
+    """Sizes of the pages in the memory whose placement was measured."""
     resident_bytes: float
-    """Median over executions of that."""
+    """Bytes of that memory, as median over executions."""
     peak_bytes: float
-    """Median of the largest process's peak: memory given back unseen is in this and not in ``by_size``."""
+    """Median of the largest process's peak; it includes memory that was given back before placement was measured."""
     tiles_asked: int | None
-    """Whole, touched tiles that a policy named, summed over executions."""
+    """Whole, touched tiles with a page size from the policy, summed over executions."""
     tiles_got: int | None
     fraction_least: float | None
-    """The worst execution's share."""
+    """The share in the worst execution."""
     fraction_median: float | None
     short_runs: int
     executions: int

@@ -1,4 +1,4 @@
-"""Results on non-determinism: plain frozen values, JSON-ready; an absent value is None, with the reason."""
+"""Results on non-determinism: plain frozen values for JSON; an absent value is None, with the reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Number:
-    """An estimate with its interval, or the refusal in its place."""
+    """An estimate with its interval, or a refusal instead."""
 
     value: float | None
     low: float | None = None
@@ -15,7 +15,7 @@ class Number:
     refusal: str | None = None
     """Stable name of the reason (``pagelab.stats.refusal.Refusal``)."""
     reason: str = ""
-    """In words, with what to add."""
+    """The reason in words, with the data that are missing."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class IntervalWarning:
 
 @dataclass(frozen=True)
 class Dependence:
-    """Independence diagnostics of one experiment; None with too few values."""
+    """Independence diagnostics of one experiment; each is None where there are too few values."""
 
     inside: float | None
     """Lag-1 correlation of neighbouring measurements, and its p."""
     inside_p: float | None
     between: float | None
-    """Of neighbouring executions."""
+    """Lag-1 correlation of neighbouring executions, and its p."""
     between_p: float | None
     change_after: int | None
     """Measurements before the most likely change of level, the change in percent, and its p."""
@@ -45,9 +45,9 @@ class Dependence:
     """Kendall's tau over the schedule, and its p."""
     trend_p: float | None
     effective: float | None
-    """Measurements' worth of independent ones, of all."""
+    """Effective sample size: the number of independent measurements that all measurements are worth."""
     effective_is_bound: bool
-    """At most so many."""
+    """Whether ``effective`` is only an upper bound."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Components:
     """Variance components, and the recommended numbers of executions and measurements."""
 
     sd_between: float | None
-    """Between executions, in the metric's unit; a negative component is set to 0."""
+    """Standard deviation between executions, in the metric's unit; a negative component is set to 0."""
     sd_inside: float | None
     negative: bool
     plan: str
-    """The cheapest numbers of executions and measurements for a mean within ± 1%, in words; or why there are none."""
+    """The cheapest numbers of executions and measurements for a mean within ± 1%, in words; or why they are unknown."""
 
 
 @dataclass(frozen=True)
@@ -72,33 +72,33 @@ class Experiment:
     """Name of the metric that was analysed."""
     executions: int
     fewest: int
-    """Measurements of the execution that has fewest, and of the one that has most."""
+    """Measurements of the execution with the fewest, and of the one with the most."""
     most: int
     measurements: int
     numbers: dict[str, Number]
-    """By metric: mean-response-time, nondeterminism-in-measurement …"""
+    """Metric (mean-response-time, nondeterminism-in-measurement …) → its number."""
     group_size: int
-    """Of the impact factor; 0 where there is none."""
+    """Group size of the impact factor; 0 where there is none."""
     null_impact: float | None
-    """The impact factor where nothing differs between executions."""
+    """The impact factor to expect where executions do not differ."""
     log_impact: Number | None
-    """Geometric mean of the ratios."""
+    """The geometric mean of the impact factor's ratios."""
     null_log_impact: float | None
     dependence: Dependence | None
     components: Components | None
     doubts: tuple[IntervalWarning, ...]
     left_out: tuple[str, ...]
-    """Executions and values that are in no number, with the reason."""
+    """Executions and values that are in no number, with reasons."""
 
     @property
     def repeated(self) -> bool:
-        """Several measurements in some execution."""
+        """Whether some execution has several measurements."""
         return self.most > 1
 
 
 @dataclass(frozen=True)
 class Share:
-    """Percentages of groups in which each condition has rank 1, 2 …, at one threshold."""
+    """The percentages of groups in which each condition has rank 1, 2 …, at one threshold."""
 
     threshold: float
     percent: dict[str, tuple[float, ...]]
@@ -106,7 +106,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two conditions alone, over the groups that have both: percentages of groups."""
+    """Comparison of two conditions alone: percentages of the groups that have both."""
 
     first: str
     second: str
@@ -130,7 +130,7 @@ class Overhead:
     mean: Number
     """Geometric mean of all ratios less 1, in percent."""
     zero: int
-    """Groups without a ratio."""
+    """Number of groups without a ratio."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,12 @@ class Ranking:
     metric: str
     groups: int
     left_out: dict[str, str]
-    """Group to the reason."""
+    """Group → the reason."""
     shares: tuple[Share, ...]
     pairs: tuple[Pair, ...]
     overheads: tuple[Overhead, ...]
     ranks: dict[str, dict[str, int]]
-    """Group to condition to rank, at threshold 0."""
+    """Group → condition → rank, at threshold 0."""
     reason: str = ""
     """Why nothing is compared."""
 
@@ -155,21 +155,21 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Balance:
-    """Is every configuration represented alike?"""
+    """Whether every configuration is represented equally."""
 
     levels: dict[str, dict[str, int]]
     unbalanced: tuple[str, ...]
     incomplete: dict[str, tuple[str, ...]]
     missing: int
-    """Combinations of levels that no group has."""
+    """Number of combinations of levels that no group has."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Groups with the same conditions and the same shape of data, which percentages can summarise."""
+    """Groups with the same conditions and the same shape of data, so that percentages can summarise them."""
 
     repeated: bool
-    """Several measurements an execution (ALLOC's non-Csibe benchmarks); else one (Csibe)."""
+    """Whether executions have several measurements (ALLOC's non-Csibe benchmarks) or one (Csibe)."""
     baseline: str | None
     conditions: tuple[str, ...]
     groups: tuple[str, ...]
@@ -191,16 +191,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class Distribution:
-    """ALLOC's Figure 9."""
+    """The distributions of impact factors: ALLOC's Figure 9."""
 
     group_size: int
-    """Of every impact factor in it: factors of different group sizes do not compare."""
+    """Group size of all its impact factors: factors of different group sizes cannot be compared."""
     curves: tuple[Curve, ...]
 
 
 @dataclass(frozen=True)
 class Correlated:
-    """Executions of one condition: do times follow cache misses?"""
+    """Correlation of times with cache misses over the executions of one condition."""
 
     condition: str
     n: int
@@ -213,11 +213,13 @@ class Correlated:
 
 @dataclass(frozen=True)
 class Misses:
-    """One group: means by condition, normalized as in ALLOC's Figure 10, and correlations within conditions."""
+    """Time and misses of one group: means by condition, normalized as in ALLOC's Figure 10, and correlations within
+    conditions.
+    """
 
     group: str
     all_differ: bool
-    """The mean times of all conditions differ: ALLOC's criterion for looking at it."""
+    """Whether the mean times of all conditions differ: ALLOC's criterion for showing a group."""
     conditions: tuple[str, ...]
     time: tuple[float, ...]
     misses: tuple[float, ...]
@@ -228,7 +230,7 @@ class Misses:
 
 @dataclass(frozen=True)
 class MissesPart:
-    """ALLOC's Figure 10, or why it cannot be drawn."""
+    """The data of ALLOC's Figure 10, or why it cannot be drawn."""
 
     counter: str | None
     label: str
@@ -241,7 +243,7 @@ class TraceExecution:
     """One execution in a plot: its measurements in order, thinned evenly where there are many."""
 
     run: int
-    """Place among the executions of its condition."""
+    """The execution's place among those of its condition."""
     count: int
     low: float
     high: float
@@ -251,26 +253,26 @@ class TraceExecution:
 
 @dataclass(frozen=True)
 class Trace:
-    """ALLOC's Figure 1 of one group."""
+    """The data of ALLOC's Figure 1 for one group."""
 
     group: str
     column: str
     step: int
-    """Every so many-th measurement is in ``values``; lows, highs and means are of all."""
+    """``values`` has every ``step``-th measurement; lows, highs and means are of all."""
     executions: dict[str, tuple[TraceExecution, ...]]
-    """By condition."""
+    """Condition → its executions."""
 
 
 @dataclass(frozen=True)
 class NondeterminismPart:
-    """Non-determinism in a report."""
+    """The part of a report on non-determinism."""
 
     level: float
     draws: int
-    """Ratios that each impact factor is the mean of."""
+    """Number of ratios of which each impact factor is the mean."""
     seed: int
     speed: str
-    """In words, for the first screen; empty where there is nothing to rank."""
+    """A sentence on speed for the first screen; empty where there is nothing to rank."""
     steadiness: str
     experiments: tuple[Experiment, ...]
     families: tuple[Family, ...]
@@ -278,11 +280,11 @@ class NondeterminismPart:
     misses: MissesPart
     traces: tuple[Trace, ...]
     untraced: int
-    """Groups with repeated measurements that are not among ``traces``."""
+    """Number of groups with repeated measurements that are not in ``traces``."""
     false_alarms: float
-    """Doubts from diagnostics that chance alone is expected to raise."""
+    """Expected number of doubts that the diagnostics raise by chance alone."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Conditions whose data cannot be used at all, with the reason."""
+    """Condition whose data cannot be used at all → the reason."""
 
     def experiment(self, group: str, condition: str) -> Experiment | None:
         return next((one for one in self.experiments if (one.group, one.condition) == (group, condition)), None)

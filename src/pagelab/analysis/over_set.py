@@ -1,4 +1,4 @@
-"""A study that is answered as a set: time and spread of every policy against the baseline, over all programs."""
+"""Analyses a study that is answered as a set: time and spread of each policy against the baseline, over programs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from pagelab.study.answering import programs_by_policy
 
 Quantity = Literal["time", "spread"]
 Logs = dict[str, float | str]
-"""Program to the log of its ratio, or why it has none."""
+"""Program → the log of its ratio, or why it has none."""
 SEED = 1
-"""Of the choices of signs that are drawn: the same study gives the same digits."""
+"""Seed of the drawn choices of signs, so that the same study gives the same digits."""
 
 
 def over_set_of(
@@ -39,9 +39,10 @@ def over_set_of(
     executions: tuple[Execution, ...],
     metrics: tuple[Metric, ...],
 ) -> SetPart:
-    """``primary``: every contrast on the primary metric of its workload; the plan names the planned ones.
+    """The comparisons over the set, and each program's part in them.
 
-    A planned comparison that no program has data for keeps its place in Holm's family.
+    ``primary``: every contrast on the primary metric of its workload. A planned comparison without data of any program
+    keeps its place in Holm's family.
     """
     names = {condition.workload: condition.workload_name for condition in data.plan.conditions}
     by_condition: dict[str, list[Execution]] = {}
@@ -78,7 +79,7 @@ def _is_time(metric: Metric) -> bool:
 
 
 def _time(c: Contrast) -> float | str:
-    """The change in the program's own row."""
+    """The log of a configuration's ratio of times, as in the program's own row; or why there is none."""
     if c.relative is not None and c.relative > -1:
         return log1p(c.relative)
     if c.n and c.n_baseline:
@@ -102,7 +103,7 @@ def _spread(c: Contrast, by_condition: dict[str, list[Execution]], design: Desig
 
 
 def _one(configurations: list[float | str]) -> float | str:
-    """Of one program: the mean of the logs of those configurations that have one."""
+    """The log ratio of one program, the mean over its configurations that have one; or why there is none."""
     found = [value for value in configurations if isinstance(value, float)]
     if found:
         return sum(found) / len(found)

@@ -1,4 +1,4 @@
-"""Placement: page sizes requested by the policies, and page sizes from the kernel."""
+"""Summarises placement: the page sizes that policies request, and those that the kernel gave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pagelab.record import Record
 def placements_of(
     data: StudyData, conditions: tuple[Condition, ...], executions: tuple[Execution, ...]
 ) -> tuple[PlacementSummary, ...]:
-    """One summary a condition that has records with placement; analysed executions only."""
+    """One summary per condition that has records with placement, over its analysed executions."""
     records = dict(data.records)
     found = []
     for condition in conditions:
@@ -27,7 +27,7 @@ def placements_of(
 
 
 def mostly_given_back(placement: PlacementSummary) -> bool:
-    """Most of the memory had been given back before placement was measured: its placement is mostly unknown."""
+    """Whether most of the memory was given back before placement was measured, so that its placement is unknown."""
     return placement.resident_bytes < 0.5 * placement.peak_bytes
 
 
@@ -56,7 +56,9 @@ def _by_size(records: list[Record]) -> tuple[SizeShare, ...]:
 
 
 def _asked(records: list[Record]) -> str:
-    """Sizes by region as the guests reported them: ``2M in heap and anon``, or ``nothing``."""
+    """The requested page sizes by region, as the preload library reported them: ``2M in heap and anon``, or
+    ``nothing``.
+    """
     wanted: dict[str, list[str]] = {}
     for record in records:
         for process in record.processes:

@@ -1,4 +1,4 @@
-"""The planned test of one contrast: within the pairs of the schedule, or the rank sum over all executions."""
+"""Makes the planned test of one contrast: within the pairs of the schedule, or the rank sum over all executions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Tested:
     p_method: str
     ties: bool
     smallest_p: float
-    """Before any correction, with these numbers of executions."""
+    """The smallest p that these numbers of executions can give, before any correction."""
     untested: int
 
 
 def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, *, test: TestName) -> Tested | None:
-    """Of two conditions' executions, each with a value of the metric or timed out; None where there is nothing to test.
+    """The test of two conditions' executions; None where there is nothing to test.
 
-    Executions that timed out are slower than all others.
+    Each execution has a value of the metric or timed out; one that timed out is slower than all others.
     """
     if not treatment or not baseline:
         return None
@@ -36,7 +36,7 @@ def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, 
 
 
 def paired(treatment: list[Execution], baseline: list[Execution], metric: str) -> Pairs | None:
-    """The executions of one block, those without a value as timed out; None if no block has both."""
+    """Pairs of the executions in one block, those without a value as timed out; None if no block has both."""
     groups = [
         [(e.block, e.values.get(metric, inf)) for e in group if e.block is not None] for group in (treatment, baseline)
     ]

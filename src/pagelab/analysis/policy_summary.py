@@ -1,4 +1,4 @@
-"""Short description of a policy, for readers who do not know its name."""
+"""Describes a policy in a few words, for readers who do not know its name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _FRAMES = {one.name: one.summary for one in STRATEGIES}
 
 
 def policy_summary(policy_toml: str) -> str | None:
-    """``pages come when they are touched, none ahead``; None for a policy with page sizes only, or without settings.
-
-    ``policy_toml`` may be anything: what cannot be read has no gloss.
+    """A description such as ``pages come when they are touched, none ahead``; None for a policy with page sizes only,
+    without settings, or that cannot be read.
     """
     try:
         document = tomllib.loads(policy_toml)
@@ -33,7 +32,7 @@ def policy_summary(policy_toml: str) -> str | None:
 
 
 def _frames(value: Any) -> Any:
-    """The strategy's name: a word, a table with ``kind``, or a table of one key."""
+    """The strategy's name, from a word, a table with ``kind``, or a table of one key."""
     if not isinstance(value, dict):
         return value
     return value.get("kind") or next((key for key in value if key in _FRAMES), None)

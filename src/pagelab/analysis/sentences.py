@@ -1,4 +1,4 @@
-"""Conclusions in plain words: a difference with its interval, or the size of a change that would be found."""
+"""Writes conclusions in plain words: a difference with its interval, or the size of a change that would be found."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 
 
 def contrast(c: Contrast, metric: Metric, design: Design, family: int) -> str:
-    """One sentence, or two, on one contrast. ``family`` is the number of planned contrasts."""
+    """One or two sentences on one contrast. ``family`` is the number of planned contrasts."""
     if c.shift is None:
         return _none_in_time(c, family) if c.verdict in ("lower", "higher") else _missing(c, metric)
     if not c.planned:
@@ -25,11 +25,11 @@ def _verb(c: Contrast, metric: Metric) -> str:
 
 
 _MANYFOLD = 2.0
-"""From this relative effect on (three times as much) a factor reads better than a percentage."""
+"""From this relative effect on (three times as much), a factor is easier to read than a percentage."""
 
 
 def _amount(c: Contrast, metric: Metric) -> str:
-    """``by 38.1%``; ``89.7-fold`` for very large increases."""
+    """The size of a difference: ``by 38.1%``; ``89.7-fold`` for very large increases."""
     if c.relative is None:
         return f"by {wording.quantity(abs(c.shift or 0.0), metric, 3)}"
     return _relative(c.relative)
@@ -42,7 +42,7 @@ def _relative(effect: float) -> str:
 
 
 def _size_interval(c: Contrast, metric: Metric) -> str:
-    """The interval of a found effect, as sizes when all of it lies on one side."""
+    """The interval of a found effect, as sizes without signs where all of it lies on one side of 0."""
     interval = c.relative_interval if c.relative is not None else c.shift_interval
     if interval is None:
         return f"no interval: {c.note}" if c.note else "no interval"
@@ -65,7 +65,7 @@ def _p(c: Contrast, family: int) -> str:
 
 
 def _sized(c: Contrast) -> bool:
-    """Whether the estimate points where the test does: time-outs enter the test alone, ties can leave a shift of 0."""
+    """Whether estimate and test have one direction: time-outs are only in the test, and ties can give a shift of 0."""
     estimate = c.relative if c.relative is not None else c.shift
     return estimate is not None and (estimate < 0 if c.verdict == "lower" else estimate > 0)
 
@@ -83,7 +83,7 @@ def _found(c: Contrast, metric: Metric, family: int) -> str:
     text = f"{c.policy} {_verb(c, metric)} {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})"
     if c.median is not None and c.median_baseline is not None:
         medians = wording.in_one_unit([c.median_baseline, c.median], metric)
-        # The ratio of pairs need not be that of the medians: where the machine drifts they differ.
+        # Where the machine drifts, the ratio within pairs differs from the ratio of the medians.
         text += (
             f": the median goes from {medians[0]} to {medians[1]}"
             if c.pairs is None
@@ -97,7 +97,7 @@ def _found(c: Contrast, metric: Metric, family: int) -> str:
 
 
 def _late(c: Contrast) -> str:
-    """Sentence on timed-out executions, and on those that a test within blocks cannot use."""
+    """Sentences on timed-out executions, and on those that a test within blocks cannot use."""
     parts = [f"{n} of {name}" for name, n in ((c.policy, c.timed_out), (c.baseline, c.timed_out_baseline)) if n]
     late = (
         f" Timed-out executions ({wording.listing(parts)}) count as slowest in the test and have no part in the sizes."
@@ -150,7 +150,7 @@ def _excludes_zero(interval: Interval) -> bool:
 
 
 def _none_in_time(c: Contrast, family: int) -> str:
-    """One side never finished within the time limit: there is a direction and no size."""
+    """A sentence where one side never finished within the time limit, so that there is a direction and no size."""
     late, other = (c.policy, c.baseline) if c.n == 0 else (c.baseline, c.policy)
     verb = "lengthens" if c.verdict == "higher" else "shortens"
     return (
@@ -175,7 +175,7 @@ def _descriptive(c: Contrast, metric: Metric) -> str:
 
 
 def no_differences(found: list[Contrast]) -> str:
-    """One paragraph on several contrasts of a workload in which nothing was found."""
+    """One paragraph on several contrasts of a workload in which no difference was found."""
     first = found[0]
     least = min(c.p_holm or 1.0 for c in found)
     p = "p = 1" if least >= 0.9995 else wording.p_value(least).replace("=", "≥")
@@ -188,13 +188,13 @@ def no_differences(found: list[Contrast]) -> str:
 
 
 def can_be_grouped(c: Contrast) -> bool:
-    """No difference was found, and no special remark is needed."""
+    """Whether no difference was found and no special remark is needed."""
     interval = c.relative_interval
     return c.verdict == "no-difference" and interval is not None and not _excludes_zero(interval) and not _late(c)
 
 
 def spread(s: Spread, n: int) -> str:
-    """The middle halves and the ranges side by side."""
+    """A sentence that compares the middle halves and the ranges of a policy and of its baseline."""
     if s.iqr_share is None or s.iqr_share_baseline is None or s.range_share is None or s.range_share_baseline is None:
         return f"{s.workload}, {s.policy}: one execution has no spread."
     few = " Few executions: a rough guide." if n < 10 else ""

@@ -1,4 +1,4 @@
-"""Sentences on a set of programs: one for each policy, on time and on spread, by the rule of `answer`."""
+"""Writes sentences on a set of programs: one for each policy, on time and on spread, by the rule of `answer`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pagelab.analysis.answer import Answer, answer_of, span
 from pagelab.analysis.model import Design, Interval, SetContrast, SetPart
 
 MOST_TOLD = 2
-"""Policies of which the headline has the whole sentence."""
+"""Most policies on which the headline contains the whole sentence."""
 
 
 def answer_to(c: SetContrast, part: SetPart, design: Design) -> Answer:
-    """``lower``, ``higher``, ``same`` within ± 3%, or undecided; changes are fractions."""
+    """The answer to one comparison over the set: ``lower``, ``higher``, ``same`` within ± 3%, or ``cannot-tell``."""
     interval = (
         None
         if c.interval is None
@@ -26,7 +26,7 @@ def answer_to(c: SetContrast, part: SetPart, design: Design) -> Answer:
 
 
 def words(c: SetContrast, part: SetPart, design: Design) -> str:
-    """``1.2% slower``, ``0.71 times as large``, ``same within ±1.1%``, ``cannot tell: …``; for a picture's row."""
+    """The answer in words: ``1.2% slower``, ``0.71 times as large``, ``same within ±1.1%``, ``cannot tell: …``."""
     found = answer_to(c, part, design)
     if c.ratio is None:
         return "could not be made"
@@ -38,14 +38,14 @@ def words(c: SetContrast, part: SetPart, design: Design) -> str:
 
 
 def sentences(part: SetPart, design: Design) -> tuple[str, ...]:
-    """One a policy."""
+    """One sentence per policy."""
     return tuple(_once(f"{_over(*pair)} {_of_policy(pair, part, design)}.", design) for pair in _pairs(part))
 
 
 def headline(part: SetPart, design: Design) -> str:
-    """All policies where there are two; else those of which something was found, and how many there are.
+    """The sentences of up to :data:`MOST_TOLD` policies, those with the smallest p, and the number of differences.
 
-    Beside a finding, what was not found has no numbers of its own: they follow in :func:`sentences`.
+    Beside a found difference, a comparison without one has no numbers: they are in :func:`sentences`.
     """
     pairs = _pairs(part)
     if not pairs:
@@ -69,14 +69,14 @@ def headline(part: SetPart, design: Design) -> str:
 
 
 def _once(text: str, design: Design) -> str:
-    """An explanation of the numbers in parentheses, at their first use only."""
+    """The text with the explanation of the numbers in parentheses at their first use only."""
     name = f"{wording.level(design.interval_level)} interval "
     lead, found, rest = text.partition(name)
     return lead + found + rest.replace(name, "")
 
 
 def _pairs(part: SetPart) -> list[tuple[SetContrast, SetContrast]]:
-    """Time and spread of each policy."""
+    """The contrasts of each policy: time and spread."""
     times = [c for c in part.contrasts if c.quantity == "time"]
     spreads = [c for c in part.contrasts if c.quantity == "spread"]
     return list(zip(times, spreads, strict=True))
@@ -87,7 +87,9 @@ def _over(*found: SetContrast) -> str:
 
 
 def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Design, *, brief: bool = False) -> str:
-    """``page-coloring makes runs 1.2% slower (…) and their spread from run to run 0.71 times as large (…)``."""
+    """The sentence's part on a policy: ``page-coloring makes runs 1.2% slower (…) and their spread from run to run 0.71
+    times as large (…)``.
+    """
     time, spread = (_clause(c, part, design, max(one.programs for one in pair), brief=brief) for c in pair)
     policy, answers = pair[0].policy, [answer_to(c, part, design).said for c in pair]
     if answers[0] in ("lower", "higher") and answers[1] in ("lower", "higher"):
@@ -96,7 +98,7 @@ def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Des
 
 
 def _clause(c: SetContrast, part: SetPart, design: Design, most: int, *, brief: bool) -> str:
-    """The clause after the policy's name; ``brief``: without numbers where nothing was found."""
+    """The clause after the policy's name; ``brief``: without numbers where no difference was found."""
     found = answer_to(c, part, design)
     if c.ratio is None:
         what = "time" if c.quantity == "time" else "spread"
@@ -121,7 +123,7 @@ def _clause(c: SetContrast, part: SetPart, design: Design, most: int, *, brief: 
 
 
 def _facts(c: SetContrast, found: Answer, most: int) -> str:
-    """``95% interval 0.3–2.1%, p = 0.012``."""
+    """The numbers in parentheses: ``95% interval 0.3–2.1%, p = 0.012``."""
     facts = []
     if c.interval is not None:
         ends = f"{_factor(c.interval.low)}–{_factor(c.interval.high)}"
@@ -146,7 +148,7 @@ def _changed(c: SetContrast, part: SetPart) -> str:
 
 
 def _factor(ratio: float) -> str:
-    """Two decimals around 1, where a third digit would be noise and one decimal hides the sign of a change."""
+    """A ratio as text: two decimals near 1, where a third would be noise and one would hide the sign of a change."""
     return f"{ratio:.2f}" if 0.1 <= ratio < 10 else wording.digits(ratio, 2)
 
 
@@ -163,8 +165,8 @@ def _estimate(c: SetContrast) -> str:
 
 
 def _undecided(c: SetContrast, found: Answer, part: SetPart) -> str:
-    """Why it cannot be told: too few programs, a difference that the correction takes away; or what less than four of
-    five such studies would find.
+    """Why a comparison is undecided: too few programs, or a difference that Holm's correction removes; else the change
+    that would be found in fewer than four of five such studies.
     """
     if c.programs < found.fewest:
         return f"{found.fewest} programs are the fewest"
@@ -179,7 +181,7 @@ def _undecided(c: SetContrast, found: Answer, part: SetPart) -> str:
 
 
 def _undecided_beside(c: SetContrast, found: Answer, part: SetPart) -> str:
-    """As :func:`_undecided`, in the space that a picture has beside a row."""
+    """As :func:`_undecided`, short enough for the space beside a picture's row."""
     if c.programs < found.fewest:
         return f"cannot tell: {found.fewest} programs are the fewest"
     if c.interval is not None and not c.interval.low <= 1 <= c.interval.high:

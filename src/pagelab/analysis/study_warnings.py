@@ -1,4 +1,4 @@
-"""Failed executions and typed warnings of a study, all of them."""
+"""Collects all failed executions and all typed warnings of a study."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_OBJECTS = 20
 
 
 def failures_of(data: StudyData, executions: tuple[Execution, ...]) -> tuple[Failure, ...]:
-    """Executions that have no time to analyse (warm-ups that failed as well), in schedule order."""
+    """Executions that have no time to analyse, including failed warm-ups, in schedule order."""
     columns = ("run_id", "message", "exit_code", "signal")
     facts = {row["run_id"]: row for row in data.runs.select(columns).iter_rows(named=True)}
     return tuple(
@@ -46,10 +46,10 @@ def warnings_of(
     executions: tuple[Execution, ...],
     found: Iterable[tuple[str, RunWarning]] = (),
 ) -> tuple[WarningGroup, ...]:
-    """Warnings of the study, of all records, and those that analysis ``found`` of conditions, by kind and severity;
-    the most serious first, then by kind.
+    """Warnings of the study, of all records, and those that analysis ``found`` for conditions, grouped by kind and
+    severity; the most serious first, then by kind.
 
-    What is true of the machine, and so stands in every record, is said once and counted once.
+    A warning about the machine, which is in every record, is reported once and counted once.
     """
     of_run = {e.run_id: e.condition for e in executions}
     items = [_Item(w, None, None) for w in data.study_warnings]

@@ -1,4 +1,4 @@
-"""Summary of each condition: five numbers, moments, an interval for the median, and reported measurements."""
+"""Summarises each condition: five numbers, moments, an interval for the median, and reported measurements."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pagelab.analysis.model import Condition, Execution, Interval, MeasurementSu
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number of the executions of a condition, beside the five. It is computed for every metric, and has a
-    column in the table *Five-number summaries and moments, by condition*."""
+    """A statistic of a condition's executions, in addition to the five numbers. It is computed for every metric, and
+    has a column in the table *Five-number summaries and moments, by condition*."""
 
     name: str
     label: str
     of: Callable[[Sequence[float]], float | None] | None = None
-    """Of the metric's values, one an execution; its value is None where it does not exist. None: it is a field of
-    :class:`pagelab.analysis.model.Summary`, as the first three are; a new statistic has a function, and changes no
-    class."""
+    """Its function of the metric's values, one value per execution; it returns None where the statistic does not exist.
+    None: the statistic is a field of :class:`pagelab.analysis.model.Summary`, as the first three are. A new statistic
+    has a function and needs no change of a class."""
     is_share: bool = False
-    """Shown in percent; else in the metric's unit (there is no form for pure numbers yet)."""
+    """Whether it is shown in percent; else it is shown in the metric's unit (there is no form for pure numbers)."""
     digits: int = 4
 
     def value(self, summary: Summary) -> float | None:
-        """Of a summary that :func:`summaries_of` made."""
+        """The statistic's value in a summary of :func:`summaries_of`."""
         found: float | None = getattr(summary, self.name) if self.of is None else summary.more[self.name]
         return found
 
@@ -39,18 +39,18 @@ STATISTICS = (
     Statistic("sd", "sd", digits=2),
     Statistic("cv", "CV", is_share=True),
 )
-"""A new one is a row here, with ``of``, a function of :mod:`pagelab.stats`."""
+"""All statistics. A new one is a row here, with a function of :mod:`pagelab.stats` as ``of``."""
 
 
 def interval_of(found: stats.Interval | stats.NotAchievable, scale: float = 1.0) -> tuple[Interval | None, str]:
-    """The interval, or None and the reason."""
+    """The interval and an empty text, or None and the reason."""
     if isinstance(found, stats.NotAchievable):
         return None, str(found)
     return Interval(found.low * scale, found.high * scale, found.level, found.achieved), ""
 
 
 def values_of(executions: tuple[Execution, ...], condition: str, metric: str) -> list[float]:
-    """The metric of every analysed execution of a condition, in schedule order."""
+    """The metric's values of all analysed executions of a condition, in schedule order."""
     return [e.values[metric] for e in executions if e.condition == condition and e.analysed and metric in e.values]
 
 
@@ -92,7 +92,7 @@ def _summary(condition: str, metric: str, values: list[float], level: float) -> 
 def measurements_of(
     data: StudyData, conditions: tuple[Condition, ...], executions: tuple[Execution, ...], level: float
 ) -> tuple[MeasurementSummary, ...]:
-    """What programs reported about repeated operations, between executions and inside them."""
+    """Summaries of the repeated measurements that programs reported: spread between executions and inside them."""
     if data.measurements.height == 0:
         return ()
     runs = {e.run_id: e.condition for e in executions if e.analysed}

@@ -33,7 +33,7 @@ class Change(_Model):
 
 
 def change(found: Answer, metric: Metric) -> dict[str, Any]:
-    """The fields of :class:`Change`."""
+    """The fields of a :class:`Change`, from an answer."""
     interval = found.interval
     return {
         "said": found.said,

@@ -1,4 +1,4 @@
-"""The verdict of a study in one sentence, by the rule of `answer`, as in ``pagelab try``."""
+"""Writes the verdict of a study in one sentence, by the rule of `answer`, as in ``pagelab try``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NOT_TESTED = ", not tested"
 
 @dataclass(frozen=True)
 class Judged:
-    """A comparison and what is said of it."""
+    """A comparison and its answer."""
 
     contrast: Contrast
     metric: Metric
     answer: Answer
     family: int = 1
-    """Comparisons over which Holm corrects."""
+    """Number of comparisons over which Holm corrects."""
 
     @property
     def words(self) -> str:
-        """For the right of its row in a picture."""
+        """The answer in words, for the right of its row in a picture."""
         if self.contrast.verdict == "not-testable":
             return "could not be made"
         if self.contrast.verdict == "descriptive":
@@ -39,14 +39,14 @@ class Judged:
 
     @property
     def _is_lost_to_holm(self) -> bool:
-        """Alone it would be a difference: beside such a bar, a size that would not be seen makes no sense."""
+        """Whether the comparison alone would show a difference; its row then names no size that would be missed."""
         interval = self.answer.interval
         excludes = interval is not None and not interval.low <= 0 <= interval.high
         return self.answer.said == "cannot-tell" and excludes and self.family > 1
 
     @property
     def _described(self) -> str:
-        """``−3.1%, not tested``."""
+        """The words for a comparison without a test: ``−3.1%, not tested``."""
         c = self.contrast
         if c.shift is None:
             return "could not be made"
@@ -55,7 +55,7 @@ class Judged:
 
 
 def judged_of(compared: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Judged, ...]:
-    """Sorted by effect: the greatest reduction first, comparisons without a size last."""
+    """The comparisons with their answers, the greatest reduction first, those without a size last."""
     known = {m.name: m for m in metrics}
     family = len(compared)
     found = [Judged(c, known[c.metric], _answer(c, design, family), family) for c in compared]
@@ -73,7 +73,7 @@ def _answer(c: Contrast, design: Design, family: int) -> Answer:
         test=design.test,
     )
     if c.verdict in ("lower", "higher") and found.said != c.verdict:
-        # Time-outs are in the test and in no size; with ties the estimate can be 0 although the ranks differ.
+        # Time-outs are in the test and in no size; with ties, the estimate can be 0 although the ranks differ.
         return replace(found, said=c.verdict, change=None, interval=None, seen=None)
     if found.said == "same" and (c.timed_out or c.timed_out_baseline):
         return replace(found, said="cannot-tell", seen=None)
@@ -81,7 +81,7 @@ def _answer(c: Contrast, design: Design, family: int) -> Answer:
 
 
 def headline(judged: tuple[Judged, ...], design: Design) -> str:
-    """The greatest change that was found, and the outcome of the other comparisons."""
+    """The greatest change that was found, and the answers of the other comparisons."""
     if not judged:
         return "This study compares nothing: it has one policy, or no baseline ran."
     if all(one.contrast.verdict == "not-testable" for one in judged):
@@ -98,7 +98,7 @@ def headline(judged: tuple[Judged, ...], design: Design) -> str:
 
 
 def _described(judged: tuple[Judged, ...], design: Design) -> str:
-    """The greatest change, and that nothing is tested."""
+    """The greatest change, and a note that nothing is tested."""
     sized = [one for one in judged if one.contrast.shift is not None]
     if not sized:
         return "Nothing can be compared yet: a condition in every comparison has no executions."
@@ -112,13 +112,13 @@ def _described(judged: tuple[Judged, ...], design: Design) -> str:
 
 
 def _unequal(one: Judged, design: Design) -> str | None:
-    """``5 against 6 executions``, where the two sides have different numbers."""
+    """``5 against 6 executions`` where the two sides have different numbers; else None."""
     c = one.contrast
     return f"{c.n} against {c.n_baseline} executions" if design.test != "pairs" and c.n != c.n_baseline else None
 
 
 def _sentence(one: Judged, design: Design) -> str:
-    """``gups is 38.1% faster under 2M than under kernel``."""
+    """A comparison as a sentence: ``gups is 38.1% faster under 2M than under kernel``."""
     c, said = one.contrast, one.words
     if c.workload == COMMAND and one.answer.change is not None:
         return sentence(one.answer, one.metric, c.policy, c.baseline)
@@ -135,7 +135,7 @@ def _sentence(one: Judged, design: Design) -> str:
 
 
 def _tally(judged: tuple[Judged, ...]) -> str:
-    """``6 are faster, 2 slower, 3 the same within ±3% and 1 cannot be told``."""
+    """The numbers of answers: ``6 are faster, 2 slower, 3 the same within ±3% and 1 cannot be told``."""
     names = ("faster", "slower") if all(one.metric.kind == "time" for one in judged) else ("lower", "higher")
     counts = Counter("unmade" if one.contrast.verdict == "not-testable" else one.answer.said for one in judged)
     said = (
@@ -164,7 +164,7 @@ def _undecided(judged: tuple[Judged, ...]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class ShownAnalysis(Shown, Analysis):
-    """Prints as its verdict: every planned comparison as the first picture has it, then the caveats."""
+    """An analysis that prints as its verdict: every planned comparison as in the first picture, then the caveats."""
 
     def _title(self) -> str:
         return self.headline

@@ -1,7 +1,7 @@
-"""Numbers as text: few digits, a unit, and a sign for changes.
+"""Writes numbers as text: few digits, a unit, and a sign for changes.
 
-Digits follow the data: a difference is given three significant digits, never more than the values support.
-Used for sentences, tables and axis titles alike, so that the same number reads the same everywhere.
+A difference has three significant digits, and never more than the values support. Sentences, tables and axis titles all
+use these functions, so that a number reads the same everywhere.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ MINUS = "−"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
-"""Units of time that programs report."""
+"""Units of time that programs report → their seconds."""
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """*value* with so many significant digits, thousands separated, a true minus sign, no exponent below 1e15."""
+    """*value* with ``significant`` digits, separated thousands, a true minus sign, and no exponent below 1e15."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
@@ -34,13 +34,13 @@ def digits(value: float, significant: int = 3) -> str:
 
 
 def power_of_ten(value: float, significant: int = 2) -> str:
-    """``1.5 × 10⁻¹¹``."""
+    """*value* as a multiple of a power of ten: ``1.5 × 10⁻¹¹``."""
     mantissa, exponent = f"{value:.{significant - 1}e}".split("e")
     return f"{mantissa.replace('-', MINUS)} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
 
 
 def percent(fraction: float, signed: bool = True) -> str:
-    """A fraction as a percentage with one decimal; two below 1%, none from 1000%."""
+    """A fraction as a percentage with one decimal; two below 1%, none from 1000% on."""
     value = fraction * 100
     decimals = 0 if abs(value) >= 1000 else (2 if abs(value) < 1 else 1)
     sign = "+" if signed and round(value, decimals) > 0 else ""
@@ -51,7 +51,7 @@ def percent(fraction: float, signed: bool = True) -> str:
 
 
 def share(fraction: float) -> str:
-    """A share in percent: 100% only for the whole, 0% only for nothing."""
+    """A share in percent; 100% appears only for the whole, and 0% only for nothing."""
     if 0 < fraction < 0.0005:
         return "<0.1%"
     if 0.9995 <= fraction < 1:
@@ -60,7 +60,7 @@ def share(fraction: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """``p = 0.012``; below a thousandth as a power of ten."""
+    """A p-value: ``p = 0.012``; below a thousandth as a power of ten."""
     if p >= 0.9995:
         return "p = 1"
     if p >= 0.1:
@@ -91,7 +91,7 @@ def page_size(bytes_: int) -> str:
 
 
 def time_unit(values: Iterable[float]) -> tuple[float, str]:
-    """The unit in which the largest of *values* (seconds) reads best: (seconds per unit, its name)."""
+    """The unit that suits the largest of *values* (seconds): (seconds per unit, its name)."""
     largest = max((abs(v) for v in values), default=1.0)
     for factor, name in _TIME_UNITS:
         if largest >= factor:
@@ -100,7 +100,7 @@ def time_unit(values: Iterable[float]) -> tuple[float, str]:
 
 
 def byte_unit(largest: float) -> tuple[float, str]:
-    """The binary unit in which *largest* bytes read best: (bytes per unit, its name)."""
+    """The binary unit that suits *largest* bytes: (bytes per unit, its name)."""
     power = 0
     while largest >= 1024 ** (power + 1) and power < len(_BINARY_UNITS) - 1:
         power += 1
@@ -108,7 +108,7 @@ def byte_unit(largest: float) -> tuple[float, str]:
 
 
 def display_unit(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
-    """Divide by the first to show values of *metric* in the second."""
+    """A divisor and a unit: values of *metric*, divided by the first, are in the second."""
     if metric.unit in SECONDS:
         unit_s = SECONDS[metric.unit]
         factor, name = time_unit([v * unit_s for v in values])
@@ -141,12 +141,12 @@ def quantity(value: float, metric: Metric, significant: int = 4) -> str:
 
 
 def interval_percent(interval: Interval) -> str:
-    """``−38.8% to −37.5%``."""
+    """An interval of fractions in percent: ``−38.8% to −37.5%``."""
     return f"{percent(interval.low)} to {percent(interval.high)}"
 
 
 def interval_quantity(interval: Interval, metric: Metric) -> str:
-    """Both ends in one unit: ``−1.23 to 0.45 ms``."""
+    """An interval with both ends in one unit: ``−1.23 to 0.45 ms``."""
     factor, unit = display_unit(metric, [interval.low, interval.high])
     low, high = interval.low / factor, interval.high / factor
     largest = max(abs(low), abs(high))
@@ -155,7 +155,7 @@ def interval_quantity(interval: Interval, metric: Metric) -> str:
 
 
 def in_one_unit(values: Sequence[float], metric: Metric, significant: int = 4) -> list[str]:
-    """Several values of *metric* with the unit of the largest; each with its own where they are far apart."""
+    """Several values of *metric* in the unit of the largest; where they are far apart, each in a unit of its own."""
     sizes = [abs(value) for value in values if value]
     if sizes and max(sizes) > 10 * min(sizes):
         return [quantity(value, metric, significant) for value in values]
@@ -164,12 +164,12 @@ def in_one_unit(values: Sequence[float], metric: Metric, significant: int = 4) -
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:
-    """``1 run``, ``2 runs``."""
+    """A number with its noun: ``1 run``, ``2 runs``."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def listing(items: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """A list in words: ``a, b and c``."""
     if len(items) <= 1:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,4 +1,4 @@
-"""Charts that know no study: their look, marks and rows, and pictures as files."""
+"""Parts of charts that do not depend on a study: look, marks and rows; and renders pictures."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from pagelab.terminal import plain_values
 
 PICTURE_FORMATS = ("svg", "png", "html")
-"""Suffixes of the pictures that can be drawn."""
+"""Suffixes of the files that pictures can be rendered to."""
 
 
 def render(spec: dict[str, Any], kind: str) -> bytes:
-    """The picture in one of :data:`PICTURE_FORMATS`; HTML stands alone, without network access."""
+    """The picture in one of :data:`PICTURE_FORMATS`; HTML needs no other files and no network."""
     import vl_convert
 
     spec = plain_values(spec)

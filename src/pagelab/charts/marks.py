@@ -1,4 +1,4 @@
-"""Marks of simulations: lines over the number of colours (PAGING's figures), and executions by row."""
+"""Draws results of simulations: lines over the number of colours (PAGING's figures), and executions by row."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pagelab.charts import theme
 
 HEIGHT = 300
 LINES = 8
-"""Number of lines that readers can distinguish."""
+"""Most lines that readers can distinguish."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: its label and its points (colours, value); ``dashed``: modelled, not simulated."""
+    """One line: its label and its points (colours, value); a ``dashed`` line is modelled, not simulated."""
 
     name: str
     points: Sequence[tuple[int, float]]
@@ -33,9 +33,9 @@ def over_colours(
     around: tuple[float, float] | None = None,
     width: theme.Width = theme.PAPER_WIDTH,
 ) -> dict[str, Any]:
-    """The specification; the number of colours is on a logarithmic axis, ``series`` heads the legend.
+    """A chart of lines over the number of colours, on a logarithmic axis; ``series`` is the heading of the legend.
 
-    ``around``: values that the vertical axis spans at least, so that next to no difference looks like none.
+    ``around``: values that the vertical axis includes at least, so that a tiny difference does not look large.
     """
     names = list(dict.fromkeys(line.name for line in lines))
     marks = theme.condition_colours(names)
@@ -92,7 +92,10 @@ def executions_by_row(
     *,
     width: theme.Width = theme.PAPER_WIDTH,
 ) -> dict[str, Any]:
-    """``rows``: (group, condition) → one value an execution. A condition has one colour and shape in all groups."""
+    """A chart of executions: ``rows`` is (group, condition) → one value per execution.
+
+    A condition has the same colour and shape in all groups.
+    """
     names = list(dict.fromkeys(condition for _, condition in rows))
     colours, shapes = theme.condition_colours(names), theme.condition_shapes(names)
     labels = [f"{group}: {condition}" for group, condition in rows]

@@ -1,4 +1,4 @@
-"""Rows of a chart that are grouped by workload: a heading, then its policies."""
+"""Rows of a chart, grouped by workload: a heading, then the policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import altair as alt
 @dataclass(frozen=True)
 class Row:
     key: str
-    """Unique; a screen reader reads it."""
+    """A unique text, which screen readers read."""
     label: str
     of: tuple[str, str] | None
     """(workload, policy); None for the heading of a group."""
@@ -23,11 +23,11 @@ class Rows:
     rows: tuple[Row, ...]
 
     def key(self, workload: str, policy: str) -> str:
-        """The row of a policy. StopIteration when there is none."""
+        """The key of a policy's row. Raises StopIteration where there is none."""
         return next(row.key for row in self.rows if row.of == (workload, policy))
 
     def axis(self) -> alt.Y:
-        """The vertical axis: headings bold, keys shown as labels."""
+        """The vertical axis: headings are bold, and labels replace keys."""
         labels = json.dumps({row.key: row.label for row in self.rows})
         heading = f"indexof({json.dumps([row.key for row in self.rows if row.of is None])}, datum.value) >= 0"
         axis = alt.Axis(
@@ -40,7 +40,7 @@ class Rows:
 
     @property
     def labels(self) -> list[str]:
-        """What stands at the left."""
+        """The labels at the left."""
         return [row.label for row in self.rows]
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Rows:
 
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> Rows:
-    """(workload, policy) pairs in order; headings only where there are several workloads."""
+    """The rows for (workload, policy) pairs, in order; headings only where there are several workloads."""
     wanted = list(pairs)
     workloads = list(dict.fromkeys(workload for workload, _ in wanted))
     rows: list[Row] = []
@@ -62,7 +62,7 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> Rows:
 
 
 def _unique(key: str, rows: list[Row]) -> str:
-    """Distinct keys for equal imported names: a zero-width space distinguishes them."""
+    """A key that no row has yet: zero-width spaces distinguish equal imported names."""
     while any(row.key == key for row in rows):
         key += "\u200b"
     return key

@@ -1,9 +1,9 @@
-"""One look for every plot: colours, type and sizes, for the page (follows light and dark) and for paper.
+"""The look of every plot: colours, type and sizes, for the page (in light and dark mode) and for paper.
 
-Charts name colours only as CSS variables, ``var(--…)``. On the page the style sheet gives them their light
-or dark value, so a plot changes with the page and prints dark on white; for SVG and PNG files `on_paper` puts the light
-values in. Readers with the common colour-vision deficiencies can distinguish the eight condition colours
-as far as eight can be; conditions also differ in shape and are labelled directly.
+Charts name colours only as CSS variables, ``var(--…)``. On the page the style sheet gives them their light or dark
+values, so a plot changes with the page and prints dark on white; for SVG and PNG files `on_paper` inserts the light
+values. The eight condition colours were chosen so that readers with common colour-vision deficiencies can distinguish
+them as well as eight colours allow; conditions also differ in shape and are labelled directly.
 """
 
 from __future__ import annotations
@@ -73,25 +73,25 @@ DARK = {
 CONDITION_COLOURS = tuple(f"var(--c{i})" for i in range(8))
 CONDITION_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke")
 PAGE_SIZES = (4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 1 << 30)
-"""Sizes with a fixed colour in every picture, smallest to largest; others take the nearest smaller one's."""
+"""Page sizes with a fixed colour in every picture, from smallest to largest; others have that of the next smaller."""
 
 _FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _VARIABLE = re.compile(r"var\(--([a-z0-9]+)\)")
 
 
 def page_size_colour(page_bytes: int) -> str:
-    """Colour of a page size: the larger, the stronger. Shared by the report and the map."""
+    """The colour of a page size, stronger for larger pages. The report and the map both use it."""
     rank = max((i for i, size in enumerate(PAGE_SIZES) if size <= page_bytes), default=0)
     return f"var(--s{rank})"
 
 
 def condition_colours(names: list[str]) -> dict[str, str]:
-    """Colour of each policy, in the order of the design; the first (the baseline) is grey."""
+    """Policy → its colour, in the order of the design; the first (the baseline) is grey."""
     return {name: CONDITION_COLOURS[_slot(i)] for i, name in enumerate(names)}
 
 
 def condition_shapes(names: list[str]) -> dict[str, str]:
-    """Point shape of each policy, beside its colour."""
+    """Policy → the shape of its points, in addition to its colour."""
     return {name: CONDITION_SHAPES[_slot(i)] for i, name in enumerate(names)}
 
 
@@ -148,19 +148,19 @@ def on_paper(spec: Any, colours: dict[str, str] | None = None) -> Any:
 
 
 def rows(values: list[dict[str, Any]]) -> alt.InlineData:
-    """Data that travels inside the specification."""
+    """Data that are stored inside the specification."""
     return alt.InlineData(values=values)
 
 
 def layered(*charts: alt.Chart) -> alt.LayerChart:
-    """Charts over each other, the first lowest."""
+    """Charts drawn over each other, the first lowest."""
     return alt.LayerChart(layer=list(charts))
 
 
 def finish(chart: alt.Chart | alt.LayerChart, width: Width, height: Any, labels: Iterable[str] = ()) -> dict[str, Any]:
     """The chart's specification with size and configuration; ``labels`` are those of its rows, at the left.
 
-    Checked against Vega-Lite's schema for the page alone: for paper it differs in size, and checks take long.
+    It is checked against Vega-Lite's schema only for the page: for paper only the size differs, and checks take long.
     """
     spec: dict[str, Any] = chart.properties(width=width, height=height).to_dict(validate=width == "container")
     spec["config"] = config()
@@ -173,17 +173,18 @@ def finish(chart: alt.Chart | alt.LayerChart, width: Width, height: Any, labels:
 
 
 def label_limit(width: Width, share: float) -> Any:
-    """Labels are cut only where they would leave no room for the picture: never in a file, which gets wider."""
+    """The width at which labels are cut, so that room for the picture remains; never in a file, which becomes wider."""
     return 0 if width != "container" else {"expr": f"max(110, {share} * containerSize()[0])"}
 
 
 _CHARACTER = 6.6
-"""Widest mean width of a character of a label, of the fonts a reader may have: 12 px high."""
+"""Mean width in pixels of a label's character at 12 px, in the widest font that a reader may have."""
 
 
 def leave_room(spec: dict[str, Any], width: int, *, left: int = 0, right: int = 0) -> None:
-    """A file is drawn with the reader's fonts, not with those that measured it: its edges keep their distance from
-    labels of so many characters.
+    """Gives a file's picture margins for labels of ``left`` and ``right`` characters.
+
+    A file is drawn with the reader's fonts, which can be wider than those with which it was laid out.
     """
     before, after = left * _CHARACTER, right * _CHARACTER
     spec["width"] = max(width - round(before + after), round(0.45 * width)) if right else width

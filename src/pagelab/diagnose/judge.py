@@ -1,4 +1,4 @@
-"""Findings from the times of an exploration: pure functions of arrays."""
+"""Makes findings from the times of an exploration, and confirms the recommendation: pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ from pagelab.stats.refusal import Refusal, StatsRefusedError
 MATERIAL = 0.5
 """A source that removes less than this share of the variance is ruled out as the main cause."""
 ABOUT_EQUAL = 0.05
-"""Sources that remove shares of the variance no further apart than this are equally good."""
+"""Sources are equally good where the shares of the variance that they remove differ by no more than this."""
 REFUTED = 0.5
-"""A finding is refuted when fresh executions exclude this share of what it seemed to remove."""
+"""A finding is refuted where fresh executions exclude that it removes this share of what it seemed to remove."""
 MOST_LATE = 0.1
-"""Share of executions at the time limit above which a spread is not known."""
+"""If more than this share of the executions reach the time limit, the spread is not known."""
 Times = Mapping[str, NDArray[np.float64]]
-"""Condition → one time a block, the same blocks everywhere; NaN where there is none."""
+"""Condition → one time per block, with the same blocks for all conditions; NaN where there is none."""
 Late = Mapping[str, int]
-"""Condition → how many of its executions the time limit ended."""
+"""Condition → number of its executions that the time limit ended."""
 
 
 def family(sources: Sequence[Source]) -> int:
@@ -67,7 +67,7 @@ def family(sources: Sequence[Source]) -> int:
 
 
 def default_rows(times: Times, copies: Sequence[str], late: Late, timeout_s: float | None) -> NDArray[np.float64]:
-    """Copies × whole blocks of the default. Refuses a default of which too little is known."""
+    """Times of the default: copies × whole blocks. Refuses a default with too few finished executions."""
     executions = sum(len(times[name]) for name in copies)
     ended = sum(late.get(name, 0) for name in copies)
     if ended > MOST_LATE * executions:
@@ -94,9 +94,9 @@ def findings(
     late: Late | None = None,
     permutations: int | None = None,
 ) -> list[Finding]:
-    """A verdict for every source, each against its own control, from the blocks in which all of both ended.
+    """A verdict on every source against its control, from the blocks in which all executions of both ended.
 
-    Both tests of a source, spread and values, are in one family for Holm's method.
+    The two tests of every source (spread and values) are in one family for Holm's method.
     """
     tests = family(sources)
     permutations = permutations or permutations_for(settings.level, tests)
@@ -143,10 +143,10 @@ def findings(
 
 
 def _without_a_draws_spread(one: Finding, found: Sequence[Finding]) -> Finding:
-    """The environment's size is not called a cause where ASLR is one.
+    """The finding on the environment's size, which is not called a cause where ASLR is one.
 
-    Every size is pinned with ASLR off: what that removes is ASLR's, and the size only draws the layout. One draw may
-    have less relative spread than another only because it is slower.
+    Every size is pinned with ASLR off: the variance that this removes is due to ASLR, and the size only draws the
+    layout. One draw may have less relative spread than another only because it is slower.
     """
     able = {each.key for each in lowering(found)}
     called = one.key == "environment" and {"aslr", "environment"} <= able
@@ -156,7 +156,7 @@ def _without_a_draws_spread(one: Finding, found: Sequence[Finding]) -> Finding:
 def _compared(
     times: Times, source: Source, copies: Sequence[str], late: Late
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
-    """Control and pinned values of a source, conditions × whole blocks; and the effects of these blocks."""
+    """Control and pinned values of a source, each conditions × whole blocks, and the effects of these blocks."""
     names = [control.name for control in source.controls] or list(copies), [pin.name for pin in source.pins]
     for part in names:
         executions = sum(len(times[name]) for name in part)
@@ -182,7 +182,7 @@ def other_block_effects(
 ) -> NDArray[np.float64] | None:
     """Effects of these blocks, estimated from all conditions except the compared ones.
 
-    Without those, it has no part in which of them is called pinned: the permutations stay exact.
+    So the estimate does not depend on which of the compared conditions is called pinned: the permutations stay exact.
     """
     others = [row for name, row in times.items() if name not in compared]
     if not others:
@@ -194,8 +194,8 @@ def other_block_effects(
 def machines_share(times: Times, copies: Sequence[str], level: float = 0.95) -> Range | None:
     """Share of the variance of the default's log times that all executions of a block have in common.
 
-    Its interval is the jackknife's over blocks, of Fisher's transform of its root. None if it is unknown, or may be
-    nothing (the lower end of Fisher's 95% interval of the correlation with the block effect).
+    The interval is a jackknife over blocks, of Fisher's transform of the share's root. None where the share is unknown
+    or may be 0 (where Fisher's 95% interval of the correlation with the block effect reaches 0).
     """
     from scipy.special import stdtrit
 
@@ -225,16 +225,17 @@ def _in_common(rows: NDArray[np.float64], block_effect: NDArray[np.float64]) -> 
 
 
 TWO = 0.125
-"""Times are two where so little of the variance of log times is left within both; of a normal distribution 36% is, of a
-uniform one 25% (of 24 executions of it less than this in 1.3%, of 48 in none of 1,000 simulations)."""
+"""Executions take one of two times where at most this share of the variance of log times is left within the two parts.
+In a normal distribution 36% is left, in a uniform one 25% (less than this share in 1.3% of 1,000 simulations with 24
+executions, in none with 48)."""
 FEWEST_OF_A_MODE = 0.1
-"""Share of the executions that the rarer of two times must have."""
+"""Least share of the executions that the rarer of two times must have."""
 
 
 def typical(values: NDArray[np.float64]) -> Typical:
     """The two times that executions take, or the range of most of them: a description, no test.
 
-    The best split into a fast and a slow part (least squares of log times; Fisher, "On grouping for maximum
+    It uses the best split into a fast and a slow part (least squares of log times; Fisher, "On grouping for maximum
     homogeneity", 1958).
     """
     ordered = np.sort(values.ravel())
@@ -300,7 +301,7 @@ def _verdict(ratio: SpreadRatio, significant: bool) -> Verdict:
 
 
 def falls(ratio: SpreadRatio) -> bool:
-    """Both measures of spread fall: a test that only one of them passes must not contradict the other."""
+    """Whether both measures of spread fall: where only one passes the test, the other must not contradict it."""
     return ratio.direction < 0
 
 
@@ -310,7 +311,7 @@ def _value(pin: Pin, values: NDArray[np.float64]) -> Value:
 
 
 def default_spread(rows: NDArray[np.float64], level: float) -> Range:
-    """Geometric coefficient of variation of the default, pooled over its copies, with the jackknife's interval."""
+    """Geometric coefficient of variation of the default, pooled over its copies, with a jackknife interval."""
     from scipy.special import stdtrit
 
     rows = checked(rows)
@@ -321,14 +322,14 @@ def default_spread(rows: NDArray[np.float64], level: float) -> Range:
 
 
 def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default: float) -> tuple[Finding, Pin] | None:
-    """The pin to confirm: of :func:`lowering` sources, the one with the least rest; the simplest of near ties.
+    """The pin to confirm: of the :func:`lowering` sources, the one that leaves the least spread; of near ties, the
+    simplest.
 
-    ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
-    source can lower the spread of its control and still have more of it than the default. All of them together are
-    proposed only where no source alone is the main cause, or where they lower the spread further than each that is, by
-    their intervals. Of drawn values, the one whose mean is the middle one:
-    not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread, and of about
-    equals the fastest is taken.
+    ``sd_default``: standard deviation of the default's log times. A pin that leaves more is not proposed: a source can
+    lower the spread of its control and still have more spread than the default. The combination of all sources is
+    proposed only where no source alone is the main cause, or where, by the intervals, it lowers the spread further than
+    each main cause does. Of drawn values, the one with the middle mean is taken, not the luckiest. Page sizes, CPUs and
+    cache states are not drawn: each is judged by its own spread, and of about equal ones the fastest is taken.
     """
     known = {source.key: source for source in sources}
     choices = [(one, *_choice(one, known[one.key].drawn, sd_default)) for one in lowering(found)]
@@ -338,27 +339,28 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default:
     most = max(removed for _, _, removed in choices)
     near = [(one, name) for one, name, removed in choices if removed >= most - ABOUT_EQUAL]
     alone = [each for each in near if each[0].key != COMBINED]
-    best, name = alone[0] if alone else near[0]  # sources stand in the order of how little they ask for
+    best, name = alone[0] if alone else near[0]  # sources are ordered: those that require least come first
     return best, next(pin for pin in known[best.key].pins if pin.name == name)
 
 
 def _is_no_better(one: Finding, found: Sequence[Finding]) -> bool:
-    """Whether this is all sources together, and one of them alone may lower the spread as far."""
+    """Whether ``one`` is the combination of all sources, and a single source may lower the spread as far."""
     mains = [each.sd_ratio for each in lowering(found) if each.key != COMBINED and each.verdict == "cause"]
     lows = [ratio.low for ratio in mains if ratio is not None]
     return one.key == COMBINED and bool(lows) and (one.sd_ratio is None or one.sd_ratio.high >= min(lows))
 
 
 CLEARED = 0.1
-"""A source that is not the main cause, and by its estimate makes less than this share of the variance, is in no fix."""
+"""A fix does not contain a source that is not the main cause and, by its estimate, makes less than this share of the
+variance."""
 
 
 def without_cleared(pin: Pin, found: Sequence[Finding], sources: Sequence[Source]) -> Pin:
-    """The combination without the parts that are not the main cause, or add spread; unchanged if that leaves none, or
-    all.
+    """The combination without the parts that add spread, or that are not the main cause and make less than
+    :data:`CLEARED`; unchanged if no part or every part would go.
 
-    Several causes of a quarter each are each "not the main cause": the verdict alone would empty the fix. What is left
-    is confirmed as it is, in fresh executions.
+    Several causes of a quarter each are each "not the main cause": by the verdict alone, nothing would remain. The
+    remaining combination is confirmed in fresh executions.
     """
     combined = next(source for source in sources if source.key == COMBINED)
     owner = {each.name: source.key for source in sources if source.key != COMBINED for each in source.pins}
@@ -378,7 +380,7 @@ def _is_cleared(one: Finding) -> bool:
 
 
 def _together(pins: Sequence[Pin]) -> str:
-    """The command with the options of all of them, followed by the settings without an option."""
+    """A command with the options of all pins, followed by the settings that have no option."""
     if len(pins) == 1:
         return pins[0].how
     command = "pagelab run "
@@ -388,7 +390,7 @@ def _together(pins: Sequence[Pin]) -> str:
 
 
 def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
-    """The value of a source to be recommended, and the share of the default's variance that it removes."""
+    """The value of a source to recommend, and the share of the default's variance that it removes."""
     if drawn:
         ordered = sorted(one.values, key=lambda value: value.mean)
         pooled = sqrt(sum(value.sd_log**2 for value in one.values) / len(one.values))
@@ -405,10 +407,10 @@ def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
 def interactions(
     found: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
 ) -> list[str]:
-    """Relations between rows of the table; only those that a test supports.
+    """Sentences on relations between rows of the table; only those that a test supports.
 
-    Variances of independent causes add, and so does what their pins remove. A difference between that sum and what all
-    of them together remove is an interaction, or an overlap, only where its interval excludes 0.
+    Variances of independent causes add, and so do the variances that their pins remove. A difference between that sum
+    and the variance that all pins together remove is an interaction, or an overlap, only where its interval excludes 0.
     """
     able = lowering(found)
     alone = [one for one in able if one.key != COMBINED]
@@ -443,7 +445,7 @@ def interactions(
 def _sum_beyond_all(
     alone: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
 ) -> str | None:
-    """The sum of these sources' effects, if its interval lies above the default's variance; else None."""
+    """The sum of these sources' effects, in words, if its interval lies above the default's variance; else None."""
     known = {source.key: source for source in sources}
     parts = [(list(copies), -1.0)]
     for one in alone:
@@ -457,8 +459,10 @@ def _sum_beyond_all(
 
 
 def _surplus(times: Times, copies: Sequence[str], sources: Sequence[Source], level: float) -> Range | None:
-    """Variance that the combined pins remove beyond the sum of what each of them removes, all from the default's: what
-    comes with a pin comes with the combination, too."""
+    """Variance that the combined pins remove beyond the sum of the variances that the single pins remove.
+
+    All are compared with the default: a side effect of a pin is also one of the combination.
+    """
     combined = next((source for source in sources if source.key == COMBINED and source.left_out is None), None)
     if combined is None or not combined.parts:
         return None
@@ -474,8 +478,8 @@ def _surplus(times: Times, copies: Sequence[str], sources: Sequence[Source], lev
 def _on_both_scales(times: Times, parts: Sequence[tuple[list[str], float]], level: float) -> tuple[Range, float] | None:
     """The weighted sum of the parts' variances, and the default's (the first part's), on the log scale.
 
-    Variances add on the log scale where causes multiply, and on the scale of times where they add. Which of the two
-    holds is not known: a sum that is above 0 on one of them only is reported as touching 0.
+    Variances add on the log scale where causes multiply, and on the scale of times where causes add. Which of the two
+    holds is not known: a sum that is above 0 on only one scale is reported as touching 0.
     """
     weights: dict[tuple[str, ...], float] = {}
     for names, weight in parts:
@@ -497,7 +501,7 @@ def _on_both_scales(times: Times, parts: Sequence[tuple[list[str], float]], leve
 def plan_confirmation(
     times: Times, copies: Sequence[str], source: Source, pin: Pin, settings: Settings
 ) -> list[allocate.Effect]:
-    """The effects that the exploration saw of ``pin``, or of all drawn values: against the default, and its control."""
+    """The effects of ``pin`` (or of all drawn values) in the exploration, against the default and the control."""
     pinned = [each.name for each in source.pins] if source.drawn else [pin.name]
     controls = [control.name for control in source.controls_of(pin)]
     found = []
@@ -517,11 +521,11 @@ def confirm(
     settings: Settings,
     permutations: int | None = None,
 ) -> Confirmation:
-    """The quoted figures: from executions that had no part in the choice of the recommendation.
+    """The figures to quote, from executions that had no part in the choice of the recommendation.
 
-    ``control``: name and words of what, beside the default, it must differ from; ``seen``: the effects in the
-    exploration, of the default and of the control. The cause is confirmed when both contrasts are significant, and
-    refuted when one of them excludes the half of what was seen.
+    ``control``: name and words of the control, from which the pin must differ as well as from the default; ``seen``:
+    the effects in the exploration, against the default and against the control. The cause is confirmed where both
+    contrasts are significant, and refuted where one of them excludes half of the effect that was seen.
     """
     against = [("default", "the default"), *([control] if control is not None else [])]
     rows = whole_blocks([stacked(fresh, [name]) for name in (*(name for name, _ in against), pin.name)])
@@ -596,17 +600,17 @@ def _cv(rows: NDArray[np.float64]) -> float:
 
 
 def stacked(times: Times, names: Sequence[str]) -> NDArray[np.float64]:
-    """Conditions × blocks."""
+    """The times of ``names`` as an array: conditions × blocks."""
     return np.stack([times[name] for name in names])
 
 
 def _whole(groups: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """In which blocks every condition of all groups has a value (missing ones are NaN)."""
+    """A mask of the blocks in which every condition of all groups has a value (missing values are NaN)."""
     return np.asarray(np.isfinite(np.concatenate(list(groups))).all(axis=0))
 
 
 def whole_blocks(groups: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """The groups' blocks in which every condition of all of them has a value."""
+    """The groups, reduced to the blocks in which every condition of all groups has a value."""
     whole = _whole(groups)
     if not whole.any():
         raise StatsRefusedError(Refusal.INCOMPLETE_BLOCKS, "no block is complete: in each, some execution failed")

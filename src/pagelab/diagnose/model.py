@@ -1,4 +1,4 @@
-"""Settings and results of a diagnosis: plain frozen data. ``diagnosis.json`` is a :class:`Diagnosis`."""
+"""Settings and results of a diagnosis, as plain frozen data. ``diagnosis.json`` is a :class:`Diagnosis`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Source(_Model):
     left_out: str | None = None
 
     def controls_of(self, pin: Pin) -> list[Pin]:
-        """Those that ``pin`` alone is compared with."""
+        """The controls with which ``pin`` is compared."""
         return [each for each in self.controls if each.control_of in (None, pin.name)]
 
 

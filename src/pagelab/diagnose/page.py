@@ -1,4 +1,4 @@
-"""The page of a diagnosis: words and a picture, then executions, tables, method, every warning."""
+"""Makes the page of a diagnosis: words and a picture, then executions, tables, method, every warning."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _PHASES = {"": "exploration", "confirmation": "confirmation", "pilot": "pilot", "probe": "probe"}
 _TRACED = 4
-"""Conditions whose executions are drawn with their measurements."""
+"""Most conditions whose executions are drawn with their measurements."""
 _SEVERITIES = ("serious", "warning", "info")
 
 
 @dataclass(frozen=True)
 class Phases:
-    """The studies of a diagnosis, analysed; the exploration is there always."""
+    """The analysed studies of a diagnosis; the exploration is always present."""
 
     data: Mapping[str, StudyData]
     analyses: Mapping[str, Analysis]
@@ -47,7 +47,7 @@ class Phases:
 
     @classmethod
     def load(cls, directory: Path, found: Diagnosis) -> Phases:
-        """Everything from the stores in ``directory``."""
+        """Reads and analyses the stores in ``directory``."""
         data = {}
         for phase, name in _PHASES.items():
             if (directory / phase / NAME).exists():
@@ -66,12 +66,12 @@ class Phases:
 
 
 def _ended(times: judge.Times) -> dict[str, NDArray[np.float64]]:
-    """Only executions that have a time; blocks don't matter to a picture."""
+    """The times without missing executions; a picture does not need the blocks."""
     return {name: values[np.isfinite(values)] for name, values in times.items()}
 
 
 def figures_of(found: Diagnosis, phases: Phases) -> tuple[Figure, ...]:
-    """In reading order: the one of the first screen, the sources, executions with their measurements, the schedule."""
+    """The figures in reading order: first screen, sources, executions with their measurements, schedule."""
     schedule = _schedule(phases)
     if found.confirmation is not None:
         figures = [_confirmation(found, found.confirmation, phases)]
@@ -170,7 +170,7 @@ def _traces(found: Diagnosis, phases: Phases) -> list[Figure]:
 
 
 def _chosen(found: Diagnosis, trace: Trace) -> Trace:
-    """The default and the pinned values with the least spread."""
+    """The trace reduced to the default and the pinned values with the least spread."""
     values = sorted((value for one in found.findings for value in one.values), key=lambda value: value.cv)
     names = [DEFAULT, *(value.name for value in values)][:_TRACED]
     return replace(trace, executions={name: trace.executions[name] for name in names if name in trace.executions})
@@ -189,7 +189,7 @@ def _schedule(phases: Phases) -> Figure:
 
 
 def render(found: Diagnosis, phases: Phases, directory: Path) -> str:
-    """The whole page; ``directory``: as commands name it."""
+    """The whole page as HTML; ``directory``: as it is written in commands."""
     exploration, figures = phases.exploration, figures_of(found, phases)
     command = shlex.join(found.settings.argv)
     return shell.render(
@@ -241,7 +241,7 @@ def _segments(shares: Sequence[answer.Share]) -> list[Segment]:
 
 
 def _sentence(text: str) -> str:
-    """With a capital and a full stop."""
+    """*text* with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"
 
 
@@ -256,8 +256,10 @@ def _subtitle(found: Diagnosis, phases: Phases) -> str:
 
 
 def _warnings(phases: Phases) -> list[WarningGroup]:
-    """Warnings of all phases; those about intervals only in phases with enough executions for one, and none about what
-    a study could test: a diagnosis has tests of its own.
+    """Warnings of all phases.
+
+    Those about intervals are only from phases with enough executions for one. Those about what a study could test are
+    left out: a diagnosis has tests of its own.
     """
     found = []
     for phase, analysis in phases.analyses.items():
@@ -270,7 +272,7 @@ def _warnings(phases: Phases) -> list[WarningGroup]:
 
 
 def _failures(phases: Phases) -> Table:
-    """Executions without a time, of all phases."""
+    """The table of executions without a time, of all phases."""
     rows = tuple(
         (phase, one.condition, one.status, one.message, str(one.position))
         for phase, analysis in phases.analyses.items()
@@ -298,7 +300,7 @@ PICTURE = "diagnosis.svg"
 
 
 def write(directory: Path, found: Diagnosis) -> Path:
-    """Writes both files into ``directory``; returns the page's path."""
+    """Writes the page and its picture of the sources into ``directory``; returns the page's path."""
     phases = Phases.load(directory, found)
     sources = next(figure for figure in figures_of(found, phases) if figure.id == "sources")
     (directory / PICTURE).write_text(_svg(sources), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The picture of a diagnosis: the executions under every pin, a dot each."""
+"""Draws the pictures of a diagnosis: the executions under every pin, with a dot for each."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _BY_VALUE = ("pages", "cpu", "page-cache")
 _TEXT_ROOM = 0.4
 """Room for the figures on the right, as a share of the range of times."""
 _STRAYS = 0.02
-"""The share of times at each end that may lie outside the axis ..."""
+"""Largest share of times at each end that may lie outside the axis (see :data:`_MARGIN`)."""
 _MARGIN = 0.5
-"""... where they lie this far from all others, as a share of the others' range: the axis would leave too little room
-for these.
+"""Times lie outside the axis only if they are this far from all others, as a share of the others' range: the axis would
+leave too little room for the others.
 """
 _PINNED = "something pinned"
 Times = Mapping[str, NDArray[np.float64]]
-"""Condition to the times of its whole blocks."""
+"""Condition → the times of its whole blocks."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Strip:
 
 
 def executions(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
-    """Times by source, jittered; the number on the right is the SD ratio.
+    """A chart of times by source, jittered; the number on the right is the SD ratio.
 
-    Sources that are judged to lower the spread are coloured, the default is grey, all others are pale.
+    Sources that lower the spread by their verdict are coloured, the default is grey, all others are pale.
     """
     strips = [Strip(DEFAULT, "c0", [times[name] for name in default_names(COPIES)], "default")]
     for one in found.findings:
@@ -58,20 +58,20 @@ def executions(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, 
 
 
 def confirmation(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
-    """Fresh executions of the default and of the recommendation; on the right their spread."""
+    """A chart of fresh executions of the default and of the recommendation, with their spread on the right."""
     one = _one(found)
     return _strips([_against(one.of_default, times), _recommended(one, times)], found.metric, width, height=56)
 
 
 def control(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
-    """The same for its control, which has all side effects of the pin."""
+    """A chart like :func:`confirmation`, but against the control, which has all side effects of the pin."""
     one = _one(found)
     rows = [_against(each, times) for each in one.contrasts[1:]]
     return _strips([*rows, _recommended(one, times)], found.metric, width, height=56)
 
 
 def default(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
-    """All executions of the default, without a comparison."""
+    """A chart of all executions of the default, without a comparison."""
     rows = [times[name] for name in default_names(COPIES)]
     text = f"spread {words.spread(found.default_spread.estimate)}"
     return _strips([Strip(DEFAULT, "c0", rows, text)], found.metric, width, height=72)
@@ -93,7 +93,10 @@ def _recommended(one: Confirmation, times: Times) -> Strip:
 
 
 def schedule(analysis: Analysis, width: theme.Width) -> dict[str, Any]:
-    """Every execution of the exploration over the median of its own condition, by place; the default is coloured."""
+    """A chart of every execution of the exploration, divided by its condition's median, by place in the schedule.
+
+    The default is coloured.
+    """
     dots = [
         {"place": run.position, "off": 100 * (ratio - 1), "what": _kind(run.policy), "policy": run.policy}
         for run in analysis.executions
@@ -126,7 +129,7 @@ def _strips(strips: list[Strip], metric_name: str, width: theme.Width, height: i
     largest = max(float(np.max(rows)) for strip in strips for rows in strip.times)
     factor, unit = wording.display_unit(metric, [largest])
     order = [strip.label for strip in strips]
-    random = np.random.default_rng(1)  # of the jitter alone
+    random = np.random.default_rng(1)  # only for the jitter
     dots: list[dict[str, Any]] = [
         {
             "source": strip.label,
@@ -175,7 +178,7 @@ def _strips(strips: list[Strip], metric_name: str, width: theme.Width, height: i
 
 
 def axis_ends(times: NDArray[np.float64]) -> tuple[float, float]:
-    """From the lowest time to the highest, but for a few that lie far from all others."""
+    """The ends of the axis: the lowest and the highest time, without a few that lie far from all others."""
     low, high = (float(value) for value in np.quantile(times, [_STRAYS, 1 - _STRAYS]))
     margin = _MARGIN * (high - low)
     near = times[(times >= low - margin) & (times <= high + margin)]
@@ -183,7 +186,7 @@ def axis_ends(times: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _rows(one: Finding, times: Times, sd_default: float) -> list[Strip]:
-    """One row a source; one a value where its values are no draws, with each value's own ratio."""
+    """The rows of a source: one; where its values are not drawn, one per value, with the value's own ratio."""
     if one.key not in _BY_VALUE or len(one.values) == 1:
         return [Strip(one.label, _colour(one), [times[value.name] for value in one.values], _ratio(one))]
     return [

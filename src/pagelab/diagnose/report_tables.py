@@ -1,4 +1,4 @@
-"""The tables of a diagnosis."""
+"""Makes the tables of a diagnosis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pagelab.stats import coverage
 
 
 def sources(found: Diagnosis) -> Table:
-    """Every source with its verdict; those left out with the reason."""
+    """The table of all sources with their verdicts; those left out have the reason."""
     return Table(
         columns=(
             "pinned",
@@ -36,7 +36,7 @@ def sources(found: Diagnosis) -> Table:
 
 
 def coverage_of(found: Diagnosis) -> str:
-    """A sentence on intervals that hold the truth too rarely with so many blocks; empty where none does."""
+    """A sentence on intervals that contain the true value too rarely with this number of blocks; empty without any."""
     shown = {
         name: said
         for name, said in coverage.DIAGNOSED.items()
@@ -63,7 +63,7 @@ def _source_row(one: Finding) -> tuple[str, ...]:
 
 
 def values(found: Diagnosis) -> Table:
-    """Every pinned value: its setting, its mean and its spread."""
+    """The table of all pinned values: setting, mean and spread."""
     metric = metric_named(found.metric)
     rows, groups = grouped(
         [
@@ -89,7 +89,7 @@ def values(found: Diagnosis) -> Table:
 
 
 def confirmation(found: Diagnosis) -> Table:
-    """The figures that may be quoted."""
+    """The table of the figures that may be quoted."""
     one = found.confirmation
     rows: tuple[tuple[str, ...], ...] = ()
     if one is not None:

@@ -1,4 +1,4 @@
-"""``diagnose``: makes a :class:`Diagnosis` and its files from settings."""
+"""Runs a diagnosis: makes a :class:`Diagnosis` and its files from settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESULT = "diagnosis.json"
 
 
 def begin(settings: Settings, directory: Path, tools: Tools, progress: Progress | None = None) -> Diagnosis:
-    """A new diagnosis in ``directory``. Raises BadInputError, RunFailedError, and the study's own errors."""
+    """Makes a new diagnosis in ``directory``. Raises BadInputError, RunFailedError, and the errors of studies."""
     directory = directory.resolve()
     existed = directory.exists()
     new_directory(directory)
@@ -38,7 +38,7 @@ def begin(settings: Settings, directory: Path, tools: Tools, progress: Progress 
 
 
 def resume(directory: Path, tools: Tools, progress: Progress | None = None) -> Diagnosis:
-    """Continues one that was interrupted, at the execution that was in progress; a finished one is judged again."""
+    """Continues an interrupted diagnosis at the execution that was in progress; judges a finished one again."""
     directory = directory.resolve()
     return _work(Campaign(directory, State.load(directory), tools, progress or Silent()))
 
@@ -107,7 +107,7 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
 def _confirm(
     campaign: Campaign, findings: list[Finding], times: judge.Times, default: NDArray[np.float64]
 ) -> tuple[Confirmation | None, list[str]]:
-    """Fresh executions of the recommendation; or, if too many of them failed, the reason for a missing confirmation."""
+    """Runs fresh executions of the recommendation; returns the confirmation, or the reason why there is none."""
     state, settings = campaign.state, campaign.state.settings
     sd_default = sqrt(float(np.log(default).var(axis=1, ddof=1).mean()))
     best = judge.recommended(findings, state.sources, sd_default)
@@ -156,11 +156,11 @@ def _confirm(
 
 
 def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
-    """The choice of an earlier session: its executions exist."""
+    """The recommendation that an earlier session chose, whose executions already exist."""
     assert state.recommended is not None
     key, name = state.recommended
     pins = next(source.pins for source in state.sources if source.key == key)
-    # Of a combination, only the part that may be a cause was confirmed, under a name of its own.
+    # Only the part of a combination that may be a cause was confirmed, under a name of its own.
     pin = pins[0] if key == COMBINED else next(pin for pin in pins if pin.name == name)
     return next(one for one in findings if one.key == key), pin
 
@@ -173,12 +173,12 @@ def _caveat_and_notes(
     machine: Range | None,
     outcome: Outcome,
 ) -> tuple[Caveat | None, list[str]]:
-    """The most serious warning, for the first screen; and all others, in the order of severity."""
+    """The most serious warning, for the first screen; and all other notes, in order of severity."""
     lost = words.lost(campaign.state.settings, findings, campaign.state.blocks, blocks, late)
     share = None if machine is None else Interval.of(machine)
     block_effects = words.machines_share(share)
     found = [Caveat(severity="serious", text=text) for text in lost]
-    # Where no source is the cause, that the machine is stands in the headline.
+    # Where no source is the cause and the machine is, the headline already states that.
     much = answer.mostly_the_machines(share)
     if not much or outcome != "unexplained":
         found += [Caveat(severity="serious" if much else "warning", text=text) for text in block_effects]

@@ -13,26 +13,26 @@ from pagelab.diagnose.model import Pin, Settings, Source
 from pagelab.study.substitute import literal
 
 PADDING = "PAGELAB_PADDING"
-"""Variable that makes the environment longer, and so moves the stack."""
+"""Environment variable that makes the environment longer, and so moves the stack."""
 _STACK_STEP_BYTES = 16
-"""The kernel aligns the stack pointer at the program's start to this."""
+"""Alignment of the stack pointer by the kernel at the program's start."""
 _STACK_RANGE_BYTES = 4096
 _MOST_CPUS = 4
 COMBINED = "everything"
 ASLR_OFF = "aslr-off"
 CONTROL_COPIES = 2
-"""A control is there so often in each block; the default, with which several sources are compared, one time more."""
+"""Copies of a control in each block; the default, with which several sources are compared, has one more."""
 _POOL_END = ("1048572M", "1T")
-"""The last tiles of a pool, which no program reaches: a policy for them alone has the pool and gives no page a size."""
+"""The last tiles of a pool, which no program reaches: a policy for them alone makes the pool and sizes no used page."""
 
 
 def sources(
     settings: Settings, machine: Mapping[str, Any], aslr_mode: int | None, values: int, peak_bytes: int = 0
 ) -> list[Source]:
-    """Every source, with ``values`` pinned values if values are drawn; impossible ones with the reason.
+    """Every source, with ``values`` pinned values where values are drawn; an impossible source has the reason.
 
     ``aslr_mode``: ``/proc/sys/kernel/randomize_va_space``; ``peak_bytes``: the memory that the program needs.
-    Feasibility of policies is for the caller to ask.
+    The caller checks whether the policies are feasible.
     """
     return [
         _aslr(aslr_mode),
@@ -56,13 +56,13 @@ def _aslr(mode: int | None) -> Source:
 
 
 def _addresses() -> Source:
-    """The side effects of a policy for page sizes. Its pin is a control of the page sizes."""
+    """The source of the side effects of a policy for page sizes. Its pin is a control for page sizes."""
     return Source(key="addresses", label="fixed addresses", pins=[_pool("4K", None)])
 
 
 def _pool(size: str, control_of: str | None) -> Pin:
-    """The library is loaded, and heap and mappings lie at the same addresses in every execution, those that they have
-    with pages of ``size``; what size their pages have is left to the kernel."""
+    """A pin of addresses alone: the library is loaded, and heap and mappings lie at the same addresses in every
+    execution, those that they have with pages of ``size``; the kernel chooses the page sizes."""
     keys = {"pages": {"mosaic": [[*_POOL_END, size]], "otherwise": "kernel"}}
     start, end = _POOL_END
     text = f'pages = {{ mosaic = [["{start}", "{end}", "{size}"]], otherwise = "kernel" }}'
@@ -71,11 +71,12 @@ def _pool(size: str, control_of: str | None) -> Pin:
 
 
 def _environment(seed: int, values: int) -> Source:
-    """Sizes drawn at random within one page, independently: the stack's start moves by that size.
+    """The source of the environment's size: sizes drawn at random within one page, by which the start of the stack
+    moves.
 
-    Independent draws, not one from each part of the page: the share of the variance is then that of a random size, and
-    its interval is right. ASLR is off with them, else the kernel would move the stack anyway; so it is in the control,
-    whose environment has the same variable, empty.
+    The draws are independent, not one from each part of the page: so the share of the variance is that of a random
+    size, and its interval is right. ASLR is off for them, otherwise the kernel would move the stack anyway. ASLR is
+    also off in the control, whose environment has the same variable, empty.
     """
     steps = _STACK_RANGE_BYTES // _STACK_STEP_BYTES
     sizes = [number % steps * _STACK_STEP_BYTES for number in _numbers(seed, values)]
@@ -137,7 +138,7 @@ def _cache(settings: Settings) -> Source:
 
 
 def _host(machine: Mapping[str, Any], peak_bytes: int) -> Source:
-    """Free page reporting: what was free for seconds the host has to back again (docs/run.md)."""
+    """The source of free page reporting: the host must back again memory that was free for seconds (docs/run.md)."""
     kept = None if machine.get("free_page_reporting") else "this machine does not tell its host which memory is free"
     size = f"{max(2, ceil(peak_bytes / (1 << 20)))}M"
     pin = Pin(name="host-backed", keys={"host_backed": size}, how=f"pagelab run --host-backed {size}")
@@ -147,7 +148,7 @@ def _host(machine: Mapping[str, Any], peak_bytes: int) -> Source:
 
 
 def input_files(settings: Settings) -> list[str]:
-    """The program and its arguments that are files: the known part of a page-cache state."""
+    """The program and those of its arguments that are files: the known part of a page-cache state."""
     first = settings.argv[0]
     found = str(Path(settings.cwd) / first) if "/" in first else shutil.which(first)
     names = [found] if found else []
@@ -173,7 +174,7 @@ def _frames(kind: str, label: str, seeds: list[int]) -> Source:
 
 
 def _combined(settings: Settings, aslr_mode: int | None) -> Source:
-    """All pins that need no rights at once: it shows causes that are too small to be found singly."""
+    """The source that combines all pins that need no privileges: it shows causes too small to be found singly."""
     cpu = sorted(os.sched_getaffinity(0))[-1]
     aslr = {} if aslr_mode == 0 else {"aslr": "off"}
     keys = {**aslr, "pages": "4K", "cpus": [cpu], **_cache(settings).pins[0].keys}
@@ -190,7 +191,7 @@ def _seeds(seed: int, values: int) -> list[int]:
 
 
 def _numbers(seed: int, count: int) -> list[int]:
-    """Raw outputs of PCG64, whose stream NumPy guarantees."""
+    """``count`` raw outputs of PCG64, whose stream NumPy guarantees."""
     from pagelab.study.schedule import raw_source
 
     draw = raw_source(seed)

@@ -1,4 +1,4 @@
-"""The study.toml of each phase: an ordinary study for ``pagelab study`` and ``pagelab report``."""
+"""Makes the study.toml of each phase: an ordinary study for ``pagelab study`` and ``pagelab report``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pagelab.study.toml_text import dumps
 
 DEFAULT = "default"
 COPIES = 3
-"""The default is there so often in each block: every source is compared with it, and the copies compared with each
-other are the A/A check of the report."""
+"""Copies of the default in each block: sources are compared with them, and comparing the copies with each other is the
+A/A check of the report."""
 WORKLOAD = "program"
 
 
 def default_names(copies: int) -> list[str]:
-    """``default``, ``default-2`` …"""
+    """Names of the default's copies: ``default``, ``default-2`` …"""
     return [DEFAULT, *(f"{DEFAULT}-{number}" for number in range(2, copies + 1))]
 
 
 def conditions(sources: Sequence[Source]) -> list[Pin]:
-    """Every pin and every control of the sources that are not left out, once: several may share a control."""
+    """Every pin and every control of the sources that are not left out, each once: sources may share a control."""
     active = [source for source in sources if source.left_out is None]
     found = [pin for source in active for pin in source.pins]
     found += [control for source in active for control in source.controls]
@@ -32,7 +32,7 @@ def conditions(sources: Sequence[Source]) -> list[Pin]:
 def study_toml(
     settings: Settings, name: str, pins: Sequence[Pin], *, executions: int, warmups: int, copies: int, question: str
 ) -> str:
-    """A study of ``copies`` of the default and of every pin."""
+    """The text of a study of ``copies`` of the default and of every pin."""
     workload: dict[str, Any] = {
         "name": WORKLOAD,
         "command": [literal(word) for word in settings.argv],
@@ -54,7 +54,7 @@ def study_toml(
             "baseline": DEFAULT,
             "metric": settings.metric,
             "level": settings.level,
-            # How much times differ is what is asked, and the host has a part in it.
+            # The spread of times is measured, and the host is one of its sources.
             "host_backed": 0,
             "workload": [workload],
             "policy": policies,

@@ -1,9 +1,9 @@
-"""Differences of two sets of conditions in the spread between executions and in the means.
+"""Compares two sets of conditions in their means and in the spread between executions.
 
 Arrays are conditions × blocks: one execution of every condition in each complete block of the schedule, in random
-order. That order is what the tests rest on: under "it makes no difference" the labels within a block are exchangeable,
-whatever the distribution of the times is and however the machine drifts. Spread is that of log times: relative, so that
-a pin which only makes every execution faster by the same factor changes nothing. Formulas, choices and their simulated
+order. The tests rest on that order: under "it makes no difference" the labels within a block are exchangeable, whatever
+the distribution of the times is and however the machine drifts. Spread is that of log times, so it is relative: a pin
+that only makes every execution faster by the same factor does not change it. Formulas, choices and their simulated
 error rates: docs/diagnose.md. Bad input raises ``StatsRefusedError``; nothing returns NaN.
 """
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 SMALLEST_BLOCKS = 5
 PERMUTATIONS = 4999
 WHOLE_BLOCKS_FROM = 20
-"""From so many blocks on, the jackknife leaves out whole blocks, which uses that executions of one block share the
-block effect; with fewer, single executions, since a jackknife over few blocks costs more power than sharing gains."""
+"""From this number of blocks on, the jackknife leaves out whole blocks, since executions of a block share the block
+effect. With fewer blocks it leaves out single executions, since few blocks cost more power than sharing gains."""
 FEWEST_OTHERS = 6
-"""Least number of conditions for an estimate of a block's effect; with fewer, their own spread dominates."""
+"""Fewest conditions for an estimate of a block's effect; with fewer, their own spread dominates."""
 _CHUNK = 60_000
-"""Elements of one batch of permutations: what fits into a second-level cache takes half the time."""
+"""Elements of one batch of permutations: a batch that fits into a second-level cache takes half the time."""
 _RESOLUTION = 1e-18
-"""Variances of log times below this are the clock's, and count as this."""
+"""Variances of log times below this come from the clock, and count as this."""
 _LARGEST_LOG_VARIANCE = 700.0
-"""exp() of more overflows."""
+"""exp() of a larger value overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRatio:
-    """Standard deviation of log times within the conditions ``pinned`` over that within ``control``."""
+    """Standard deviation of log times within the conditions ``pinned``, divided by that within ``control``."""
 
     log_ratio: Range
     log_deviation_ratio: Range
-    """Of the mean absolute deviations from the medians: of typical executions, hardly affected by a few extremes."""
+    """Log ratio of the mean absolute deviations from the medians, which a few extreme executions hardly affect."""
     p: float
-    """Of the permutation tests on both ratios, two-sided; not adjusted for other sources."""
+    """Two-sided p of the permutation tests on both ratios; not adjusted for other sources."""
     joint_log_low: float
     """Lower end of the interval of ``log_ratio`` at the joint level of all sources."""
     sd_control: float
@@ -68,11 +68,11 @@ class SpreadRatio:
     error: float
     """Jackknife error of the log ratio."""
     direction: int = 0
-    """-1 where both measures fall, 1 where both rise, 0 where they disagree: of the pair that ``p`` rests on."""
+    """-1 where both measures fall, 1 where both rise, 0 where they disagree, for the pair of measures behind ``p``."""
     beside: Range | None = None
-    """``log_ratio`` of the times without what the machine did to whole blocks; None where that is not known."""
+    """``log_ratio`` of the times without the effects of the machine on whole blocks; None where these are not known."""
     rests_beside: bool = False
-    """Whether ``p`` and ``direction`` rest on that pair."""
+    """Whether ``p`` and ``direction`` rest on the times without block effects."""
 
     @property
     def ratio(self) -> Range:
@@ -88,13 +88,13 @@ class SpreadRatio:
 
     @property
     def removed(self) -> Range:
-        """Share of the control's variance that pinning X removes: 1 - ratio²; negative for added spread."""
+        """Share of the control's variance that pinning removes: 1 - ratio²; negative where it adds spread."""
         ratio = self.ratio
         return Range(1 - ratio.estimate**2, 1 - ratio.high**2, 1 - ratio.low**2, ratio.level)
 
     @property
     def most_removed(self) -> float:
-        """The largest share of the variance that is compatible with the data, all sources taken together."""
+        """The largest removed share that is compatible with the data, at the joint level of all sources."""
         return 1 - exp(2 * self.joint_log_low)
 
 
@@ -103,31 +103,34 @@ class Between:
     """The effect of the choice among several pinned values on the mean log time."""
 
     share: Range | None
-    """Intraclass correlation: of the variance over random values that the value makes. None where values are fixed."""
+    """Intraclass correlation: the share that the value makes of the variance over random values. None for fixed values.
+    """
     p: float
-    """Of the permutation F test: do the values differ?"""
+    """p of the permutation F test of whether the values differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Conditions × blocks, and how often their variance counts in a sum."""
+    """Times (conditions × blocks), and the weight of their variance in a sum."""
 
     rows: NDArray[np.float64]
     weight: float
 
 
 def coefficient_of_variation(sd_log: float) -> float:
-    """Of log-normal times whose logs have this standard deviation (geometric CV, Kirkwood 1979)."""
+    """The CV of log-normal times whose logs have this standard deviation (geometric CV, Kirkwood 1979)."""
     return sqrt(expm1(min(sd_log**2, _LARGEST_LOG_VARIANCE)))
 
 
 def permutations_for(level: float, tests: int) -> int:
-    """A number of which ten lie beyond the level of each of ``tests`` alone: with fewer, no p could reach it."""
+    """A number of permutations of which ten lie beyond the level of each of ``tests`` alone; with too few permutations
+    no p could reach that level.
+    """
     return max(PERMUTATIONS, ceil(10 * tests / (1 - level)) - 1)
 
 
 def checked(rows: ArrayLike) -> NDArray[np.float64]:
-    """Times as conditions × blocks. Refuses fewer than 5 blocks, and times that are not positive finite numbers."""
+    """Checked times (conditions × blocks). Refuses fewer than 5 blocks, and times that are not positive and finite."""
     found = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     if found.ndim != 2 or found.size == 0:
         raise StatsRefusedError(Refusal.EMPTY, "there are no executions to compare")
@@ -151,8 +154,9 @@ def logs(rows: ArrayLike) -> NDArray[np.float64]:
 def block_effects(others: ArrayLike) -> NDArray[np.float64] | None:
     """Effects of the machine on all executions of each block, in log times; None without an estimate.
 
-    ``others``: times of conditions that are not compared, × blocks, NaN where one failed. Each less its own median; of
-    each block the mean of the middle half, which a few slow executions do not move.
+    ``others``: times of conditions that are not compared (conditions × blocks), NaN where an execution failed. From
+    each condition its median is subtracted; a block's effect is the mean of the middle half of its conditions, which a
+    few slow executions do not move.
     """
     times = np.atleast_2d(np.asarray(others, dtype=np.float64))
     rows = np.log(np.where(times > 0, times, np.nan))
@@ -170,10 +174,10 @@ def block_effects(others: ArrayLike) -> NDArray[np.float64] | None:
 def shared(rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.float64]) -> NDArray[np.float64]:
     """The part of the block effects that control and pinned values have in common: batch × blocks.
 
-    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect:
-    that of the control's mean, and that of the pinned values'. If only one of them follows the machine, both keep an
-    equal part of its effect, and neither seems to have more spread. Between 0 and 1; on a quiet machine what it
-    multiplies is next to nothing.
+    ``rows``: log times, batch × conditions × blocks. The slope, between 0 and 1, is the mean of the slopes of two
+    regressions on the block effect: of the control's mean, and of the pinned values' mean. If only one of them follows
+    the machine, both keep an equal part of its effect, and neither seems to have more spread. On a quiet machine the
+    block effects themselves are nearly 0.
     """
     centred = block_effect - block_effect.mean()
     size = float((centred**2).sum())
@@ -195,15 +199,18 @@ def spread_ratio(
 ) -> SpreadRatio:
     """Log ratios of the standard deviations, and of the mean absolute deviations, of log times within conditions.
 
-    ``control``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistics: difference of the logs
-    over its error; of the pooled variances by the jackknife (Miller 1968), of the mean absolute deviations from the
-    medians by the delta method (Brown and Forsythe's scores). With ``block_effect`` (:func:`block_effects` of the same
-    blocks, from other conditions) there are four: the same two of times minus its common part. All are compared with
-    two null distributions: of the log times permuted within blocks, as the schedule did (exact where the source does
-    nothing at all), and of the same after taking each condition's median out (where it moves the times by a factor and
-    not the spread). ``p`` is that of the smallest of the statistics' p, against the permutation distribution of just
-    that (Westfall and Young 1993, min-P); the larger of the two nulls counts. Intervals take the larger of the two
-    quantiles in place of Student's. ``tests``: sources that are judged together, for ``joint_log_low``.
+    ``control``: copies × blocks; ``pinned``: values × blocks, of the same blocks. A statistic is a difference of logs
+    divided by its error. There are two: of the pooled variances, with the error of the jackknife (Miller 1968), and of
+    the mean absolute deviations from the medians, with that of the delta method (Brown and Forsythe's scores). With
+    ``block_effect`` (:func:`block_effects` of the same blocks, from other conditions) there are four: the same two also
+    of the times minus its common part.
+
+    All statistics are compared with two null distributions. One is of the log times permuted within blocks, as the
+    schedule did; it is exact where the source has no effect at all. The other is of the same after subtracting each
+    condition's median, for a source that changes the times by a factor and not their spread. ``p`` is the probability
+    of the smallest of the statistics' p under the permutation distribution of that minimum (Westfall and Young 1993,
+    min-P); the larger of the two nulls' counts. Intervals use the larger of the two quantiles in place of Student's.
+    ``tests``: number of sources that are judged together, for ``joint_log_low``.
     """
     first, second = logs(control), logs(pinned)
     rows, copies = np.concatenate([first, second]), len(first)
@@ -242,7 +249,7 @@ def spread_ratio(
 
 
 _KINDS = 2
-"""Statistics of one set of times: of the standard deviations, and of the mean absolute deviations."""
+"""Number of statistics of one set of times: of the standard deviations, and of the mean absolute deviations."""
 
 
 def _exponentials(found: Range) -> Range:
@@ -250,7 +257,7 @@ def _exponentials(found: Range) -> Range:
 
 
 def _smallest_p(observed: NDArray[np.float64], null: NDArray[np.float64]) -> tuple[float, int]:
-    """Probability of a p as small as the smallest, over the permutations and the data themselves; and whose it is."""
+    """Probability of a p as small as the smallest, over permutations and data; and the index of its statistic."""
     pool = np.concatenate([observed[:, None], null], axis=1)
     size = pool.shape[1]
     ranks = np.empty_like(pool)
@@ -269,8 +276,8 @@ def _null(
 ) -> NDArray[np.float64]:
     """|statistic| of the permuted data: statistics × ``permutations``.
 
-    Never of residuals from means: a condition without any of the rare slow executions has residuals unlike those of one
-    that has one, and where 1 in 10 executions is slow such a test raised 45% false alarms.
+    Residuals from means are never permuted: a condition without rare slow executions has residuals unlike those of a
+    condition with one. Where 1 in 10 executions was slow, such a test raised 45% false alarms.
     """
     found = []
     batch = max(1, _CHUNK // rows.size)
@@ -281,7 +288,7 @@ def _null(
 
 
 def _sizes(differences: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Differences in errors."""
+    """Differences divided by their errors, as absolute values."""
     return np.divide(np.abs(differences), errors, out=np.full_like(errors, inf), where=errors > 0)
 
 
@@ -290,7 +297,7 @@ def _all_statistics(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """:func:`_statistics` of the times; with known block effects, also of the times without their common part.
 
-    The common part is computed again from the permuted times: it is a part of the statistic.
+    The common part is computed again from permuted times, since it belongs to the statistic.
     """
     found = _statistics(rows, copies)
     if block_effect is None:
@@ -302,7 +309,7 @@ def _all_statistics(
 def _statistics(rows: NDArray[np.float64], copies: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Differences of the logs, pinned less control, and their errors; each 2 (SD, mean deviation) × batch.
 
-    ``rows``: batch × conditions × blocks, of log times.
+    ``rows``: log times, batch × conditions × blocks.
     """
     squares = (rows - rows.mean(axis=2, keepdims=True)) ** 2
     deviations = np.abs(rows - _medians(rows))
@@ -317,7 +324,7 @@ def _statistics(rows: NDArray[np.float64], copies: int) -> tuple[NDArray[np.floa
 
 
 def _medians(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the last axis, kept; a fifth of np.median's time for a few dozen values."""
+    """Medians over the last axis, which is kept; for a few dozen values this takes a fifth of np.median's time."""
     ordered, middle = np.sort(rows, axis=-1), rows.shape[-1] // 2
     return np.asarray(ordered[..., [-1 - middle, middle]].mean(axis=-1, keepdims=True))
 
@@ -328,14 +335,14 @@ def _log_variance(squares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _by_executions(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Variance of half the difference of the parts' log variances: jackknife, stratified by condition."""
+    """Variance of half the difference of the parts' log variances, by a jackknife stratified by condition."""
     return np.asarray(sum(_executions_left_out(part) for part in parts) / 4)
 
 
 def _executions_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
     rows, blocks = squares.shape[1:]
     total = squares.sum(axis=(1, 2))
-    # Leaving x_i out of its condition takes n/(n-1) · (x_i - mean)² from the sum of squares.
+    # Leaving x_i out of its condition reduces the sum of squares by n/(n-1) · (x_i - mean)².
     without = total[:, None, None] - squares * (blocks / (blocks - 1))
     logarithms = np.log(np.maximum(without / (rows * (blocks - 1) - 1), _RESOLUTION))
     apart = logarithms - logarithms.mean(axis=2, keepdims=True)
@@ -343,7 +350,7 @@ def _executions_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _by_blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Like :func:`_by_executions`, leaving out whole blocks: effects that the parts of a block share cancel."""
+    """Like :func:`_by_executions`, but leaving out whole blocks: effects that the parts of a block share cancel."""
     first, second = (_blocks_left_out(part) for part in parts)
     halves = (second - first) / 2
     blocks = halves.shape[1]
@@ -351,7 +358,7 @@ def _by_blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def _blocks_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log variance without each block in turn: batch × blocks."""
+    """Log variance with each block left out in turn: batch × blocks."""
     rows, blocks = squares.shape[1:]
     each = squares.sum(axis=1)
     without = each.sum(axis=1, keepdims=True) - each * (blocks / (blocks - 1))
@@ -359,7 +366,7 @@ def _blocks_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _of_means(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Variance of the difference of the parts' means: over blocks, or over executions where blocks are few."""
+    """Variance of the difference of the parts' means: from blocks, or from executions where blocks are few."""
     blocks = parts[0].shape[2]
     if blocks >= WHOLE_BLOCKS_FROM:
         return np.asarray((parts[1].mean(axis=1) - parts[0].mean(axis=1)).var(axis=1, ddof=1) / blocks)
@@ -376,10 +383,10 @@ def log_sd(rows: NDArray[np.float64]) -> tuple[float, float]:
 def weighted_variances(groups: Sequence[Group], *, level: float, scale: Literal["log", "time"] = "log") -> Range:
     """Σ weight · (pooled variance of the group's times), with a jackknife interval; groups have the same blocks.
 
-    ``scale``: of log times, or of times (over the mean of the first group).
+    ``scale``: variances of log times, or of times divided by the mean of the first group.
 
-    Error: leaving out whole blocks, or single executions where blocks are few. Quantile: Student's, with the degrees of
-    freedom of the blocks.
+    The jackknife leaves out whole blocks, or single executions where blocks are few. The quantile is Student's, with
+    the degrees of freedom of the blocks.
     """
     from scipy.special import stdtrit
 
@@ -404,11 +411,12 @@ def weighted_variances(groups: Sequence[Group], *, level: float, scale: Literal[
 def between_values(
     pinned: ArrayLike, *, drawn: bool, seed: int, level: float = 0.95, permutations: int = PERMUTATIONS
 ) -> Between:
-    """Do the values have different mean log times; and, of values drawn at random, the share of the variance they make.
+    """A test of whether the values have different mean log times; for values drawn at random, also their share of the
+    variance.
 
     The share is the intraclass correlation of a one-way random-effects model, σ²(values) / (σ²(values) + σ²(within)),
     with the interval of F (Searle 1971, *Linear Models*, 9.9), exact for normal times and normal effects of the values.
-    Values that are fixed (page sizes, CPUs) are no sample of anything: they have a test, and no share.
+    Fixed values (page sizes, CPUs) are not a sample: they have a test and no share.
     """
     rows = logs(pinned)
     values, blocks = rows.shape
@@ -427,7 +435,7 @@ def between_values(
 
 
 def _f(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean square between conditions over that within, for a batch of conditions × blocks."""
+    """F: the mean square between conditions divided by that within, for a batch of conditions × blocks."""
     blocks = rows.shape[2]
     within = np.maximum(rows.var(axis=2, ddof=1).mean(axis=1), _RESOLUTION)
     return np.asarray(blocks * rows.mean(axis=2).var(axis=1, ddof=1) / within, dtype=np.float64)
@@ -447,10 +455,10 @@ def _intraclass(f: float, values: int, blocks: int, level: float) -> Range:
 
 
 def mean_shift(control: ArrayLike, pinned: ArrayLike, *, level: float = 0.95) -> Range:
-    """Mean of the pinned values' means over the control's mean, less 1, with Fieller's interval (1954) of pairs.
+    """Mean of the pinned values' means divided by the control's mean, less 1, with Fieller's interval (1954) of pairs.
 
-    A pair is a block: the mean of its pinned values, and that of its copies of the control. What the machine does to
-    both cancels. Of times, not of their logs: what a program costs is the sum of its times.
+    A pair is a block: the mean of its pinned values, and that of its copies of the control. Effects of the machine on
+    both cancel. The means are of times, not of their logs: the cost of a program is the sum of its times.
     """
     first, second = checked(control), checked(pinned)
     scale = max(float(first.max()), float(second.max()))

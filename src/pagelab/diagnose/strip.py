@@ -1,4 +1,4 @@
-"""Executions in a terminal: one row a condition, whose height is the number of executions at that time."""
+"""Draws executions in a terminal: a row per condition, in which a column's height is the number of executions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pagelab.analysis.model import Metric
 WIDTH = 41
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _FAR = 0.02
-"""The share of times at each end that the outermost column shows: a single extreme execution would leave too little
-room for all others.
+"""The share of times at each end that the outermost column shows: otherwise a single extreme execution would leave too
+little room for all others.
 """
 
 
@@ -28,7 +28,7 @@ class Row:
 
 
 def strip(rows: Sequence[Row], metric: Metric) -> list[str]:
-    """The axis, then the rows; each row's highest column is the time that most of its executions take."""
+    """The lines to print: the axis, then the rows; in each row, the highest column has the most executions."""
     together = np.concatenate([row.times for row in rows])
     low, high = (float(value) for value in np.quantile(together, [_FAR, 1 - _FAR]))
     if low == high:
@@ -45,7 +45,7 @@ def strip(rows: Sequence[Row], metric: Metric) -> list[str]:
 
 
 def bar(shares: Sequence[tuple[str, float]], width: int = WIDTH) -> str:
-    """Parts of a whole, each of its own kind of cell; a part that is there at all has one at least."""
+    """A bar of the parts of a whole, each with a character of its own; a part above 0 has at least one cell."""
     cells, done, so_far = "", 0, 0.0
     for number, (cell, share) in enumerate(shares):
         so_far += share

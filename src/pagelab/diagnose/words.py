@@ -1,4 +1,4 @@
-"""A diagnosis in words: the same sentences on the terminal, in the JSON and on the page."""
+"""Describes a diagnosis in words: the same sentences on the terminal, in the JSON and on the page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def spread(fraction: float) -> str:
 
 
 def plus_minus(found: Interval) -> str:
-    """``−0.4% ± 0.6%``: the longer side of the interval."""
+    """An estimate with the longer side of its interval: ``−0.4% ± 0.6%``."""
     half = max(found.high - found.estimate, found.estimate - found.low)
     return f"{wording.percent(found.estimate)} ± {wording.percent(half, signed=False)}"
 
 
 def ratio(found: Interval) -> str:
-    """``0.43 (0.31–0.60)``."""
+    """A ratio with its interval: ``0.43 (0.31–0.60)``."""
     return f"{found.estimate:.2f} ({found.low:.2f}–{found.high:.2f})"
 
 
@@ -34,12 +34,12 @@ def outcome_of(found: Interval, confirmation: Confirmation | None, limit: float)
 
 
 def no_confirmation(finding: Finding, pin: Pin, reason: str) -> str:
-    """Too many of the fresh executions failed."""
+    """The sentence where too many of the fresh executions failed."""
     return f"{finding.label} looked like it, and {pin.name} could not be confirmed, because {reason}"
 
 
 def mean_text(found: Confirmation) -> str:
-    """``unchanged (−0.4% ± 0.6%)``."""
+    """The verdict on the mean: ``unchanged (−0.4% ± 0.6%)``."""
     if found.mean == "undecided":
         return f"not decided ({plus_minus(found.mean_shift)})"
     return f"{found.mean} ({plus_minus(found.mean_shift)})"
@@ -84,7 +84,7 @@ def sentences(
 
 
 def quiet(verdict: Verdict) -> bool:
-    """Pinning was not seen to change the spread."""
+    """Whether the verdict is that pinning was not seen to change the spread."""
     return verdict in ("ruled-out", "undecided")
 
 
@@ -114,7 +114,7 @@ def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
 
 
 def _not_confirmed(found: Confirmation) -> str:
-    """The contrast that prevented the confirmation, and the budget that would decide."""
+    """A sentence on the contrast that prevented the confirmation, and the budget that would decide."""
     one = next(each for each in found.contrasts if each.result == found.result)
     other = "" if one is found.of_default else f", against {one.against} (spread {spread(one.cv_against)})"
     removed = gone(one.removed)
@@ -132,13 +132,13 @@ def _not_confirmed(found: Confirmation) -> str:
 
 
 def gone(removed: Interval) -> str:
-    """``56% (31–72%)``; nothing is below zero."""
+    """A removed share with its interval: ``56% (31–72%)``; values below 0 are written as 0."""
     low, high, middle = (max(0.0, value) for value in (removed.low, removed.high, removed.estimate))
     return f"{middle:.0%} ({100 * low:.0f}–{high:.0%})"
 
 
 def value_sentences(findings: Sequence[Finding]) -> list[str]:
-    """Sources whose values give different times, in figures."""
+    """Sentences on sources whose values give different times, with figures."""
     told = []
     for one in findings:
         if not one.values_differ:
@@ -158,7 +158,7 @@ def value_sentences(findings: Sequence[Finding]) -> list[str]:
 
 
 def one_layout(findings: Sequence[Finding], outcome: Outcome) -> list[str]:
-    """With fixed addresses, the time depends on the size of the environment."""
+    """A sentence where, with fixed addresses, the time depends on the size of the environment."""
     environment = next((one for one in findings if one.key == "environment"), None)
     if environment is None or not environment.values_differ or outcome == "nothing-to-explain":
         return []
@@ -177,7 +177,7 @@ def _extremes(one: Finding) -> tuple[Value, Value]:
 def lost(
     settings: Settings, findings: Sequence[Finding], planned: int, blocks: int, late: Mapping[str, int]
 ) -> list[str]:
-    """The effect of failed and timed-out executions on the figures."""
+    """Sentences on the effect of failed and timed-out executions on the figures."""
     told = []
     ended = sum(late.values())
     if ended:
@@ -197,7 +197,7 @@ def lost(
 
 
 def extremes(findings: Sequence[Finding]) -> list[str]:
-    """Evidence of verdicts that do not follow from the interval of the SD ratio alone."""
+    """Sentences with the evidence for verdicts that do not follow from the interval of the SD ratio alone."""
     told = []
     for one in findings:
         ratio_, typical = one.sd_ratio, one.deviation_ratio
@@ -221,11 +221,11 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
 
 
 MACHINES = 0.2
-"""From this share of the default's variance on, the machine's effect on whole blocks is reported."""
+"""The machine's effect on whole blocks is reported from this share of the default's variance on."""
 
 
 def machines_share(found: Interval | None) -> list[str]:
-    """The share that no pin removes: executions of the same block were slow together."""
+    """A sentence on the share that no pin removes: executions of the same block were slow together."""
     if found is None or found.estimate < MACHINES:
         return []
     return [
@@ -236,7 +236,7 @@ def machines_share(found: Interval | None) -> list[str]:
 
 
 def compared_with(findings: Sequence[Finding]) -> list[str]:
-    """The comparison of each pin, if it is not with the default."""
+    """A sentence per control: the pins that are compared with it; none where all pins have the same control."""
     groups: dict[str, list[str]] = {}
     for one in findings:
         if one.sd_ratio is not None:
@@ -250,7 +250,7 @@ def left_out(findings: Sequence[Finding]) -> list[str]:
 
 
 def colour_note(findings: Sequence[Finding], verdict: dict[str, Any] | None) -> list[str]:
-    """Doctor's verdict, wherever a frames source ran."""
+    """The verdict of ``pagelab doctor`` on colours, where a source of frames ran."""
     if not any(one.key.startswith("frames-") and one.verdict != "left-out" for one in findings):
         return []
     from pagelab.machine.colours.colour_warnings import PROBE_COMMAND, sentence

@@ -1,4 +1,4 @@
-"""Reports: charts, tables, the HTML page and exports of one study. Reads an `Analysis` and its data; runs nothing."""
+"""Makes the report of one study: charts, tables, page, exports. It reads an `Analysis` and data, and runs nothing."""
 
 from pagelab.report.write import Written, write_report
 

@@ -1,4 +1,4 @@
-"""A study's files: tables as CSV and Parquet, the analysis and the records as JSON, plots as SVG and PNG."""
+"""Writes a study's files: tables as CSV and Parquet, the analysis and the records as JSON, plots as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pagelab.analysis.model import Analysis, SetPart
 from pagelab.report.figures import figures_of
 
 PNG_SCALE = 2
-"""Pixels per CSS pixel: 640 wide gives 1280."""
+"""Pixels per CSS pixel: a plot 640 wide has 1280 pixels."""
 
 
 def contrasts_frame(analysis: Analysis) -> pl.DataFrame:
-    """One row a contrast; intervals as ``…_low`` and ``…_high``; relative effects are fractions."""
+    """One row per contrast; intervals as ``…_low`` and ``…_high``; relative effects are fractions."""
     rows = []
     for contrast in analysis.contrasts:
         row = asdict(contrast)
@@ -39,7 +39,7 @@ _TYPES: dict[str, Any] = {
 
 
 def set_frame(part: SetPart) -> pl.DataFrame:
-    """One row a policy and quantity; ratios to the baseline, the interval as ``low`` and ``high``."""
+    """One row per policy and quantity: the ratio to the baseline, with its interval as ``low`` and ``high``."""
     rows = []
     for contrast in part.contrasts:
         row = asdict(contrast)
@@ -56,14 +56,14 @@ def set_frame(part: SetPart) -> pl.DataFrame:
 
 
 def set_programs_frame(part: SetPart) -> pl.DataFrame:
-    """One row a program and policy: its ratios of time and of spread."""
+    """One row per program and policy: its ratios of time and of spread."""
     schema = {"program": pl.String, "policy": pl.String, "baseline": pl.String, "configurations": pl.Int64}
     rows = [asdict(one) for one in part.programs]
     return pl.DataFrame(rows, schema={**schema, "time": pl.Float64, "spread": pl.Float64})
 
 
 def frames(analysis: Analysis, data: StudyData) -> dict[str, pl.DataFrame]:
-    """The tables that are written, by name; those of a set where the study is answered as one."""
+    """The tables to write, by name; with those of the set where the study is answered as a set."""
     measurements = data.measurements.cast({"name": pl.String, "unit": pl.String})
     found = {"runs": data.runs, "measurements": measurements, "contrasts": contrasts_frame(analysis)}
     if analysis.over_set is not None:
@@ -72,17 +72,17 @@ def frames(analysis: Analysis, data: StudyData) -> dict[str, pl.DataFrame]:
 
 
 def analysis_json(analysis: Analysis) -> str:
-    """The analysis, sorted and indented: the same study gives the same bytes."""
+    """The analysis as JSON, sorted and indented, so that the same study gives the same bytes."""
     return json.dumps(analysis.to_dict(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def records_jsonl(data: StudyData) -> str:
-    """Every record as it was stored, one a line, in schedule order."""
+    """Every record as it was stored, one per line, in schedule order."""
     return "".join(line + "\n" for line in data.record_lines)
 
 
 def write_tables(directory: Path, analysis: Analysis, data: StudyData) -> None:
-    """CSV and Parquet of every table, ``analysis.json`` and ``records.jsonl``."""
+    """Writes every table as CSV and Parquet, ``analysis.json`` and ``records.jsonl``."""
     for name, frame in frames(analysis, data).items():
         frame.write_csv(directory / f"{name}.csv")
         frame.write_parquet(directory / f"{name}.parquet")
@@ -92,7 +92,7 @@ def write_tables(directory: Path, analysis: Analysis, data: StudyData) -> None:
 
 
 def write_plots(directory: Path, analysis: Analysis, formats: tuple[str, ...] = ("svg", "png")) -> None:
-    """Every figure of the page as a file, in paper colours."""
+    """Writes every figure of the page to a file, in the colours for paper."""
     import vl_convert
 
     plots = directory / "plots"

@@ -37,8 +37,10 @@ def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
 
 
 def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | None:
-    """The picture that answers: the set; else the effects; of non-determinism, the spread of each program, or how often
-    each policy was best; where there is nothing to compare, the times.
+    """The picture that shows the answer.
+
+    In a study of non-determinism it is the spread of each program, or how often each policy was best. In other studies
+    it is the set, else the effects; where nothing is compared, the times.
     """
     if nondeterminism.is_the_answer(analysis):
         return figures[0]
@@ -113,7 +115,7 @@ def _times(analysis: Analysis, before: int) -> list[Figure]:
 def _of_workload(
     chart: Callable[[Analysis, str, theme.Width], dict[str, Any] | None], analysis: Analysis, workload: str
 ) -> Callable[[theme.Width], dict[str, Any]]:
-    """Not a lambda in the loop: that would draw the last workload every time."""
+    """A function that draws ``chart`` for one workload. A lambda in the loop would always draw the last workload."""
     return lambda width: chart(analysis, workload, width) or {}
 
 

@@ -1,4 +1,4 @@
-"""Advice for 2 MiB pages without pagelab, with their cost in resident memory."""
+"""Gives advice on using 2 MiB pages without pagelab, with their cost in resident memory."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _WAYS = (
         "bounds what the pages cost: a control group limits memory, and has no switch for the size of its pages",
     ),
 )
-"""Whom, what to type, what it reaches (Linux: admin-guide/mm/transhuge, admin-guide/cgroup-v2; glibc manual: Memory
-Allocation Tunables)."""
+"""Whom a way is for, what to type, what it affects (Linux: admin-guide/mm/transhuge, admin-guide/cgroup-v2; glibc
+manual: Memory Allocation Tunables)."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class WithoutPagelab:
 
 
 def outside(analysis: Analysis) -> WithoutPagelab | None:
-    """None where no program was faster under uniform 2 MiB pages than under the kernel's own choice."""
+    """The advice; None where no program was faster under uniform 2 MiB pages than under the kernel's own choice."""
     if analysis.over_set is not None or analysis.design.imported_from is not None:
         return None
     pages = {policy: _pages(text) for policy, text in analysis.design.policy_texts.items()}
@@ -73,7 +73,7 @@ def outside(analysis: Analysis) -> WithoutPagelab | None:
 
 
 def _pages(text: str) -> str | None:
-    """The page size of a policy with one size everywhere; ``kernel`` for a policy without one."""
+    """The page size of a policy with one size everywhere; ``kernel`` for a policy without sizes; None for others."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -84,7 +84,7 @@ def _pages(text: str) -> str | None:
 
 
 def _cost(analysis: Analysis, workload: str, policy: str, baseline: str) -> str | None:
-    """``sort took 3.1% more memory`` of the medians."""
+    """The change of the median memory: ``sort took 3.1% more``; None where it is not known."""
     medians = []
     for name in (policy, baseline):
         ids = [c.id for c in analysis.design.conditions if (c.workload, c.policy) == (workload, name)]

@@ -1,4 +1,4 @@
-"""A study that is answered as a set: its figures, its comparisons, and each program's part, in a report."""
+"""The part of a report on a study that is answered as a set: figures, comparisons, and each program's part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pagelab.stats import coverage
 
 
 def over_set(analysis: Analysis) -> Table:
-    """Time and spread under every policy, over all programs: the planned comparisons."""
+    """The table of planned comparisons: time and spread under every policy, over all programs."""
     part = analysis.over_set
     contrasts = part.contrasts if part is not None else ()
     first = "Time" if part is None or part.is_time else "Primary metric"
@@ -62,7 +62,7 @@ def _ratio(value: float | None) -> str:
 
 
 def program_by_program(analysis: Analysis) -> Table:
-    """Every workload's change and spread under every policy: described, not tested."""
+    """The table of every workload's change and spread under every policy: described, not tested."""
     if analysis.over_set is None:
         return Table((), (), "")
     spreads = {(s.workload, s.policy): (s.cv_baseline, s.cv) for s in analysis.spreads}
@@ -103,7 +103,7 @@ def _program(c: Contrast, spreads: tuple[float | None, float | None]) -> tuple[s
 
 
 def without_ratio(analysis: Analysis) -> list[str]:
-    """Programs that are in no mean, each reason once."""
+    """Sentences on programs that are in no mean, each reason once."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for c in analysis.over_set.contrasts if analysis.over_set is not None else ():
         for program, reason in c.left_out.items():
@@ -119,8 +119,9 @@ _NAMES = {"time": "set", "spread": "set-spread"}
 
 
 def set_figures(analysis: Analysis, before: int) -> list[Figure]:
-    """Time, and the spread between executions: every program's ratio and their geometric mean. The spread first where a
-    difference was found in that alone.
+    """Figures of time and of the spread between executions: every program's ratio, and the geometric mean.
+
+    The spread comes first where a difference was found only there.
     """
     part = analysis.over_set
     found: list[Figure] = []

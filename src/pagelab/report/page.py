@@ -1,4 +1,4 @@
-"""The page of a study: values for its template."""
+"""Makes the page of a study: the values for its template."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SECTIONS = (
 
 
 def render(analysis: Analysis, downloads: list[Download], following: Following) -> str:
-    """The whole page."""
+    """The whole page as HTML."""
     figures = figures_of(analysis)
     return shell.render(
         "report.html.j2",
@@ -71,7 +71,7 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
 
 
 def _caveat(analysis: Analysis) -> str | None:
-    """The most serious one; what colours do on this machine stands with their figures already."""
+    """The most serious caveat, except those on colours, which stand with the figures on frames."""
     told = about_colours(analysis.warnings) if analysis.frames is not None else []
     return next((caveat for caveat in analysis.caveats if caveat not in told), None)
 
@@ -94,7 +94,7 @@ def _tables(analysis: Analysis) -> dict[str, tables.Table]:
 
 
 def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
-    """Sentences by workload; those with only "no difference" share one."""
+    """The answers by workload; comparisons in which no difference was found share one sentence."""
     if analysis.over_set is not None:
         return [("", list(analysis.answers))] if analysis.answers else []
     answers = []
@@ -184,7 +184,7 @@ def _design(analysis: Analysis) -> dict[str, str]:
 
 
 def _family(comparisons: int, *, is_tested: bool) -> str:
-    """What Holm's correction is over."""
+    """The family of comparisons over which Holm corrects, in words."""
     if not is_tested:
         return wording.count(comparisons, "comparison")
     if comparisons == 1:
@@ -193,10 +193,10 @@ def _family(comparisons: int, *, is_tested: bool) -> str:
 
 
 def _nondeterminism(analysis: Analysis) -> dict[str, Any]:
-    """Tables, sentences and omissions, by the names in the template."""
+    """Tables, sentences and omissions on non-determinism, by their names in the template."""
     part = analysis.nondeterminism
     sentences = [] if part is None else [text for text in (part.speed, part.steadiness) if text]
-    if analysis.over_set is not None:  # which has answered for time and spread already
+    if analysis.over_set is not None:  # the set already answers for time and spread
         sentences = [text for text in sentences if not tells_nothing(text)]
     on_top = is_the_answer(analysis)
     return {

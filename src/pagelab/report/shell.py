@@ -1,7 +1,8 @@
-"""The shell of every page: one HTML file without other files and without a network.
+"""Makes every page as one HTML file that needs no other files and no network.
 
-Programs' names, messages and paths are data: Jinja2 escapes them, JSON is written without ``<``, and the page's
-Content-Security-Policy allows only the scripts whose hashes it names, so that even a mistake here could not run theirs.
+Names of programs, messages and paths are untrusted data: Jinja2 escapes them, JSON is written without ``<``, and the
+page's Content-Security-Policy allows only scripts with the listed hashes, so that even after a mistake here no script
+in these data could run.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from pagelab.report.figure import Figure
 from pagelab.terminal import plain, plain_lines
 
 _MOST_PLAIN = 2 << 20
-"""Data beyond this is embedded compressed."""
+"""Data above this many bytes are compressed before they are embedded."""
 _MOST_EMBEDDED = 1 << 20
-"""Compressed data beyond this stays outside the page, which must still open on a phone."""
+"""Compressed data above this many bytes stay outside the page, which must open on a phone."""
 _TIED = re.compile(r"(?<=p) (?==)|(?<==) (?=\d)| (?=×)|(?<=×) |(?<=\d) (?=(?:[mµn]?s|[KMGT]?i?B|billion|million)\b)")
 """Spaces at which a line must not break."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file inside the page; ``href`` is None if it is too large and lies beside the page."""
+    """A file that the page offers; ``href`` is None where the file is too large and lies beside the page."""
 
     name: str
     href: str | None
@@ -39,7 +40,7 @@ class Download:
 
 
 def download(name: str, content: bytes, media_type: str, note: str) -> Download:
-    """*content* as a link that saves it; compressed when large."""
+    """*content* as a link that saves it; large content is compressed."""
     if len(content) > _MOST_PLAIN:
         import gzip
 
@@ -51,13 +52,13 @@ def download(name: str, content: bytes, media_type: str, note: str) -> Download:
 
 
 def beside(name: str, note: str, *, is_there: bool = True) -> Download:
-    """A file that a page names and does not hold."""
+    """A file that lies beside the page, which only names it."""
     where = "it lies beside it" if is_there else "--format data writes it"
     return Download(name, None, f"{note} (too large for this page: {where})")
 
 
 def render(template: str, figures: Sequence[Figure], **values: Any) -> str:
-    """The page that ``template`` makes of ``values``: with its styles, the scripts that draw, and the figures' data."""
+    """The page that ``template`` makes from ``values``, with styles, drawing scripts and the figures' data."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -83,14 +84,14 @@ def render(template: str, figures: Sequence[Figure], **values: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Escapes names from outside; only this package's own markup is kept."""
+    """Escapes text from outside; only this package's own markup is kept."""
     from markupsafe import Markup
 
     return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _prose(text: str) -> Any:
-    """*text* for reading: numbers stay with their units, names with hyphens in one piece."""
+    """*text* without line breaks between numbers and units, or within names with hyphens."""
     from markupsafe import Markup, escape
 
     words = [
@@ -108,7 +109,7 @@ def _chart_data(figures: Sequence[Figure]) -> dict[str, Any]:
 
 
 def _script_json(value: Any) -> str:
-    """JSON that no HTML parser can mistake for markup."""
+    """*value* as JSON that no HTML parser can mistake for markup."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

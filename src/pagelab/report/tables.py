@@ -1,4 +1,4 @@
-"""The tables of a report: headers and cells as text, ready for HTML, with a number or a word in each cell."""
+"""Makes the tables of a report: headers and cells as text for HTML, with a number or a word in each cell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _TEST = {
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text. ``groups[i]`` heads the rows from i on; the first ``words`` columns are text, the rest numbers."""
+    """A table of text. ``groups[i]`` is the heading of the rows from i on; the first ``words`` columns are text, the
+    rest numbers.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -34,7 +36,7 @@ class Table:
 def grouped(
     parts: Sequence[tuple[str, Sequence[tuple[str, ...]]]],
 ) -> tuple[tuple[tuple[str, ...], ...], dict[int, str]]:
-    """The rows of all parts with rows, and the places of their headings."""
+    """The rows of all parts, and the places of the headings; parts without rows are omitted."""
     rows: list[tuple[str, ...]] = []
     groups: dict[int, str] = {}
     for heading, part in parts:
@@ -45,7 +47,7 @@ def grouped(
 
 
 def without_empty_columns(table: Table) -> Table:
-    """Without columns of numbers in which every cell is a dash, to save space."""
+    """The table without columns of numbers in which every cell is a dash, to save space."""
     kept = [
         i for i in range(len(table.columns)) if i < table.words or any(row[i] not in (NONE, "") for row in table.rows)
     ]
@@ -56,7 +58,7 @@ def without_empty_columns(table: Table) -> Table:
 
 
 def contrasts(analysis: Analysis) -> Table:
-    """Planned contrasts: relative effect with both intervals, shift, p."""
+    """The table of planned contrasts: relative effect with both intervals, shift, p."""
     rows, groups = grouped(_by_workload(analysis, _contrast_row))
     level = wording.level(analysis.design.interval_level)
     family, factor = len(analysis.compared()), analysis.design.p_factor
@@ -77,7 +79,7 @@ def contrasts(analysis: Analysis) -> Table:
 
 
 def _of_shifts(analysis: Analysis) -> str:
-    """The simulated coverage of such intervals, with a space before it; empty if they have their level."""
+    """A sentence on the simulated coverage of the intervals, after a space; empty where they have their level."""
     planned = analysis.compared()
     if analysis.design.test == "pairs":
         said = coverage.sentence((c.pairs or 0 for c in planned), coverage.PAIRS)
@@ -113,7 +115,7 @@ def _contrast_row(c: Contrast, metric: Metric) -> tuple[str, ...]:
 
 
 def shifts(analysis: Analysis) -> Table:
-    """The planned contrasts in the metric's own unit."""
+    """The table of planned contrasts in the metric's own unit."""
 
     def row(c: Contrast, metric: Metric) -> tuple[str, ...]:
         return (
@@ -137,7 +139,7 @@ def shifts(analysis: Analysis) -> Table:
 
 
 def times(analysis: Analysis) -> Table:
-    """Five numbers and moments of the primary metric, every condition."""
+    """The table of five-number summaries and moments of the primary metric, for every condition."""
     parts = []
     for workload in analysis.design.workloads:
         metric = analysis.primary_of(workload)
@@ -191,7 +193,7 @@ def _span(interval: Interval | None, factor: float) -> str:
 
 
 def spread(analysis: Analysis) -> Table:
-    """The scatter of a condition's executions, as shares of its median."""
+    """The table of the scatter of each condition's executions, as shares of the median."""
     parts = []
     for workload in analysis.design.workloads:
         metric = analysis.primary_of(workload)
@@ -214,7 +216,7 @@ def spread(analysis: Analysis) -> Table:
 
 
 def secondary(analysis: Analysis) -> Table:
-    """Medians of every other metric, with the change against the baseline. Descriptive."""
+    """The table of medians of all other metrics, with the change against the baseline. Descriptive."""
     parts = []
     changes = {(c.workload, c.policy, c.metric): c for c in analysis.contrasts}
     for workload in analysis.design.workloads:
@@ -264,7 +266,7 @@ def _secondary_row(
 
 
 def placement(analysis: Analysis) -> Table:
-    """Asked and got."""
+    """The table of requested and actual page sizes."""
     parts = []
     for workload in analysis.design.workloads:
         ids = {c.id: c.policy for c in analysis.design.conditions if c.workload == workload}
@@ -292,7 +294,7 @@ def placement(analysis: Analysis) -> Table:
 
 
 def measurements(analysis: Analysis) -> Table:
-    """Repeated operations inside executions."""
+    """The table of repeated measurements inside executions."""
     parts = []
     for workload in analysis.design.workloads:
         ids = {c.id: c.policy for c in analysis.design.conditions if c.workload == workload}
@@ -334,7 +336,7 @@ def measurements(analysis: Analysis) -> Table:
 
 
 def conditions(analysis: Analysis) -> Table:
-    """The design with counts: planned, finished, analysed, failed."""
+    """The table of the design with counts: planned, finished, analysed, failed."""
     rows, groups = grouped(
         [
             (
@@ -364,7 +366,7 @@ def conditions(analysis: Analysis) -> Table:
 
 
 def failures(analysis: Analysis) -> Table:
-    """Each execution that has no time to analyse."""
+    """The table of executions that have no time to analyse."""
     return Table(
         columns=("condition", "event", "message", "place", "execution"),
         rows=tuple(
@@ -385,11 +387,11 @@ REASONS = {
     "early": "in use before the library",
     "other": "other",
 }
-"""Why bytes could not be placed, in words; a reason that is not here is shown by its name."""
+"""Reason why bytes could not be placed → its words; other reasons are shown by name."""
 
 
 def frames(analysis: Analysis) -> Table:
-    """One row a strategy of a condition."""
+    """The table of frame placement: one row per strategy of a condition."""
     summaries = analysis.frames.summaries if analysis.frames else ()
     parts = []
     for workload in analysis.design.workloads:

@@ -12,9 +12,9 @@ from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.errors import BadInputError, MachineError, system_reason
 
 FORMATS = ("html", "svg", "png", "data")
-"""``data``: CSV, Parquet and JSON."""
+"""Formats of a report; ``data`` means CSV, Parquet and JSON."""
 _MARK = ".pagelab-report"
-"""A file in every report, so that only a report is ever replaced."""
+"""A file in every report, by which a directory is known as a report that may be replaced."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
     """Analyses *data* and puts the report into the directory *out*, replacing an older report there.
 
     Everything is built in a temporary directory beside *out* and renamed, so that *out* never holds half a report.
-    Raises `BadInputError` where *out* is something else than a report.
+    Raises `BadInputError` where *out* exists and is not a report.
     """
     _refuse_foreign(out)
     analysis = analyse(data)
@@ -102,7 +102,7 @@ def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[
 
 _MOST_ROWS = 200_000
 _MOST_RECORD_BYTES = 32 << 20
-"""More than that would not fit into a page when compressed, and takes long to compress."""
+"""Most bytes of records in a page: more would be too large even compressed, and would take long to compress."""
 _NOTES = {
     "runs": "one row an execution",
     "measurements": "one row a measurement inside an execution",
@@ -113,7 +113,7 @@ _NOTES = {
 
 
 def _swap(new: Path, out: Path) -> None:
-    """Puts *new* in the place of *out*; the older report is removed last."""
+    """Replaces *out* by *new*; the older report is removed last."""
     if not out.exists():
         new.rename(out)
         return

@@ -1,4 +1,6 @@
-"""The planned tests of a study: each program, or all as a set; and the attainable level."""
+"""The planned tests of a study (each program by itself, or all programs as a set), and whether a result can reach the
+level.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ if TYPE_CHECKING:
     from ..stats import Reach
 
 QUANTITIES = ("time", "spread")
-"""Each policy is compared with the baseline in both, over the programs of a set."""
+"""The quantities in which each policy is compared with the baseline over a set of programs."""
 FEWEST_EXECUTIONS = 2
-"""One has no spread."""
+"""A single execution has no spread."""
 
 
 def contrasts(plan: Plan) -> list[tuple[Condition, Condition]]:
@@ -27,9 +29,9 @@ def contrasts(plan: Plan) -> list[tuple[Condition, Condition]]:
 
 
 def programs_by_policy(plan: Plan) -> dict[tuple[str, str], list[str]]:
-    """Policy and baseline to the programs that have both: names of workloads, with any parameters.
+    """``(policy, baseline)`` to the names of the workloads that run under both, whatever their parameters.
 
-    Configurations of one program are no independent programs.
+    A program counts once: its configurations are not independent programs.
     """
     found: dict[tuple[str, str], list[str]] = {}
     for treatment, baseline in contrasts(plan):
@@ -40,11 +42,11 @@ def programs_by_policy(plan: Plan) -> dict[tuple[str, str], list[str]]:
 
 
 def answered(plan: Plan, *, is_open: bool) -> tuple[Plan, str | None]:
-    """``plan`` with what it tests decided, and the message about a set that its author did not ask for.
+    """``plan`` with its tests decided, and a message where the set is tested although the author did not ask for it.
 
-    ``is_open``: its author left the answer open. Then it is each program by itself; or the set, where no comparison of
-    one program could reach the level with these executions, and comparisons over all of them can. Where neither can,
-    nothing is tested, and everything is described.
+    ``is_open``: the author left the choice open. Each program is then tested by itself. The set is tested instead where
+    no comparison of one program could reach the level with these executions, and comparisons over the set can. Where
+    neither can, nothing is tested and everything is described.
     """
     several = programs_by_policy(plan)
     if is_open and several and plan.precision is None and each_unreachable(plan) and not set_unreachable(plan):
@@ -66,22 +68,22 @@ def most_programs(plan: Plan) -> int:
 
 
 def reachability(plan: Plan) -> list[RunWarning]:
-    """What to tell where no result, however clear, could reach the level (Holm over all planned comparisons)."""
+    """Warnings where no result, however clear, could reach the level (Holm over all planned comparisons); else none."""
     return set_unreachable(plan) if plan.answer == "set" else each_unreachable(plan)
 
 
 def fewest_for_tests(plan: Plan) -> int:
-    """Executions of each condition with which every comparison of single programs could be found, at this look."""
+    """Executions of each condition that the comparisons of single programs need to reach the level at this look."""
     return _reach_of_each(plan).smallest_n
 
 
 def looked_at(plan: Plan) -> Plan:
-    """``plan`` after the look at its end: what is added to it then is judged at half of its error."""
+    """``plan`` after the look at its end; executions that are added later are judged at half of its error rate."""
     return plan.model_copy(update={"earlier_looks": [*plan.earlier_looks, plan.executions]})
 
 
 def each_unreachable(plan: Plan) -> list[RunWarning]:
-    """For programs one by one; empty where the level can be reached."""
+    """Warnings for tests of single programs; empty where the level can be reached."""
     planned = len(contrasts(plan))
     if planned == 0:
         return []
@@ -98,7 +100,7 @@ def each_unreachable(plan: Plan) -> list[RunWarning]:
 
 
 def _reach_of_each(plan: Plan) -> Reach:
-    """Of the comparisons of single programs, over all of which Holm corrects."""
+    """The smallest p that comparisons of single programs can have, corrected by Holm over all of them."""
     from ..stats import reachable
 
     found = contrasts(plan)
@@ -109,14 +111,15 @@ def _reach_of_each(plan: Plan) -> Reach:
 
 
 def _alpha(plan: Plan) -> float:
-    """A study may report at any of its looks, so each is judged at its share of the error rate."""
+    """The error rate of one look: a study may report at any of its looks, so each look gets an equal share."""
     looks = len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
     return round((1 - plan.level) / looks, 12)
 
 
 def _holm_reaches(plan: Plan) -> bool:
-    """Whether every comparison could be found, where programs have different numbers of executions: those with more
-    are rejected first, and the correction of the others is smaller then.
+    """Whether every comparison could reach the level where programs have different numbers of executions.
+
+    Holm rejects those with more executions first, and corrects the others by less then.
     """
     from ..stats import holm, smallest_p
 
@@ -126,7 +129,7 @@ def _holm_reaches(plan: Plan) -> bool:
 
 
 def set_unreachable(plan: Plan) -> list[RunWarning]:
-    """For the set; empty where every policy has programs enough, and these a spread."""
+    """Warnings for tests of the set; empty where every policy has enough programs, and the programs have a spread."""
     several = programs_by_policy(plan)
     if not several:
         return []

@@ -1,4 +1,4 @@
-"""The runs of one boot: the first execution or block that has not finished, with its warm-ups."""
+"""A session in one boot: it runs the first unfinished execution or block, with its warm-ups."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .this_boot import this_boot
 from .tools import Tools
 
 STOPPED = "reboots_stopped"
-"""Key of ``meta``: why no further boot goes on with the study."""
+"""Key of ``meta``: the reason why no further boot continues the study."""
 
 
 class UsedBootError(StudyError):
-    """A session has worked in this boot before."""
+    """An earlier session has already run in this boot."""
 
 
 class BootSession(Session):
-    """What a session does in one boot. The next execution or block is left to the next boot."""
+    """A session that runs one execution or block, and leaves the next one to the next boot."""
 
     def __init__(
         self, store: Store, directory: Path, tools: Tools, machine: dict[str, Any], progress: Progress | None = None
@@ -38,7 +38,7 @@ class BootSession(Session):
         self._resume = f"sudo pagelab study resume {directory} --reboot"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
-        """The runs of this boot. Raises :class:`UsedBootError` where it is not a fresh one."""
+        """Makes the runs of this boot. Raises :class:`UsedBootError` where the boot is not a fresh one."""
         if self._store.rows("SELECT 1 FROM session WHERE boot_id = ?", (this_boot().id,)):
             raise UsedBootError("a session of this study has worked in this boot; the next one needs a fresh boot")
         return super().work(noise)
@@ -63,14 +63,14 @@ class BootSession(Session):
             self._warn(noise)
 
     def _look(self) -> None:
-        """Takes the planned looks whose blocks are all in."""
+        """Takes the planned looks whose blocks have all finished."""
         outstanding = [slot.block for slot in unfinished(self._store)]
         for look in looks_of(self._store).planned:
             if min(outstanding, default=look.blocks) < look.blocks or self._decide(look):
                 return
 
     def _warn(self, warning: RunWarning) -> None:
-        """Each boot finds the same machine: what is known is not stored again, and of noise the first is enough."""
+        """Stores a warning once: each boot finds the same machine. Of noise, only the first warning is stored."""
         known = self._store.study_warnings()
         if any(one.kind == warning.kind == WarningKind.NOISY_MACHINE or one == warning for one in known):
             self._progress.note(warning.message)
@@ -79,15 +79,15 @@ class BootSession(Session):
 
 
 def unfinished(store: Store) -> list[Slot]:
-    """The places of analysed executions that have no run yet."""
+    """The places in the schedule of analysed executions that have no run yet."""
     finished = store.finished()
     return [slot for slot in store.slots() if not slot.warmup and slot.position not in finished]
 
 
 def next_places(store: Store, each: Any) -> list[Slot]:
-    """What the next boot runs, in order; empty at the end.
+    """The places that the next boot runs, in order; empty at the end of the study.
 
-    Warm-ups that were made in an earlier boot for what is still outstanding are taken back, to be made in this one.
+    Where an execution is still outstanding, the warm-ups that an earlier boot made for it are discarded and repeated.
     """
     missing = {slot.position for slot in unfinished(store)}
     own = next((boot for boot in boots(store.slots(), each) if any(slot.position in missing for slot in boot)), [])

@@ -1,10 +1,10 @@
 """A study that fits a time: a pilot, then whole blocks for the workloads whose intervals they narrow most.
 
-The pilot has the fewest blocks with which every comparison can be found, and counts. After it, blocks go one by one to
-the workload where one more takes most off the half-width of its widest interval, for the time that it takes (widths
-shrink as 1/sqrt(n); for their sum that is Neyman's allocation with unequal costs). What is looked at is how long
-blocks take and how far pairs scatter about their middle: neither says which side a difference lies on. Time is that of
-the runs, with their own set-up and tear-down; the study's set-up is not counted.
+The pilot has the fewest blocks with which every comparison can reach the level; its runs are part of the result. After
+it, blocks are given one by one to the workload where one more block narrows the half-width of its widest interval most
+per second (widths shrink as 1/sqrt(n); for their sum that is Neyman's allocation with unequal costs). The allocation
+uses only the duration of blocks and the scatter of pairs about their median, and neither shows the sign of a
+difference. Time is that of the runs, with their own set-up and tear-down; the study's set-up is not counted.
 """
 
 from __future__ import annotations
@@ -26,48 +26,47 @@ from .progress import shown_duration
 from .store import Store
 
 MOST_BLOCKS = 1000
-"""Of a workload. More are never needed, and the averages of two pairs grow as the square."""
+"""Most blocks of a workload. More are never needed, and the number of averages of two pairs grows as the square."""
 LEAST_MINUTES = 0.05
 MOST_MINUTES = 30 * 24 * 60
 _TELLS = 0.01
-"""The change that the sentence names a budget for."""
+"""The change (1%) for which :func:`outlook` names the time."""
 _POWER = 0.8
 _NORMAL_DEVIATION = 1.2533
-"""Standard deviation over mean deviation, of a normal distribution."""
+"""Standard deviation divided by mean absolute deviation, for a normal distribution."""
 _USED = "time_used"
-"""Entry of ``meta``: the time was used up, and the study came to its end."""
+"""Entry of ``meta``: the time was used up, and the study has ended."""
 _COLD = 3
-"""The first block reads from the disk, and may take so many times as long as the others."""
+"""The first block reads from the disk: it may take this many times as long as the others."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Duration of a block of one workload, and its effect on the interval."""
+    """How long a block of one workload takes, and how far its pairs scatter."""
 
     workload: str
     blocks: int
-    """Planned so far."""
+    """Blocks planned so far."""
     block_s: float
-    """Medians of the conditions' executions: added up, or the longest where they run at once."""
+    """Sum of the conditions' median durations; the longest of them where the conditions run at once."""
     scatter: float
-    """Of the differences within pairs about their median, as a standard deviation of log ratios; of the comparison
-    where it is widest."""
+    """Standard deviation of the log ratios within pairs, about their median, in the comparison where it is widest."""
 
     def half_width(self, blocks: int, z: float) -> float:
         return z * self.scatter / sqrt(blocks)
 
 
 def fewest_blocks(plan: Plan) -> int:
-    """Blocks of the pilot: with fewer no comparison of the family could be found, however clear."""
+    """Blocks of the pilot: with fewer, no comparison of the family could reach the level, however clear."""
     from ..stats.paired import FEWEST_PAIRS
 
     if plan.answer == "set":
-        return FEWEST_PAIRS  # the programs are what is compared, and each needs a spread
+        return FEWEST_PAIRS  # the set is compared over its programs, and each needs a spread
     return fewest_of(len(contrasts(plan)), plan.level, stratified=plan.test != "rank-sum")
 
 
 def fewest_of(comparisons: int, level: float, *, stratified: bool = True) -> int:
-    """Pairs, or executions of each, with which each of so many comparisons can be found after Holm."""
+    """Pairs, or executions of each condition, with which each of ``comparisons`` can reach the level after Holm."""
     from ..stats import reachable
     from ..stats.paired import FEWEST_PAIRS
 
@@ -76,7 +75,7 @@ def fewest_of(comparisons: int, level: float, *, stratified: bool = True) -> int
 
 
 def with_minutes(plan: Plan, minutes: float) -> Plan:
-    """The plan of a study with a time: its pilot."""
+    """``plan`` with a time limit of ``minutes``, and with the executions of its pilot."""
     if plan.precision is not None:
         raise BadInputError(
             "--minutes and [precision] exclude each other: one ends a study by time, the other by what its looks find"
@@ -91,12 +90,12 @@ def checked_minutes(minutes: float) -> float:
 
 
 def longest_s(plan: Plan) -> float | None:
-    """Longest possible run: a longer one ends the study. None: no limit."""
+    """The longest time a run may take; a longer one ends the study. None: no limit."""
     return None if plan.minutes is None else max(1.0, _COLD * 60 * plan.minutes / plan.executions)
 
 
 def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
-    """For a run of the condition ``name`` that was ended so."""
+    """The error for a run of the condition ``name`` that reached :func:`longest_s`."""
     assert plan.minutes is not None
     limit = longest_s(plan) or 0.0
     reason = (
@@ -108,7 +107,7 @@ def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
 
 
 def add_minutes(store: Store, minutes: float) -> None:
-    """Gives a study more time. Raises StudyError where planned looks decide the number of executions."""
+    """Adds ``minutes`` to a study. Raises StudyError where planned looks decide the number of executions."""
     plan = store.plan()
     refuse_other_rules(plan, store)
     given = {"minutes": spent_s(store) / 60 + checked_minutes(minutes)}
@@ -129,9 +128,9 @@ def add_minutes(store: Store, minutes: float) -> None:
 
 
 def _wanted_for_tests(plan: Plan, paces: Sequence[Pace], minutes: float) -> dict[str, int]:
-    """Workload -> blocks in all: those that the tests of this look need first.
+    """Workload -> blocks in all; the blocks that the tests of this look need come first.
 
-    Raises StudyError where these do not fit and tests were planned. What is described without tests stays so then.
+    Where these do not fit: raises StudyError if tests were planned; otherwise the study stays described without tests.
     """
     if plan.answer == "set" or not contrasts(plan):
         return _wanted(plan, paces, 60 * minutes)
@@ -149,14 +148,14 @@ def _wanted_for_tests(plan: Plan, paces: Sequence[Pace], minutes: float) -> dict
 
 
 def spent_s(store: Store) -> float:
-    """Time of all blocks so far."""
+    """Seconds that all blocks have taken so far."""
     of_block = "max" if store.plan().co_run else "sum"
     blocks = f"SELECT {of_block}(duration_s) AS seconds FROM run JOIN schedule USING (position) GROUP BY block"
     return float(store.rows(f"SELECT coalesce(sum(seconds), 0) FROM ({blocks})")[0][0])
 
 
 def lasts(plan: Plan, durations: Iterable[float]) -> float:
-    """Duration of a block of executions that take so long."""
+    """Duration of a block of executions with these ``durations``."""
     return max(durations, default=0.0) if plan.co_run else sum(durations)
 
 
@@ -171,8 +170,9 @@ def is_sized(store: Store) -> bool:
 
 
 def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
-    """Asked when a run of ``block`` is over. Raises TooLongError where that ends the first or second block of a study,
-    and not even the pilot fits its time.
+    """Raises TooLongError where a run ends the first or second block of a study, and not even the pilot fits its time.
+
+    Called when a run of ``block`` is over.
     """
     assert plan.minutes is not None
     taken: dict[int, list[float]] = {}
@@ -190,21 +190,21 @@ def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
         f"one execution of each of {len(plan.active())} conditions takes {shown_duration(max(1, last_s))}, and "
         f"{plan.executions} of each, the fewest that can tell, do not fit into the time"
     )
-    # A cold block may be no slower than the others: what is told has to do then, too.
+    # A cold block may be no slower than the others: the named minutes must be enough in that case, too.
     more, in_all = (rounded_up(1.1 * seconds / 60) for seconds in (left * last_s, spent + left * last_s))
     raise TooLongError(reason, store.path.parent, more, in_all)
 
 
 def rounded_up(minutes: float) -> str:
-    """As ``--minutes`` takes it: to a whole tenth, from ten on to whole minutes."""
+    """``minutes`` rounded up for ``--minutes``: to a tenth, and to whole minutes above ten."""
     return f"{ceil(minutes)}" if minutes > 10 else f"{max(0.1, ceil(10 * minutes) / 10):g}"
 
 
 def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
-    """Plans further blocks while there is time, after all planned ones are done; returns messages.
+    """Plans further blocks while there is time, after all planned ones are done; returns a message, which may be empty.
 
-    None: nothing more fits. ``elapsed_s`` is what this session took for its runs: more than they say of themselves, by
-    its own part.
+    None: nothing more fits. ``elapsed_s`` is the time that this session took for its runs; it exceeds the sum of their
+    durations by the session's own overhead.
     """
     assert plan.minutes is not None
     if store.meta().get(_USED) == "yes":
@@ -214,12 +214,12 @@ def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
     found = [replace(pace, block_s=pace.block_s * own) for pace in paces_of(store, plan)]
     sized = [event["data"] for event in store.events() if event["kind"] == "sized"]
     if sized:
-        # What the pilot said of scatter stands: to look again and again would choose by what was found.
+        # The pilot's scatter is kept: estimating it again after each block would let the results choose the blocks.
         before = {one["workload"]: one["scatter"] for one in sized[-1]["paces"]}
         found = [replace(pace, scatter=before.get(pace.workload, pace.scatter)) for pace in found]
         wanted = _wanted(plan, found, 60 * plan.minutes - spent)
         if wanted == blocks_of(plan):
-            # Else what a session takes beside its runs would be left, to be filled by who asks again.
+            # Otherwise the time of the session's own overhead would seem left, and another session would fill it.
             store.put_meta(_USED, "yes")
             return None
         extend(store, plan, wanted)
@@ -259,7 +259,7 @@ def paces_of(store: Store, plan: Plan) -> list[Pace]:
 
 
 def _scatter(treatment: Mapping[int, float], baseline: Mapping[int, float]) -> float | None:
-    """Standard deviation of log ratios within pairs, from their mean deviation about the median; None of under two."""
+    """Standard deviation of log ratios within pairs, from their mean deviation about the median; None of < 2 pairs."""
     both = [(treatment[block], baseline[block]) for block in treatment.keys() & baseline.keys()]
     if len(both) < 2:
         return None
@@ -271,12 +271,14 @@ def _scatter(treatment: Mapping[int, float], baseline: Mapping[int, float]) -> f
             return None
         apart = [(x - y) / middle for x, y in both]
     centre = median(apart)
-    # About the median of n values deviations are too small, by a share that one in n makes good.
+    # Deviations about the median of n values are too small; the factor with n - 1 corrects for that.
     return _NORMAL_DEVIATION * sum(abs(d - centre) for d in apart) / (len(apart) - 1)
 
 
 def _wanted(plan: Plan, paces: Sequence[Pace], seconds: float) -> dict[str, int]:
-    """Blocks of all workloads alike where nothing is compared within one: then they may be compared with each other."""
+    """Workload -> blocks in all; the same for all workloads where no policies are compared within one, since the
+    workloads may then be compared with each other.
+    """
     if contrasts(plan):
         return allocated(paces, seconds)
     more = max(0, int(seconds / sum(pace.block_s for pace in paces)))
@@ -284,10 +286,10 @@ def _wanted(plan: Plan, paces: Sequence[Pace], seconds: float) -> dict[str, int]
 
 
 def allocated(paces: Sequence[Pace], seconds: float) -> dict[str, int]:
-    """Workload -> blocks in all, when ``seconds`` more may be spent."""
+    """Workload -> blocks in all, where ``seconds`` more may be spent."""
     blocks = {pace.workload: pace.blocks for pace in paces}
     left = seconds
-    # Where nothing scatters, or nothing is compared, all get alike.
+    # Where nothing scatters or nothing is compared, all workloads get the same number of blocks.
     least = 1e-6 * max((pace.scatter for pace in paces), default=0.0) or 1.0
 
     def gain(pace: Pace) -> float:
@@ -308,7 +310,7 @@ def allocated(paces: Sequence[Pace], seconds: float) -> dict[str, int]:
 
 
 def outlook(paces: Sequence[Pace], blocks: Mapping[str, int], plan: Plan) -> str:
-    """The changes that so many blocks are likely to show, and the time for a change of 1%."""
+    """The message about the changes that ``blocks`` are likely to show, and the time that a change of 1% needs."""
     if plan.answer == "set" or not contrasts(plan) or not any(pace.scatter for pace in paces):
         return ""
     z = _reach(plan)
@@ -325,7 +327,7 @@ def outlook(paces: Sequence[Pace], blocks: Mapping[str, int], plan: Plan) -> str
 
 
 def _reach(plan: Plan) -> float:
-    """Standard errors that a change must have to be found with power 0.8 in Holm's hardest step."""
+    """The size of a change, in standard errors, that is found with power 0.8 in Holm's strictest step."""
     normal = NormalDist()
     alpha = (1 - plan.level) / 2 ** len(plan.earlier_looks) / max(1, len(contrasts(plan)))
     return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(_POWER)

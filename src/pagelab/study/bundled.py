@@ -1,4 +1,4 @@
-"""Bundled benchmarks in a study: ``benchmarks = [...]`` becomes workloads, with a set-up step for their inputs."""
+"""Turns the ``benchmarks = [...]`` of a study into workloads, with a set-up step that makes their inputs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from .spec import RawStudy, RawWorkload
 from .toml_text import Location
 
 BYTES = "bytes"
-"""``{bytes}``: what the parameters :data:`SIZED` say, of this machine's caches. Unless it is a parameter itself."""
+"""``{bytes}``: a size relative to a cache of this machine, from the parameters :data:`SIZED`, unless the study defines
+``bytes`` itself."""
 SIZED = ("cache", "size")
 _SHARES: Mapping[Scalar, tuple[int, int]] = {"half": (1, 2), "equal": (1, 1), "double": (2, 1)}
 INPUTS = "inputs"
-"""Where the inputs are made, in the study's directory."""
+"""Folder of the inputs in the study's directory."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """The additions of ``benchmarks`` to a study."""
+    """What the ``benchmarks`` of a study add to it."""
 
     workloads: list[RawWorkload]
     inputs: list[str]
-    """Kinds of generated input that any of them reads."""
+    """Kinds of generated input that the benchmarks read."""
     files: list[Path]
-    """Programs of this package that any of them runs as they are."""
+    """Programs of this package that the benchmarks run unchanged."""
     problems: list[tuple[Location, str]]
 
     def setup(self, out: Path) -> list[Step]:
-        """Makes the inputs in the study's directory; existing ones are kept."""
+        """The step that makes the inputs in the study's directory; it keeps existing ones."""
         if not self.inputs:
             return []
-        # -P: modules come from where pagelab is, not from the directory that it was called in.
+        # -P: Python must import pagelab's modules, not ones of the same name in the current directory.
         argv = [sys.executable, "-P", "-m", "pagelab.benchmarks.inputs", str(out / INPUTS), *self.inputs]
         return [Step(argv=argv, shown=f"make inputs: {', '.join(self.inputs)}", cwd=str(Path.cwd()))]
 
@@ -66,7 +67,7 @@ def _wrong_values(names: set[str], parameters: Mapping[str, Sequence[Scalar]]) -
 
 
 def unknown_size(parameters: Mapping[str, Sequence[Scalar]]) -> str | None:
-    """Errors in the parameters of ``{bytes}``."""
+    """The error in the parameters of ``{bytes}``; None where they are right."""
     for name in SIZED:
         if name not in parameters:
             return f"{{bytes}} needs the parameters cache and size; {name} is missing"

@@ -1,7 +1,7 @@
-"""A session on a cluster: blocks are shared among hosts, each block whole on one platform, one run at a time on a host.
+"""A session on a cluster: hosts share the blocks. A block runs on one platform, and a host makes one run at a time.
 
-Pairs are compared within their block, so that a host is a factor of blocks and cancels in every pair. A host that dies
-in a block keeps it: what is left of it waits for a worker on the same platform.
+Pairs are compared within their block, so the host is a factor of blocks and cancels in every pair. If a host dies
+within a block, the rest of that block waits for a worker on the same platform.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from .store import RunResult, Store
 MARK = "cluster"
 """Entry of ``meta`` of a study that runs on a cluster."""
 _OWED = "cluster_owed"
-"""Entry of ``meta``: platform → conditions that were running there when the session could not reach it any more."""
+"""Entry of ``meta``: platform → conditions that were running there when the session lost contact with it."""
 _LOOK_S = 0.25
 _PATIENCE_S = 120.0
 """How long a study waits for a worker when nothing runs."""
 _FAREWELL_S = 15.0
 _DEATHS = 3
-"""Workers that may die of one run before it is given up."""
+"""Workers that may die during the same run before the session gives that run up."""
 
 
 @dataclass
 class _Host:
-    """One machine, with one platform, of any number of workers."""
+    """One machine with one platform; it may have several workers."""
 
     here: on_host.Here
     workers: dict[str, on_host.Here] = field(default_factory=dict)
@@ -77,9 +77,11 @@ class Blocks:
         self._bound = bound
 
     def take(self, host: _Host, others: set[int], share: int) -> tuple[Slot, bool] | None:
-        """The next place for the host, and whether its block begins with it: of the block that it is in, of one that
-        its platform began, or of a new one; ``others`` are blocks in which other hosts are. A host that has its
-        ``share`` of warm-up blocks leaves further ones to hosts that have not.
+        """The next place for the host, and whether that place begins a new block. None: there is none.
+
+        The place is of the block that the host is in, else of a block that its platform began and no other host is in
+        (``others``), else of a new block. A host that has had its ``share`` of warm-up blocks leaves further ones to
+        other hosts.
         """
         mine = [block for block, slots in self._slots.items() if slots and self._bound.get(block) == host.platform]
         if host.block in mine:
@@ -103,12 +105,12 @@ class Blocks:
         return any(self._slots.values())
 
     def platforms(self) -> list[str]:
-        """Those for which blocks wait that they began."""
+        """The platforms that have begun blocks with places left."""
         return sorted({self._bound[block] for block, slots in self._slots.items() if slots and block in self._bound})
 
 
 class ClusterSession(Session):
-    """Blocks on many hosts. ``where``: as :class:`~pagelab.distribute.hosts.HostCluster` has it."""
+    """A session whose blocks run on many hosts. ``where``: as in :class:`~pagelab.distribute.hosts.HostCluster`."""
 
     def __init__(
         self,
@@ -133,10 +135,10 @@ class ClusterSession(Session):
         self._told: set[str] = set()
 
     def _warn_of_other_machine(self) -> None:
-        """Where the session is started measures nothing."""
+        """Does nothing: the machine that starts the session measures nothing."""
 
     def _clean_up_after(self, running: list[int]) -> None:
-        """The tear-down is owed by the hosts, and done there before their next set-up."""
+        """Leaves the tear-down to the hosts, which do it before their next set-up."""
         bound = self._store.block_platforms()
         query = (
             "SELECT DISTINCT block, condition FROM attempt JOIN schedule USING (position)"
@@ -186,7 +188,7 @@ class ClusterSession(Session):
     # -- hosts ----------------------------------------------------------------------------------------------------
 
     def _meet(self, blocks: Blocks) -> None:
-        """Greets new workers, and gives up what dead ones were doing."""
+        """Takes in new workers, and gives up the tasks of dead ones."""
         present = self._connection.workers()
         for name, task in list(self._tasks.items()):
             if task.worker not in present:
@@ -208,7 +210,7 @@ class ClusterSession(Session):
             host.workers[address] = here
 
     def _lost(self, task: _Task, blocks: Blocks) -> None:
-        """A worker died. What it was doing is done again on its platform; what it left set up is torn down first."""
+        """Handles the death of a worker: its task is repeated on its platform, after a tear-down of what it set up."""
         host = task.host
         host.workers.pop(task.worker, None)
         if task.job is None:
@@ -231,7 +233,7 @@ class ClusterSession(Session):
         self._progress.finished(condition.name, "not-started", why, None)
 
     def _hand_out(self, blocks: Blocks) -> None:
-        """To every machine on which nothing runs."""
+        """Gives a task to every machine on which nothing runs."""
         busy = {task.host.here.alone for task in self._tasks.values()}
         share = -(-self._plan.warmups // max(1, len(self._hosts)))
         for host in self._hosts.values():
@@ -264,7 +266,7 @@ class ClusterSession(Session):
         self._tasks[self._connection.submit(on_host.work, work, task.worker)] = task
 
     def _wait_no_longer(self, blocks: Blocks) -> None:
-        """Says what is waited for when nothing runs, and ends the session when it does not come."""
+        """Reports what the session waits for while nothing runs, and ends the session when it does not come."""
         if self._tasks or not blocks.left():
             self._idle_since = None
             return
@@ -302,7 +304,7 @@ class ClusterSession(Session):
             self._commit(task.host, task.job, outcome, time_left)
 
     def _admit(self, host: _Host, found: on_host.Prepared) -> None:
-        """Makes a host ready, or leaves it alone."""
+        """Marks a prepared host as ready, or refuses it."""
         self._store.commit_steps(found.steps, self._id)
         refused = found.refused or self._other_programs(found.programs)
         if refused:
@@ -318,7 +320,7 @@ class ClusterSession(Session):
             self._warn(found.noise.model_copy(update={"message": f"{platform.host}: {found.noise.message}"}))
 
     def _other_programs(self, found: dict[str, str]) -> str | None:
-        """Programs of the same path and other contents would make hosts of one study measure different things."""
+        """The refusal of a host where a program has the same path but other contents than on the other hosts."""
         self._programs = found if self._programs is None else self._programs
         for path, digest in sorted(found.items()):
             if self._programs.get(path, digest) != digest:
@@ -365,7 +367,7 @@ class ClusterSession(Session):
                 return
 
     def _leave(self) -> None:
-        """The study's tear-down on every host that was set up; what cannot be reached owes it to the next session."""
+        """Does the study's tear-down on every host that was set up; an unreachable host owes it to the next session."""
         left: dict[str, list[int]] = {}
         for host in self._hosts.values():
             if host.state == "new":
@@ -402,7 +404,7 @@ class ClusterSession(Session):
 
 
 def refuse_unfit(plan: Plan) -> None:
-    """Studies that hosts cannot share. Raises StudyError."""
+    """Raises StudyError for a study whose blocks hosts cannot share."""
     if plan.minutes is not None:
         raise StudyError("--cluster and minutes exclude each other: hosts differ in pace; write executions = N")
     if plan.reboots is not None:

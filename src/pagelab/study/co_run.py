@@ -1,8 +1,8 @@
-"""Both conditions of a pair at once, on one processor: an option, and another question than how they differ alone.
+"""Runs both conditions of a pair at once on one processor (an option); the result is not how they differ alone.
 
-What slows a shared machine down then meets both at the same time, as in duet benchmarking (Bulej et al., ICPE 2020),
-there with a processor each. On one processor they take turns within milliseconds, so processor time is what is
-compared; each finds the caches as the other leaves them, which changes the effect as well as its noise.
+What slows a shared machine down then slows both at the same time, as in duet benchmarking (Bulej et al., ICPE 2020),
+where each has its own processor. On one processor the two take turns within milliseconds, so processor time is
+compared. Each finds the caches as the other left them, which changes the effect as well as its noise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .store import RunResult, now
 
 
 def arranged(conditions: list[Condition], wrong: Callable[[str], None]) -> list[Condition]:
-    """The two conditions on one processor; ``wrong`` is told why they cannot be run at once."""
+    """The two conditions, bound to one processor; ``wrong`` is called with the reason why they cannot run at once."""
     if len([one for one in conditions if one.left_out is None]) != 2:
         wrong(f"runs two conditions at once, and this study has {len(conditions)}; write one workload and two policies")
         return conditions
@@ -38,9 +38,9 @@ def arranged(conditions: list[Condition], wrong: Callable[[str], None]) -> list[
 
 
 class CoRunExecutor:
-    """The jobs of a block at once: their results are handed over when all of them have ended.
+    """Runs the jobs of a block at once, and returns their results when all of them have ended.
 
-    ``give_up`` ends what is running, when the session is asked to stop or one job failed as pagelab's own fault.
+    ``give_up`` ends the running jobs when the session is asked to stop, or when pagelab itself failed in one of them.
     """
 
     def __init__(self, runner: Runner, interruptible: Interruptible, give_up: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Connections to a store: a writer that survives a power cut, and readers that change nothing."""
+"""Connections to a store: for a writer whose commits survive a power cut, and for readers that change nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "study.db"
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes a rename survive a power cut."""
+    """Writes a directory to the disk, so that a rename in it survives a power cut."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -31,10 +31,10 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """For queries only.
+    """A connection for queries only.
 
-    Where the file may be written it is opened so, for only then can the last reader fold the log into the file and
-    remove it. A store on a read-only medium can only be opened as immutable, and then it has no log to read.
+    The file is opened for writing where that is allowed: only then can the last reader merge the log into the file and
+    remove it. On a read-only medium a store can only be opened as immutable, and its log is not read then.
     """
     mode = "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro"
     uri = f"{path.resolve().as_uri()}?mode={mode}"

@@ -1,4 +1,4 @@
-"""Functions to start and continue a study: ``pagelab study run`` and ``resume``."""
+"""Starts and continues a study: the functions of ``pagelab study run`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def run_study(
     change: Callable[[Prepared], Prepared] | None = None,
     instead: Callable[[Store], None] | None = None,
 ) -> Finished:
-    """Plans ``spec``, creates ``directory`` and runs to the end.
+    """Plans ``spec``, creates ``directory`` and runs the study to its end.
 
-    With ``minutes`` the number of executions is what fits (:mod:`pagelab.study.budget`). ``change`` may alter the plan
-    before anything is stored. ``cluster``: the address of a Dask scheduler, or a number of workers here, on whose hosts
-    the blocks are run (:mod:`pagelab.study.cluster`). ``instead``: what is done with the store instead of the runs,
-    which other boots will do (:mod:`pagelab.study.reboots`).
+    With ``minutes`` the study makes as many executions as fit (:mod:`pagelab.study.budget`). ``change`` may alter the
+    plan before anything is stored. ``cluster``: the address of a Dask scheduler, or a number of workers here, on whose
+    hosts the blocks are run (:mod:`pagelab.study.cluster`). ``instead`` is called with the store in place of the runs,
+    which other boots make later (:mod:`pagelab.study.reboots`).
 
     Raises the errors of :func:`pagelab.study.prepare.prepare`, StudyError when the directory is in use or holds a
     study, StudyInterruptedError when stopped.
     """
     progress = progress or Silent()
-    # On a cluster each host answers for itself.
+    # On a cluster, each host checks for itself.
     check = tools.check if cluster is None else lambda _condition: None
     prepared = prepare(spec, directory, check, skip_impossible=skip_impossible, quick=quick, minutes=minutes)
     prepared = change(prepared) if change else prepared
@@ -103,7 +103,7 @@ def _work(
 
 
 def refuse_restarts(plan: Plan, command: str) -> None:
-    """Refuses a study that restarts the machine where nobody has agreed to that."""
+    """Refuses a study that restarts the machine, and names the command by which a user agrees to that."""
     if plan.reboots is not None:
         raise StudyError(
             f'{plan.name} has between = "reboot": it restarts this machine, and nothing does without your word; to let '
@@ -112,7 +112,7 @@ def refuse_restarts(plan: Plan, command: str) -> None:
 
 
 def _refuse_other_place(directory: Path, meta: dict[str, str], cluster: str | None) -> None:
-    """A study on a cluster stays there: blocks belong to their hosts."""
+    """Refuses to continue a study of a cluster without one, or the reverse: blocks belong to their hosts."""
     if MARK in meta and cluster is None:
         raise StudyError(
             f"{directory} runs on a cluster, and its blocks belong to their hosts; continue it with: pagelab study "
@@ -126,7 +126,7 @@ def _refuse_other_place(directory: Path, meta: dict[str, str], cluster: str | No
 
 
 def _refuse_another(prepared: Prepared, directory: Path) -> None:
-    """Refuses a directory with another study's text, and lists the differences."""
+    """Refuses a directory that holds another study, and lists the differences of the two texts."""
     if not (directory / NAME).exists():
         return
     with Store.open(directory, write=False) as store:
@@ -153,14 +153,14 @@ def resume_study(
 ) -> Finished:
     """Continues the study in ``directory`` at the run that was in progress.
 
-    With ``executions`` (of each condition, in all) or ``minutes`` (more) it is extended first; if it had come to its
-    end, what is reported then is a further look, judged at half of the error of the one before (docs/method: adding
-    executions). ``as_begun``: also where the file that it was begun from says something else by now.
+    ``executions`` (of each condition, in all) or ``minutes`` (more) extend the study first. If the study had ended
+    before, its new result is a further look, judged at half of the error rate of the look before (docs/method: adding
+    executions). ``as_begun``: continues even where the file from which the study was begun has changed since.
 
-    ``in_boot``: this boot is the study's, and its runs alone are done (:mod:`pagelab.study.reboots`); ``instead``: what
-    is done instead of the runs.
+    ``in_boot``: this boot belongs to the study, and only the runs of this boot are made (:mod:`pagelab.study.reboots`).
+    ``instead`` is called in place of the runs.
 
-    Raises StudyError where there is no study, where it is in use, or where what it measures has changed since.
+    Raises StudyError where there is no study, where it is in use, or where the measured programs or files have changed.
     """
     if not (directory / NAME).exists():
         Store.open(directory)
@@ -186,9 +186,9 @@ def resume_study(
 
 
 def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_begun: bool) -> None:
-    """A study whose text, policies or programs changed is another study.
+    """Refuses a study whose text, policies or programs have changed: it would be another study.
 
-    ``as_begun``: its copy of study.toml, if that is all that changed, is written again as the store has it.
+    ``as_begun``: where only the study's copy of study.toml has changed, the copy is restored from the store.
     """
     advice = "put it back, or start a new study with: pagelab study run SPEC --into DIR"
     copy = directory / SPEC_COPY

@@ -1,4 +1,4 @@
-"""The store as polars frames, the input of analysis. Units are in the column names; null is "not measured"."""
+"""Reads a store into polars frames, the input of analysis. Column names state units; null means "not measured"."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ SELECT run, name, min(unit),
        CASE WHEN max(idx) - min(idx) + 1 = count(*) AND min(idx) = 0 THEN count(DISTINCT unit) END, count(*)
 FROM measurement GROUP BY run, name ORDER BY run, name
 """
-"""Numbers of units: 1 where all have the same one and are numbered without a gap."""
+"""Series of measurements in a run. The number of units is 1 where all values have one unit and no index is missing."""
 _EACH = "SELECT idx, value, unit FROM measurement WHERE run = ? AND name = ? ORDER BY idx"
 
 
@@ -79,7 +79,7 @@ WHERE step.message IS NOT NULL ORDER BY step.id
 
 
 class Source(Protocol):
-    """The source of frames: an open store."""
+    """What the frames are read from: an open store."""
 
     def plan(self) -> Plan: ...
     def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]: ...
@@ -90,14 +90,14 @@ class Source(Protocol):
 
 
 def runs(store: Source) -> pl.DataFrame:
-    """One row an execution, in order of position, warm-ups and failed ones too.
+    """One row per execution, in order of position, including warm-ups and failed ones.
 
     Columns: those of docs/architecture/contracts.md (Store), ``platform`` (of a study on a cluster),
-    ``boot_id`` and ``uptime_s`` (the boot, and seconds since it began; null for those of older versions),
-    ``short_placed`` (a placement-shortfall warning that is more than information),
-    ``exit_code``, ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it
-    was interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where it did not
-    count).
+    ``boot_id`` and ``uptime_s`` (the boot, and seconds since it began; null in records of older versions),
+    ``short_placed`` (the run has a placement-shortfall warning above the severity "info"),
+    ``exit_code``, ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: an
+    earlier attempt was interrupted), ``imported``, and one column ``counter.<name>`` for each counter (null where it
+    did not count).
     """
     rows = []
     counters: dict[str, None] = {}
@@ -134,7 +134,7 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
         times = {key: record.get(key) for key in ("wall_s", "user_s", "system_s", "peak_rss_bytes", "exit_code")}
         return {**times, "cpu_s": _sum(times["user_s"], times["system_s"]), "imported": True}
     time, placement, outcome = record["time"], record["placement"], record["outcome"]
-    # Null too in records that were made before frames were placed.
+    # Null also in records that are older than the placement of frames.
     frames = record.get("frames") or {"placed_fraction": None, "strategies": None}
     facts: dict[str, Any] = {
         "wall_s": time["wall_ns"] / 1e9,
@@ -164,13 +164,13 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moved(frames: dict[str, Any]) -> int | None:
-    """Pages that were on other frames at exit than those they were placed on; null where the kernel chose."""
+    """Pages that at exit were on other frames than where they had been placed; null where the kernel chose frames."""
     strategies: list[dict[str, int]] | None = frames["strategies"]
     return None if strategies is None else sum(strategy["moved_pages"] for strategy in strategies)
 
 
 def _seconds(nanoseconds: int | None) -> float | None:
-    """Null too in records that were made before it was measured."""
+    """Nanoseconds as seconds; null also in records that are older than the measurement."""
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
@@ -179,10 +179,10 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def measurements(store: Source) -> pl.DataFrame:
-    """One row a measurement inside an execution: ``run_id, name, idx, value, unit, dropped``.
+    """One row per measurement inside an execution: ``run_id, name, idx, value, unit, dropped``.
 
-    ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean. A window
-    that the program went through once is no repetition of anything, and stays.
+    ``dropped`` marks the first measurements of each execution, which study.toml's ``drop_first`` leaves out of the
+    mean. A window that the program went through only once has no repetitions, so its value is never dropped.
     """
     schema = {"run_id": pl.Int64, "name": pl.String, "idx": pl.Int64, "value": pl.Float64, "unit": pl.String}
     warm_up = {condition.index: condition.drop_first for condition in store.plan().conditions}
@@ -206,23 +206,23 @@ def measurements(store: Source) -> pl.DataFrame:
 
 
 def _of_single_window(run: int, name: str, once: set[tuple[int, str]]) -> bool:
-    """Whether it is of a window (docs/api) that was begun and ended once in the run."""
+    """Whether the measurement is of a window (docs/api) that was begun and ended once in the run."""
     window = name if (run, f"{name}.cpu") in once else name.rpartition(".")[0]
     return {(run, name), (run, window), (run, f"{window}.cpu"), (run, f"{window}.faults")} <= once
 
 
 def _values(store: Source, run: int, name: str, count: int) -> np.ndarray[Any, Any]:
-    """All of one name in a run: numbers alone, since a row of Python's objects takes ten times the room."""
+    """All values of one name in a run, as an array: rows of Python objects would take ten times the memory."""
     query = "SELECT value FROM measurement WHERE run = ? AND name = ? ORDER BY idx"
     values = (value for rows in store.batches(query, (run, name)) for (value,) in rows)
     return np.fromiter(values, dtype=np.float64, count=count)
 
 
 def conditions(store: Source) -> pl.DataFrame:
-    """One row a condition: ``index, condition, workload, policy, baseline, parameters, factors, metric, left_out``.
+    """One row per condition: ``index, condition, workload, policy, baseline, parameters, factors, metric, left_out``.
 
-    ``parameters`` and ``factors`` are JSON objects (docs/architecture/contracts.md: factors); ``metric`` the primary
-    metric of its workload; ``left_out`` why it was not run.
+    ``parameters`` and ``factors`` are JSON objects (docs/architecture/contracts.md: factors); ``metric`` is the primary
+    metric of the workload; ``left_out`` the reason why the condition was not run.
     """
     plan = {condition.index: condition for condition in store.plan().conditions}
     schema = {
@@ -249,9 +249,9 @@ def conditions(store: Source) -> pl.DataFrame:
 
 
 def warnings(store: Source) -> pl.DataFrame:
-    """One row a warning: ``run_id`` (null: the study's own), ``condition, kind, severity, message, data`` (JSON).
+    """One row per warning: ``run_id`` (null: of the study), ``condition, kind, severity, message, data`` (JSON).
 
-    What is true of the machine stands in every record; here it is one row, without a run.
+    A warning about the machine is in every record; here it is one row without a run.
     """
     schema = dict.fromkeys(("condition", "kind", "severity", "message", "data"), pl.String)
     rows: list[tuple[Any, ...]] = [
@@ -279,7 +279,7 @@ def warnings(store: Source) -> pl.DataFrame:
 
 
 def steps(store: Source) -> pl.DataFrame:
-    """One row a set-up or tear-down command; ``run_id`` is null for those of a whole session."""
+    """One row per set-up or tear-down command; ``run_id`` is null for those of a whole session."""
     schema = {
         "session": pl.Int64,
         "run_id": pl.Int64,
@@ -298,8 +298,8 @@ def steps(store: Source) -> pl.DataFrame:
 def metric(store: Source, name: str) -> pl.DataFrame:
     """``run_id, value`` for a column of :func:`runs`, ``counter.<name>``, or ``measure.<name>``.
 
-    The unit of analysis is the execution: of repeated measurements inside one, the arithmetic mean is taken, without
-    the first ones that ``drop_first`` names.
+    The unit of analysis is the execution: repeated measurements inside one are averaged (arithmetic mean), without the
+    first ones that ``drop_first`` drops.
     Runs that do not have the metric are absent.
     """
     if name.startswith("measure."):

@@ -1,4 +1,4 @@
-"""Changes of the file from which a study was begun: they do not change the study, and are reported."""
+"""Detects changes of the file from which a study was begun: they do not change the study, and are reported."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def refuse_edited(
     minutes: float | None = None,
     planned: int | None = None,
 ) -> None:
-    """Raises StudyError where the file differs in meaning from what the study in ``directory`` began with.
+    """Raises StudyError where the file differs in meaning from the one with which the study in ``directory`` began.
 
-    ``meta`` is the store's. Who asks for the very ``executions`` that the file has by now, or for more ``minutes``
-    where only these were edited, has read it; and where as many as it has are ``planned`` by now, it is followed.
+    ``meta`` is the store's. An edit is accepted where the user asks for the number of ``executions`` that the file now
+    has, where the user asks for more ``minutes`` and only these were edited, or where that many are already
+    ``planned``.
     """
     source = Path(meta.get("source", ""))
     found = differences(source, meta)
@@ -48,13 +49,13 @@ def refuse_edited(
 
 
 def told(found: dict[str, tuple[str, str]]) -> str:
-    """``executions: 8 → 12; level: not there → 0.99``."""
+    """The differences as text: ``executions: 8 → 12; level: not there → 0.99``."""
     shown = [f"{key}: {old} → {new}" for key, (old, new) in found.items()]
     return "; ".join([*shown[:_SHOWN], *([f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else [])])
 
 
 def differences(source: Path, meta: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Key -> what it was and is, of all that differs; empty where the file is gone, or says the same."""
+    """Key -> old and new value, for every key that differs; empty where the file is gone or has the same meaning."""
     spec = meta.get("spec", "")
     try:
         text = source.read_text(encoding="utf-8")
@@ -69,7 +70,7 @@ def differences(source: Path, meta: dict[str, str]) -> dict[str, tuple[str, str]
 
 
 def between(spec: str, text: str) -> dict[str, tuple[str, str]]:
-    """Key -> what it is in either text of a study.toml, of all that differs."""
+    """Key -> its values in two texts of a study.toml, for every key that differs."""
     return dict(_differences(tomllib.loads(spec), tomllib.loads(text), ""))
 
 

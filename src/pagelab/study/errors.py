@@ -9,25 +9,26 @@ from ..errors import BadInputError, MachineError, PagelabError
 
 
 class StudyError(BadInputError):
-    """A study cannot be started or continued as asked; the message names the object and the next command to type."""
+    """A study cannot be started or continued as requested; the message names the object and the next command."""
 
 
 class NothingStartsError(StudyError):
-    """No run of the first block could be started, and no later one is tried."""
+    """No run of the first block could be started, so the study tries no later one."""
 
 
 class TooLongError(StudyError):
-    """A study cannot be done in the time that it was given."""
+    """A study does not fit the time that it was given."""
 
     def __init__(self, reason: str, directory: Path, more: str, in_all: str) -> None:
         self.reason = reason
         self.minutes = in_all
-        """What would do from the beginning; ``more`` is what is missing now. Both as ``--minutes`` takes them."""
+        """The minutes that a new study would need; ``more``: the minutes that this one still lacks. Both are written as
+        ``--minutes`` takes them."""
         super().__init__(f"{reason}; go on with: pagelab study resume {directory} --minutes {more}")
 
 
 class StudyInterruptedError(PagelabError):
-    """Somebody asked the study to stop; everything finished so far is in the store."""
+    """The study was asked to stop; every run that had finished is in the store."""
 
     exit_code = 130
 
@@ -60,4 +61,4 @@ class ImpossibleError(MachineError):
     def __init__(self, which: str) -> None:
         super().__init__(f"{which}; or leave these conditions out of the study with: --skip-impossible")
         self.which = which
-        """For commands that make a study of their own, and have no such option."""
+        """The conditions and reasons alone, for commands that make a study of their own and have no such option."""

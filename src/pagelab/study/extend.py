@@ -1,4 +1,4 @@
-"""More executions for a study that has begun: whole blocks, of all workloads or of some, in the schedule's order."""
+"""Adds executions to a study that has begun: whole blocks, of all workloads or of some, in the schedule's order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_BLOCKS = 100_000
 
 
 def extended(plan: Plan, slots: list[Slot], blocks: Mapping[str, int]) -> tuple[Plan, list[Slot]]:
-    """The plan with so many blocks of each workload (label -> blocks), and the places that come after ``slots``.
+    """The plan with these ``blocks`` of each workload (label -> blocks), and the places that come after ``slots``.
 
-    The order within a block is what the seed says for all conditions, without those that have blocks enough; so what a
-    study runs does not depend on how often it was extended.
+    The seed gives the order of all conditions in a block; conditions that have enough blocks are then left out. So the
+    runs of a study do not depend on how often it was extended.
     """
     active = plan.active()
     most = max(blocks.values())
@@ -32,14 +32,14 @@ def extended(plan: Plan, slots: list[Slot], blocks: Mapping[str, int]) -> tuple[
 
 
 def blocks_of(plan: Plan) -> dict[str, int]:
-    """Workload -> its blocks, in the order of the plan."""
+    """Workload -> number of its blocks, in the order of the plan."""
     return {condition.workload: plan.executions_of(condition) for condition in plan.active()}
 
 
 def add_executions(store: Store, executions: int) -> None:
-    """Extends the study to so many executions of each condition; a finished one has been looked at before.
+    """Extends the study to ``executions`` of each condition, in all; for a finished study this is a further look.
 
-    Raises StudyError where that is fewer than there are, or where planned looks decide the number.
+    Raises StudyError where the study has more already, or where planned looks decide the number.
     """
     plan = store.plan()
     planned = blocks_of(plan)
@@ -54,7 +54,7 @@ def add_executions(store: Store, executions: int) -> None:
 
 
 def seen_before(store: Store, plan: Plan) -> Plan:
-    """The plan, with the look that was taken at the end of what was planned so far, where it has come to its end."""
+    """The plan; where the study has ended, with the look that was taken at its end."""
     slots = store.slots()
     if not slots or len(store.finished()) < len(slots):
         return plan
@@ -62,9 +62,9 @@ def seen_before(store: Store, plan: Plan) -> Plan:
 
 
 def extend(store: Store, plan: Plan, blocks: Mapping[str, int]) -> None:
-    """Writes the extended plan and its places: with tests where they had been too few for any, and are enough now.
+    """Writes the extended plan and its places; turns tests on where the executions were too few and are enough now.
 
-    Raises StudyError where tests that were planned could not succeed any more.
+    Raises StudyError where planned tests could no longer succeed.
     """
     longer, added = extended(plan, store.slots(), blocks)
     before = store.plan()
@@ -82,7 +82,7 @@ def extend(store: Store, plan: Plan, blocks: Mapping[str, int]) -> None:
 
 
 def refuse_other_rules(plan: Plan, store: Store) -> None:
-    """Raises StudyError where the number of executions is not anybody's to change."""
+    """Raises StudyError where the plan's own rules decide the number of executions."""
     if plan.precision is not None:
         raise StudyError(
             f"{store.path.parent} decides its executions by its planned looks ([precision]), to which nothing can be "

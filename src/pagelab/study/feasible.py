@@ -1,4 +1,4 @@
-"""Feasibility of a condition on this machine, checked with the policy language and the system before the first run."""
+"""Checks before the first run whether this machine can do a condition."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 def cannot(condition: Condition, machine: dict[str, Any]) -> str | None:
-    """Why this machine cannot do the condition, with what it needs; None when it can.
+    """The reason why this machine cannot do the condition, with what is missing; None where it can.
 
-    Raises BadInputError for a policy that no machine could do.
+    Raises BadInputError for a policy that no machine can do.
     """
     return (
         _needs(condition)
@@ -33,7 +33,7 @@ def cannot(condition: Condition, machine: dict[str, Any]) -> str | None:
 
 
 def _needs(condition: Condition) -> str | None:
-    """Programs and caches that are not here; for programs, with the Debian package that has them."""
+    """The programs and caches that this machine lacks, with the Debian packages of the programs; None where none."""
     caches = [need.removeprefix("cache ") for need in condition.needs if need.startswith("cache ")]
     if caches:
         return f"this machine has no cache {caches[0]}, or does not report its size"
@@ -77,13 +77,13 @@ def _scheduler(condition: Condition) -> str | None:
 
 
 def _refused(what: str) -> str | None:
-    """Why it cannot be had here, in the launcher's words, which would refuse each run."""
+    """The launcher's reason for refusing ``what`` here, as it would in each run; None where it would not."""
     done = subprocess.run([str(paths.launcher()), what], capture_output=True, text=True, check=False)
     return done.stderr.strip().removeprefix("pagelab-launch: ") if done.returncode == MachineError.exit_code else None
 
 
 def _place(condition: Condition, error: policy.PolicyError) -> str:
-    """An inline policy was written out anew, so that its line numbers are not those of study.toml."""
+    """Where the policy's error is. An inline policy was written out again, so its line numbers are not study.toml's."""
     if error.line is None or condition.request.policy_toml.startswith("name = "):
         return f'{error.file}: policy "{condition.policy_name}"'
     return f"{error.file}:{error.line}"
@@ -106,7 +106,9 @@ def _cpus(condition: Condition) -> str | None:
 
 
 def _flush(condition: Condition) -> str | None:
-    """A run with a warm cache is not a bad run with a cold one: it answers another question."""
+    """Why caches cannot be flushed here; None where they can. A warm run cannot stand in for a cold one: it answers
+    another question.
+    """
     if condition.request.flush.mode != "all" or os.access(_DROP_CACHES, os.W_OK, effective_ids=True):
         return None
     return 'flush = "all" needs root; flush by file with: flush = { mode = "files", files = ["…"] }'

@@ -1,9 +1,9 @@
-"""The free memory that is touched before a run, so that the host of a virtual machine backs it.
+"""Decides how much free memory is touched before a run, so that the host of a virtual machine backs it.
 
-Free page reporting gives free memory back to the host some seconds after it became free, and its next touch costs a
+Free page reporting gives memory back to the host some seconds after it became free, and the next touch of it costs a
 fault in the host. Whether an execution pays for that depends on how long the machine was idle before, and on the size
-of the pages: only large free blocks are given back. So where nothing else is said, somewhat more is touched before each
-execution than the workload has needed so far (its largest process), the same under all policies.
+of the pages: only large free blocks are given back. So by default somewhat more memory is touched before each execution
+than the workload's largest process has needed so far; the amount is the same under all policies.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .store import NAME, RunResult, Store
 
 _MORE_OF = 4
 _MORE_BYTES = 64 << 20
-"""A quarter more than was needed, and this, since other programs take of what is touched."""
+"""Touched in addition to the need and a quarter of it, since other programs take some of the touched memory."""
 
 
 class HostBacking:
-    """What is touched before the next run of each workload."""
+    """The amount of memory to touch before the next run of each workload."""
 
     def __init__(self, plan: Plan, store: Store, machine: dict[str, Any], earlier: int = 0) -> None:
-        """``earlier``: what the programs needed in runs before the study's, in bytes; 0: there were none."""
+        """``earlier``: the bytes that the programs needed in runs before the study; 0: there were none."""
         self._needed: dict[str, int] = {}
         self._earlier = earlier
         self._on = bool(machine.get("free_page_reporting")) and not plan.co_run and not _places_frames(plan)
@@ -35,14 +35,14 @@ class HostBacking:
             self._needs(workloads[condition], peak)
 
     def before(self, condition: Condition) -> Condition:
-        """The condition with what is touched before its next run; as it is where it says so itself."""
+        """The condition with the bytes to touch before its next run; unchanged where it sets them itself."""
         if not self._on or condition.request.host_backed_bytes is not None:
             return condition
         needed = self._needed.get(condition.workload, self._earlier)
         return condition.asking(host_backed_bytes=with_room(needed) if needed else None)
 
     def after(self, condition: Condition, result: RunResult) -> None:
-        """Takes in what a run has needed."""
+        """Takes in the memory that a run has needed."""
         if result.record is not None and result.status == "ok":
             self._needs(condition.workload, result.record.peak_rss_bytes)
 
@@ -51,12 +51,12 @@ class HostBacking:
 
 
 def with_room(needed: int) -> int:
-    """The bytes to touch for a program that needs so many."""
+    """The bytes to touch for a program that needs ``needed`` bytes."""
     return needed + needed // _MORE_OF + _MORE_BYTES
 
 
 def needed_in(trial: Path) -> int:
-    """The most that a run needed in the studies of a directory, itself or below, in bytes; 0 without any."""
+    """The most bytes that a run needed in the studies in a directory or directly below it; 0 without any."""
     most = 0
     for file in [trial / NAME, *trial.glob(f"*/{NAME}")]:
         if file.exists():
@@ -66,13 +66,13 @@ def needed_in(trial: Path) -> int:
 
 
 def _peaks(store: Store) -> list[tuple[int, int]]:
-    """Condition and peak of each run that ended well."""
+    """Condition and peak resident bytes of each run that ended well."""
     rows = store.rows("SELECT condition, json_extract(record_json, '$.peak_rss_bytes') FROM run WHERE status = 'ok'")
     return [(condition, peak or 0) for condition, peak in rows]
 
 
 def _places_frames(plan: Plan) -> bool:
-    """Whether frames are compared: what was freed last is what the kernel hands out first."""
+    """Whether the plan compares frames; touching memory would change which the kernel hands out (last freed, first)."""
     policies = {condition.request.policy_toml for condition in plan.active()}
     return any(tomllib.loads(text).get("frames", "kernel") != "kernel" for text in policies)
 

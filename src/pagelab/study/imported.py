@@ -1,6 +1,7 @@
-"""Results of other tools in a store with their origin: PREPAGE-style CSV and hyperfine's JSON.
+"""Imports results of other tools into a store, with their origin: PREPAGE-style CSV and hyperfine's JSON.
 
-What the source does not tell is null: an imported run has no record, no machine, no order that can be trusted.
+Values that the source does not give are null: an imported run has no record, no machine, and no order that can be
+trusted.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ImportedRun(BaseModel):
 
 @dataclass(frozen=True)
 class Sample:
-    """One execution as read: the condition it belongs to, and its run."""
+    """One execution as read from the source: its condition and its run."""
 
     workload: str
     policy: str
@@ -57,34 +58,36 @@ class Sample:
     run: ImportedRun
     parameters: dict[str, str] = field(default_factory=dict)
     measurements: Sequence[tuple[str, float, str]] = ()
-    """What else is known of it: name, value, unit (``1``: a count)."""
+    """Its measurements: name, value, unit (``1``: a count)."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a CSV mean what; None: found out from the header and the values."""
+    """The meaning of a CSV's columns; None: decided from the header and the values."""
 
     time: str | None = None
     factor: str | None = None
     """The column whose values are compared (PREPAGE's ``buffering``)."""
     workload: str | None = None
     execution: str | None = None
-    """The column that says which rows are measurements of one execution; None: the first named so (``EXECUTION``)."""
+    """The column that numbers executions; rows with the same number are measurements of one execution. None: the first
+    column with a name of ``EXECUTION``."""
     labels: dict[str, str] = field(default_factory=dict)
     """Value in the file → label in the report, such as ``0`` → ``off``."""
 
 
 EXECUTION = ("execution", "run", "process", "invocation", "fork")
-"""Columns that number executions, in any case: rows with the same value there belong to one."""
+"""Names of columns that number executions, in upper or lower case: rows with the same value belong to one execution."""
 MEASUREMENT = ("measurement", "iteration", "repetition")
-"""Columns that number measurements inside an execution."""
+"""Names of columns that number measurements inside an execution."""
 
 
 def read_csv(path: Path, columns: Columns) -> list[Sample]:
-    """Rows of a CSV with a header, factor columns and a time column in seconds. Raises SpecError with file and line.
+    """The executions in a CSV with a header, factor columns and a time column in seconds.
 
-    A row is an execution. With an execution column, rows of one condition with the same value there are the
-    measurements of one execution, in the order of the file; the execution has no time of its own.
+    A row is an execution. With an execution column, the rows of one condition with the same value in it are the
+    measurements of one execution, in the order of the file; the execution has no time of its own. Raises SpecError with
+    file and line.
     """
     digest = _digest(path)
     rows = _rows(path)
@@ -126,7 +129,7 @@ def read_csv(path: Path, columns: Columns) -> list[Sample]:
 
 @dataclass
 class _Rows:
-    """Rows of one execution: the first one's values, the lines, and all times."""
+    """Rows of one execution: the values of the first row, the lines of all rows, and their times."""
 
     values: dict[str, str]
     first: int
@@ -136,7 +139,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Times(Sequence[tuple[str, float, str]]):
-    """Measurements of one name in seconds: eight bytes each."""
+    """Measurements of one name in seconds, stored in eight bytes each."""
 
     name: str
     times: array[float]
@@ -155,18 +158,18 @@ class _Times(Sequence[tuple[str, float, str]]):
 
 
 def _of_execution(values: Mapping[str, str], time: str) -> dict[str, str]:
-    """What a row says of its whole execution."""
+    """The values of a row that hold for its whole execution."""
     return {name: value for name, value in values.items() if name != time and name.lower() not in MEASUREMENT}
 
 
 def metric_of(samples: Sequence[Sample]) -> str:
-    """What is compared by default: wall time, or the measurements where executions have them instead."""
+    """The metric that is compared by default: wall time, or the measurements where executions have these instead."""
     names = {name for sample in samples for name, _, _ in sample.measurements if sample.run.wall_s is None}
     return f"measure.{names.pop()}" if len(names) == 1 else "wall_s"
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The header, and the rows that are not empty, with their lines."""
+    """The header and the rows that are not empty, with their line numbers."""
     line = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -183,7 +186,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, str | None, list[str]]:
-    """The columns of time, factor and execution, and the other factors (what is repeated within stays comparable)."""
+    """The columns of time, compared factor and execution, and the other factors, within whose values it compares."""
 
     def known(name: str, option: str) -> str:
         if name not in header:
@@ -243,9 +246,9 @@ class _Hyperfine(BaseModel):
 
 
 def read_hyperfine(path: Path) -> list[Sample]:
-    """Each of ``results[].times`` of hyperfine's ``--export-json`` is one execution. Raises SpecError.
+    """The executions in hyperfine's ``--export-json``: one for each of ``results[].times``. Raises SpecError.
 
-    A command that was timed several times is several conditions, numbered: an A/A check, not one sample.
+    A command that occurs in several results becomes several numbered conditions: an A/A check, not one sample.
     """
     text, digest = _read(path)
     try:
@@ -274,7 +277,7 @@ def read_hyperfine(path: Path) -> list[Sample]:
 
 
 def _hyperfine_labels(results: Sequence[_HyperfineResult]) -> list[str]:
-    """The command; where it occurs again, with what tells them apart: parameters, else a number."""
+    """A label for each result: the command; where it occurs several times, with its parameters, else with a number."""
     labels = [one.command for one in results]
     for label in {label for label in labels if labels.count(label) > 1}:
         places = [i for i, one in enumerate(results) if one.command == label]
@@ -301,7 +304,7 @@ def _read(path: Path) -> tuple[str, str]:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file that may be large."""
+    """SHA-256 of a file, which may be large."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -325,9 +328,9 @@ def import_into(
     level: float = 0.95,
     metric: str = "wall_s",
 ) -> Plan:
-    """A new store in ``directory`` with the samples as runs, in the order of the file. Raises StudyError.
+    """Makes a store in ``directory`` with the samples as runs, in the order of the file. Raises StudyError.
 
-    ``metric``: what is compared, ``wall_s`` or ``measure.NAME`` of the samples' measurements.
+    ``metric``: the compared metric, ``wall_s`` or ``measure.NAME`` of the samples' measurements.
     """
     policies = list(dict.fromkeys(sample.policy for sample in samples))
     baseline = policies[0] if baseline is None else baseline
@@ -389,7 +392,7 @@ def _conditions(samples: Iterable[Sample], baseline: str, metric: str) -> dict[t
 
 
 def _slots(samples: list[Sample], conditions: dict[tuple[str, str], Condition]) -> list[Slot]:
-    """The order of the file; its n-th execution of a condition is block n, which says nothing about when it ran."""
+    """The places in the order of the file. The n-th execution of a condition is in block n, whenever it ran."""
     counts: dict[int, int] = {}
     slots = []
     for position, sample in enumerate(samples):
@@ -410,7 +413,7 @@ Format = Literal["csv", "hyperfine"]
 
 
 def guess_format(path: Path) -> Format:
-    """By the name's ending, else by the first character. Raises SpecError."""
+    """The format of a file, by the ending of its name, else by its first character. Raises SpecError."""
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
         return "csv"
     return "hyperfine" if path.suffix.lower() == ".json" or _read(path)[0].lstrip()[:1] == "{" else "csv"

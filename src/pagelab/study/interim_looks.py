@@ -1,4 +1,4 @@
-"""The planned looks of a precision stop: the runs before each, and each decision (docs/method)."""
+"""The planned looks of a precision stop: the runs before each look, and its decision (docs/method)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .store import Store
 
 @dataclass(frozen=True)
 class Look:
-    """The runs of the blocks ``first_block`` … ``blocks - 1``, and the look after them. Warm-ups are in the first."""
+    """The runs of the blocks ``first_block`` … ``blocks - 1``, and the look after them. The first has the warm-ups."""
 
     first_block: int
     blocks: int
 
     def decide(self, store: Store) -> dict[str, Any]:
-        """What :func:`pagelab.stats.decide` says of the first ``blocks`` whole blocks, as plain data for the store."""
+        """The decision of :func:`pagelab.stats.decide` on the first ``blocks`` whole blocks, as data for the store."""
         from ..stats import PrecisionPlan, StatsRefusedError, decide
         from ..stats.precision import Contrast
 
@@ -48,15 +48,15 @@ class Look:
 @dataclass(frozen=True)
 class Looks:
     planned: list[Look]
-    """Those not yet taken; a study of fixed n has one, at its end."""
+    """The looks that are not yet taken; a study of fixed n has one, at its end."""
     stopped: int | None
-    """Blocks after which a look ended the study."""
+    """Number of blocks after which a look ended the study."""
     missed: bool = False
-    """It ended at the maximum, with intervals wider than the target."""
+    """Whether the study ended at its maximum, with intervals wider than the target."""
 
 
 def looks_of(store: Store) -> Looks:
-    """The study's state between its looks."""
+    """The looks of a study that are still planned, and whether one has ended it."""
     plan = store.plan()
     ends = plan.precision.looks if plan.precision else [plan.executions]
     taken = [event["data"] for event in store.events() if event["kind"] == "look"]

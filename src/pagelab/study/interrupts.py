@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a study: it stops at a place where only the run in progress is lost."""
+"""Handles Ctrl-C and SIGTERM during a study: the study stops where only the run in progress is lost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Installs handlers on entry, restores them on exit.
+    """A context manager that installs signal handlers on entry and restores the old ones on exit.
 
-    A signal always sets :attr:`seen`. Inside :meth:`abandonable` it also raises KeyboardInterrupt there, at once;
-    elsewhere (a commit, a tear-down) the session finishes what it does and looks at :attr:`seen` after. A second signal
-    always raises.
+    A signal always sets :attr:`seen`. Inside :meth:`abandonable` it also raises KeyboardInterrupt at once; elsewhere (a
+    commit, a tear-down) the session finishes its step and then checks :attr:`seen`. A second signal always raises.
     """
 
     def __init__(self) -> None:
@@ -26,7 +25,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         for number in _SIGNALS:
-            # nohup and shells' background jobs have some of them ignored, and mean it.
+            # nohup and background jobs of shells ignore some signals on purpose; those stay ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._handle)
         return self
@@ -37,9 +36,10 @@ class Interrupts:
 
     @contextmanager
     def abandonable(self) -> Iterator[None]:
+        """A context in which a signal raises KeyboardInterrupt at once."""
         self._abandonable = True
         try:
-            if self.seen is not None:  # it came between two runs
+            if self.seen is not None:  # the signal came between two runs
                 raise KeyboardInterrupt
             yield
         finally:

@@ -1,4 +1,4 @@
-"""One place of the schedule, from its set-up to its tear-down, and the interface of its execution."""
+"""Carries out one place of the schedule, from set-up to tear-down; and the interfaces for runners and executors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Stoppable(Protocol):
     def give_up(self) -> None: ...
 
 
-class RunNotStarted(Exception):  # noqa: N818 - an outcome, which is recorded; not an error of the study
+class RunNotStarted(Exception):  # noqa: N818 - an outcome that is recorded, not an error of the study
     """This run could not be started; the reason is stored, and the study continues."""
 
 
@@ -59,26 +59,26 @@ class Job:
 
     @property
     def stderr(self) -> Path:
-        """File of the program's error output; a constant-length path, kept only if the run fails."""
+        """File of the program's error output, kept only if the run fails; all paths of a study have the same length."""
         return stderr_of(self.output_directory, self.slot.position)
 
 
 def stderr_of(output_directory: Path, position: int) -> Path:
-    """File of the error output of the run in this place of the schedule."""
+    """File of the error output of the run at ``position`` of the schedule."""
     return output_directory / f"run-{position:06d}.stderr"
 
 
 class Executor(Protocol):
-    """Carries out jobs, each alone on its host, and hands back each result as soon as there is one.
+    """Carries out jobs, each alone on its host, and returns each result as soon as there is one.
 
-    The next job is drawn from ``jobs`` only when it can start. A cluster's executor draws one for each idle host.
+    The next job is taken from ``jobs`` only when it can start. A cluster's executor takes one for each idle host.
     """
 
     def execute(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, RunResult]]: ...
 
 
 class LocalExecutor:
-    """One job after the other on this host: a result is handed over before the next job is drawn."""
+    """Carries out one job after the other on this host: it returns a result before it takes the next job."""
 
     def __init__(self, runner: Runner, interruptible: Interruptible = nullcontext) -> None:
         self._runner = runner
@@ -90,9 +90,9 @@ class LocalExecutor:
 
 
 def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext) -> RunResult:
-    """Set-up, run, tear-down. A set-up that fails leaves the run not started; tear-down happens in every case.
+    """Does set-up, run and tear-down. If the set-up fails, the run is not started; the tear-down is always done.
 
-    Set-up and run may be given up (``interruptible`` is the context they run in); tear-down is not.
+    Set-up and run can be interrupted (they run inside the context ``interruptible``); the tear-down cannot.
     """
     started_at, start, boot = now(), time.monotonic(), this_boot()
     outcomes: list[StepOutcome] = []
@@ -118,7 +118,7 @@ def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext
 
 
 def describe(record: Record) -> str:
-    """The end of the program, for a record without further details."""
+    """How the program ended, in words."""
     outcome = record.outcome
     if outcome.status == "timed-out":
         return f"did not end within {record.settings.timeout_s} s"
@@ -142,9 +142,9 @@ def run_steps(
     *,
     go_on: bool = False,
 ) -> StepOutcome | None:
-    """Runs ``steps`` in order, appending to ``outcomes``; stops at the first that fails unless ``go_on``.
+    """Runs ``steps`` in order and appends their ``outcomes``; stops at the first failure unless ``go_on``.
 
-    Returns the first that failed, or None.
+    Returns the first step that failed, or None.
     """
     first: StepOutcome | None = None
     for step in steps:
@@ -158,10 +158,10 @@ def run_steps(
 
 
 def _run_step(phase: Literal["setup", "teardown"], step: Step, timeout_s: float) -> StepOutcome:
-    """One command in a process group of its own, so that a time limit or Ctrl-C ends all of it."""
+    """Runs one command in a process group of its own, so that a time limit or Ctrl-C ends all its processes."""
     start = time.monotonic()
     exit_code: int | None = None
-    # A file, not a pipe: a daemon that set-up leaves behind would hold a pipe open for ever.
+    # A file, not a pipe: a daemon that the set-up leaves running would keep a pipe open forever.
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(

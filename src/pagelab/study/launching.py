@@ -1,4 +1,4 @@
-"""Runs of a study on this machine, through :mod:`pagelab.runner`."""
+"""Makes the runs of a study on this machine, through :mod:`pagelab.runner`."""
 
 from __future__ import annotations
 
@@ -20,41 +20,43 @@ from .tools import Tools
 
 
 class LocalRunner:
-    """One condition, once, here."""
+    """Runs one condition once on this machine."""
 
     def run(self, condition: Condition, stderr: Path) -> Record:
         try:
             return run(request(condition, stderr))
         except (BadInputError, MachineError) as error:
-            # Refused for this run alone (a device gone, a pool drained): it is recorded, and the others go on.
+            # The launcher refused this run alone (a device is gone, a pool is empty): it is recorded, and others go on.
             raise RunNotStarted(str(error)) from error
 
     def give_up(self) -> None:
-        """Ends what runs in any thread."""
+        """Ends the runs in progress in all threads."""
         end_running()
 
 
 def request(condition: Condition, stderr: Path) -> Request:
-    """What the launcher is asked for ``condition``."""
+    """The launcher's request for ``condition``."""
     return condition.asking(stderr=str(stderr)).request if condition.keeps_stderr else condition.request
 
 
 def describe_machine() -> dict[str, Any]:
-    """The machine as a session finds it."""
+    """The machine as a session finds it, as plain data."""
     return {"machine": machine.describe(), "provenance": machine.provenance()}
 
 
 NOISE = ("the machine was not quiet", "the machine was almost quiet")
-"""Begins of what :func:`noise_now` tells."""
+"""Beginnings of the messages of :func:`noise_now`."""
 
 
 def tells_noise(text: str) -> bool:
-    """Whether this is what :func:`noise_now` told, as a message or as a sentence of a report."""
+    """Whether ``text`` is a message of :func:`noise_now`, or such a message as a sentence of a report."""
     return text.lower().startswith(NOISE)
 
 
 def noise_now(plan: Plan) -> RunWarning | None:
-    """A short self-measurement before a session's first run: what disturbs, of what matters to what is compared."""
+    """Measures the machine's noise briefly, before a session's first run; a warning where it can disturb the compared
+    metrics.
+    """
     from ..machine import noise
     from ..machine.sysfs import Tree
 
@@ -65,7 +67,7 @@ def noise_now(plan: Plan) -> RunWarning | None:
         return None
     much = any(one.much for one in verdict.disturbances)
     told = "; ".join(one.text for one in verdict.disturbances)
-    # A load of other programs takes no processor time away, so the machine may be quiet and busy.
+    # The load of other programs takes no processor time away, so the machine may be quiet and busy.
     for_what = "" if wall else " for processor time"
     return RunWarning(
         kind=WarningKind.NOISY_MACHINE,
@@ -76,7 +78,7 @@ def noise_now(plan: Plan) -> RunWarning | None:
 
 
 def limits_now(plan: Plan) -> list[RunWarning]:
-    """Limits that are too tight for some policy of the plan, each once, as the policy that takes most says it."""
+    """Warnings of limits too tight for a policy of the plan; each limit once, for the policy that needs most."""
     policies = {(condition.request.policy_toml, condition.request.preload): condition for condition in plan.active()}
     worst: dict[str, RunWarning] = {}
     for condition in policies.values():
@@ -88,8 +90,10 @@ def limits_now(plan: Plan) -> list[RunWarning]:
 
 
 def colours_now(plan: Plan) -> str | None:
-    """Measures whether frame numbers reach this machine's caches, and stores it, where the plan places frames and no
-    verdict of this boot is known. A policy of frames can be judged only with it.
+    """Measures and stores whether frame numbers decide places in this machine's caches; returns a message or None.
+
+    It measures where the plan places frames and this boot has no verdict yet; without one, a policy of frames cannot be
+    judged.
     """
     from ..machine.colours.colour_warnings import governs_frames, sentence
     from ..machine.colours.store import store
@@ -108,7 +112,7 @@ def colours_now(plan: Plan) -> str | None:
 
 
 def local_tools() -> Tools:
-    """Everything a session needs, on this machine."""
+    """The :class:`Tools` of a session on this machine."""
     described = machine.describe()
     return Tools(
         LocalRunner(),

@@ -1,4 +1,4 @@
-"""One session at a time works in a study directory: an flock that dies with its holder, and a note of who holds it."""
+"""The lock of a study directory for one session: an flock that ends with its holder, and a note of the holder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .errors import StudyError
 
 _NAME = ".lock"
 _PATIENCE_S = 0.5
-"""`study status` holds a shared lock for a moment; a new session outwaits it."""
+"""How long a new session waits, since `study status` holds a shared lock for a moment."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that works in the directory, as written by itself."""
+    """The process that works in the directory, as it wrote in its note."""
 
     pid: int
     host: str
@@ -34,7 +34,7 @@ class DirectoryLock:
     """Exclusive use of a study directory, as a context manager. Raises :class:`StudyError` naming the holder."""
 
     def __init__(self, directory: Path, refusal: Callable[[str], str] | None = None) -> None:
-        """``refusal``: the message, given who holds it, where it is no study's directory."""
+        """``refusal`` makes the error message from the holder's name, for a directory that is not a study's."""
         self._path = directory / _NAME
         self._descriptor: int | None = None
         self._refusal = refusal or self._refused_study
@@ -92,7 +92,7 @@ class DirectoryLock:
 
 
 def holder_of(directory: Path) -> Holder | None:
-    """The process that works in ``directory`` now; None without one (a dead session's lock is free)."""
+    """The process that works in ``directory`` now, or None (the lock of a dead session is free)."""
     path = directory / _NAME
     try:
         descriptor = os.open(path, os.O_RDONLY)

@@ -118,7 +118,7 @@ VERSION = len(CHAIN)
 
 
 def _plan_with_requests(connection: sqlite3.Connection) -> None:
-    """Gives the plan of a store its new form; a store that is being made has none."""
+    """Rewrites a store's plan into its new form; a store that is being made has no plan yet."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'plan'").fetchone()
     if row is not None:
         plan = json.loads(row[0])
@@ -131,11 +131,11 @@ _ASKED = (
     *("argv", "cwd", "stdin", "stdout", "policy_toml", "policy_path", "scheduler", "node", "aslr", "preload"),
     *("timeout_s", "flush", "events", "per_process_counters"),
 )
-"""Fields of a condition of pagelab.study/1 that its request has by the same name and in the same form."""
+"""Fields of a condition in pagelab.study/1 that have the same name and form in its request."""
 
 
 def _with_request(condition: dict[str, Any]) -> dict[str, Any]:
-    """A condition of pagelab.study/1 as pagelab.study/2 has it. Older ones lack what came later."""
+    """A condition of pagelab.study/1 in the form of pagelab.study/2. Old ones lack fields that were added later."""
     request = {name: condition.pop(name) for name in _ASKED if name in condition}
     request["env"] = {"set": condition.pop("env", {}), "unset": condition.pop("unset", [])}
     request["cpus"] = condition.pop("cpus", None) or []
@@ -146,11 +146,11 @@ def _with_request(condition: dict[str, Any]) -> dict[str, Any]:
 
 
 REWRITES = {3: _plan_with_requests}
-"""What a version changes beside its tables, in the same transaction."""
+"""Version → what its migration changes besides the tables, in the same transaction."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The store's version; 0 for an empty database. Raises :class:`StudyError` when it is no store of ours."""
+    """The store's version; 0 for an empty database. Raises :class:`StudyError` where it is not a pagelab store."""
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return 0
@@ -162,7 +162,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> int:
-    """Brings the store to :data:`VERSION`, one transaction a step; returns the version it had.
+    """Brings the store to :data:`VERSION`, with one transaction per step; returns the version it had.
 
     Raises :class:`StudyError` for a store that a newer pagelab wrote: it is left untouched.
     """

@@ -1,6 +1,6 @@
-"""What a worker of a cluster does for a study on its host: says where it is, prepares, makes one run.
+"""The tasks of a cluster's worker for a study: report its host, prepare the host, make one run, tear down.
 
-Functions of a module and plain data, since both travel by name and pickle.
+They are module functions and plain data, since Dask sends them by name and pickle.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from .plan import Condition, Plan, Step
 from .store import RunResult, StepOutcome
 
 HOST_VARIABLE = "PAGELAB_HOST"
-"""Of a worker: the name of its host, where the machine cannot tell (cloned machines), or to make several of one."""
+"""Variable of a worker that names its host, where the machine's own name is not unique (cloned machines), or to treat
+one machine as several hosts."""
 _STDERR_KEPT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Platform:
-    """A factor of the analysis: what a block, once begun, is finished on."""
+    """The platform of a host, a factor of the analysis: a block is finished on the platform on which it began."""
 
     host: str
     processor: str
@@ -49,7 +50,7 @@ class Platform:
 
 @dataclass(frozen=True)
 class Here:
-    """Where a worker is. ``alone``: what all workers of the same machine share, of which one runs at a time."""
+    """Where a worker is. ``alone`` is the same for all workers of one machine, of which only one runs at a time."""
 
     pid: int
     alone: str
@@ -59,7 +60,7 @@ class Here:
 
 @dataclass(frozen=True)
 class OtherProcess:
-    """The worker that was meant has died, and another has its address: nothing was done."""
+    """The addressed worker has died and another has its address; nothing was done."""
 
 
 class Task(Protocol):
@@ -73,7 +74,7 @@ class Task(Protocol):
 
 
 def work(task: Task) -> Any:
-    """What a worker is sent: the task's result, or :class:`OtherProcess`."""
+    """Does a task on a worker; returns the task's result, or :class:`OtherProcess`."""
     if os.getpid() != task.pid:
         return OtherProcess()
     with _alone(), _environment(task.environment):
@@ -81,7 +82,7 @@ def work(task: Task) -> Any:
 
 
 def here() -> Here:
-    """Of this process."""
+    """Where this process is."""
     known = machine.provenance()
     name = os.environ.get(HOST_VARIABLE)
     try:
@@ -98,16 +99,16 @@ def here() -> Here:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Before a host's first run in a session."""
+    """The task before a host's first run in a session."""
 
     pid: int
     environment: dict[str, str]
     plan: Plan
     owed: tuple[Step, ...] = ()
-    """Tear-down that a session or worker that was killed here left undone."""
+    """Tear-down steps left over from a session or worker that was killed here."""
 
     def do(self) -> Prepared:
-        """Tear-down that is owed, the study's set-up, and whether every condition can run here."""
+        """Does the owed tear-down and the study's set-up, and checks whether every condition can run here."""
         outcomes: list[StepOutcome] = []
         plan = self.plan
         described = describe_machine()
@@ -155,7 +156,7 @@ def _refused(plan: Plan, described: dict[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class Assignment:
-    """One run on one host."""
+    """The task of one run on one host."""
 
     pid: int
     environment: dict[str, str]
@@ -163,7 +164,7 @@ class Assignment:
     owed: tuple[Step, ...] = ()
 
     def do(self) -> Measured:
-        """Set-up, run, tear-down."""
+        """Does set-up, run and tear-down."""
         outcomes: list[StepOutcome] = []
         run_steps("teardown", list(self.owed), self.job.step_timeout_s, outcomes, go_on=True)
         with tempfile.TemporaryDirectory(prefix="pagelab-run-") as directory:
@@ -176,7 +177,7 @@ class Assignment:
 class Measured:
     result: RunResult
     stderr: bytes | None
-    """Of a run that failed: the end of its error output."""
+    """The end of the error output of a failed run."""
     owed: tuple[StepOutcome, ...] = ()
 
 
@@ -191,7 +192,7 @@ def _end_of(path: Path) -> bytes | None:
 
 @dataclass(frozen=True)
 class TearDown:
-    """After a host's last run in a session."""
+    """The task after a host's last run in a session."""
 
     pid: int
     environment: dict[str, str]
@@ -211,8 +212,8 @@ def give_up() -> None:
 
 @contextmanager
 def _environment(wanted: dict[str, str]) -> Iterator[None]:
-    """That of who started the session: the same on all hosts. Dask's has settings of malloc and of thread pools, which
-    measured programs would obey."""
+    """Sets the environment of the process that started the session, the same on all hosts. Dask's own environment sets
+    options of malloc and of thread pools, which measured programs would obey."""
     before = dict(os.environ)
     own = {HOST_VARIABLE: before[HOST_VARIABLE]} if HOST_VARIABLE in before else {}
     try:
@@ -229,9 +230,9 @@ _ONE_THREAD = threading.Lock()
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Nothing else is measured on this host meanwhile, by any worker of any cluster.
+    """Holds the host's lock, so that no other worker of any cluster measures on this host meanwhile.
 
-    The launcher inherits the lock: when a worker is killed the next run waits until the launcher has ended the program.
+    The launcher inherits the lock: if a worker is killed, the next run waits until the launcher has ended the program.
     """
     with _ONE_THREAD:
         descriptor = _lock()
@@ -246,14 +247,15 @@ def _alone() -> Iterator[None]:
 
 @cache
 def _lock() -> int:
-    """Opened once a process, and never closed. Above the numbers that programs and their callers agree on."""
+    """The descriptor of the lock file, opened once per process and never closed. Its number is higher than those that
+    programs and their callers agree on."""
     alone = hashlib.sha256(here().alone.encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"pagelab-measuring-{alone}.lock")
-    # Anybody may have put anything there: a link is not followed, and a pipe is not waited for.
+    # Any user may have put anything there: do not follow a link, and do not wait for a pipe.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         try:
-            # Another user's file may be read, and that is enough to lock it; to make it anew is refused in /tmp.
+            # Another user's file can be read, which is enough to lock it; O_CREAT on it is refused in /tmp.
             low = os.open(path, flags)
         except FileNotFoundError:
             low = os.open(path, flags | os.O_CREAT, 0o644)
@@ -268,11 +270,11 @@ def _lock() -> int:
 
 
 _QUIET_S = 30.0
-"""So long one waits without a word."""
+"""Seconds of waiting before a message."""
 
 
 def _wait_for(descriptor: int) -> None:
-    """Waits for the lock, and says so if it takes long: any user can hold it."""
+    """Waits for the lock, with a message if it takes long, since any user can hold it."""
     path = Path(f"/proc/self/fd/{descriptor}").readlink()
     words = f"waits for another measurement on this machine, which holds {path}; whose: run: lslocks"
     saying = threading.Timer(_QUIET_S, terminal.echo, [words], {"err": True})
@@ -285,5 +287,5 @@ def _wait_for(descriptor: int) -> None:
 
 
 def steps_of(conditions: list[Condition]) -> tuple[Step, ...]:
-    """The tear-down of these conditions."""
+    """The tear-down steps of these conditions."""
     return tuple(step for condition in conditions for step in condition.teardown)

@@ -1,4 +1,4 @@
-"""Two commands, or one under two settings, as one interleaved study: ``pagelab compare 'CMD A' 'CMD B'``."""
+"""Runs two commands, or one under two settings, as one interleaved study: ``pagelab compare 'CMD A' 'CMD B'``."""
 
 from __future__ import annotations
 
@@ -30,30 +30,31 @@ PLAIN = Setting("kernel", KERNEL)
 
 @dataclass(frozen=True)
 class Pair:
-    """The two commands. A command that needs a shell gets one."""
+    """The two commands and what the study needs. A command that needs a shell runs in one."""
 
     commands: tuple[str, str]
     cwd: str
     settings: tuple[Setting, Setting] = (PLAIN, PLAIN)
-    """Of the two: the same, or one each."""
+    """The settings of the two commands, equal or different."""
     executions: int = 20
     minutes: float | None = None
-    """Time for them, in place of ``executions``."""
+    """Time for the study, in place of ``executions``."""
     seed: int = 1
     metric: str | None = None
-    """None: by :func:`pagelab.study.primary.metric_of`, or with ``regex`` the one measurement that is found."""
+    """The compared metric. None: chosen by :func:`pagelab.study.primary.metric_of`, or with ``regex`` the one
+    measurement in the output."""
     regex: str | None = None
     timeout_s: float | None = None
     co_run: bool = False
-    """Both of a pair at once, on one processor (:mod:`pagelab.study.co_run`)."""
+    """Both executions of a pair run at once, on one processor (:mod:`pagelab.study.co_run`)."""
 
     @property
     def one_command(self) -> bool:
-        """Whether the settings alone differ: then it is one workload under two policies."""
+        """Whether only the settings differ; the study then has one workload under two policies."""
         return self.commands[0] == self.commands[1] and self.settings[0] != self.settings[1]
 
     def write(self, directory: Path, size: dict[str, float]) -> Path:
-        """study.toml in ``directory``, with its policies beside it; ``size`` is its ``executions`` or ``minutes``."""
+        """Writes study.toml and its policies into ``directory``; ``size`` is its ``executions`` or ``minutes``."""
         directory.mkdir(parents=True, exist_ok=True)
         settings = self.settings if self.settings[0] != self.settings[1] else self.settings[:1]
         policies = names(settings)
@@ -110,18 +111,18 @@ def _words(side: str, command: str) -> list[str]:
 
 
 def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | None = None) -> str:
-    """One execution of each to see that they run, then all of them in ``directory``, interleaved in random order.
+    """Runs each command once as a trial, then all executions in ``directory``, interleaved in random order.
 
-    Returns why something else than wall time is compared, where nobody named it; else nothing. Raises BadInputError
-    where a command cannot run or fails, and the study's own errors.
+    Returns the reason where pagelab chose another metric than wall time; else an empty text. Raises BadInputError where
+    a command cannot run or fails, and the errors of studies.
     """
     if pair.minutes is not None:
-        # As long as the pair's share of the time, and some more for reading from the disk.
+        # The pair's share of the time, and some more for reading from the disk.
         limit = max(1.0, 60 * checked_minutes(pair.minutes))
         trial = replace(pair, timeout_s=min(pair.timeout_s or limit, limit))
     else:
         trial = pair
-    # How noisy the machine is takes a second to find, and is asked where times count.
+    # Measuring the machine's noise takes a second, so it is done only where times count.
     untimed = replace(tools, noise=lambda _plan: None)
     _run(trial, directory / TRIAL, {"executions": 1}, untimed, Silent())
     failed = failures_of(directory / TRIAL)
@@ -151,10 +152,10 @@ def _run(pair: Pair, directory: Path, size: dict[str, float], tools: Tools, prog
 
 
 def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, cannot: str, spent_s: float = 0.0) -> None:
-    """Runs a study whose file is ours, and mostly a temporary one: what is wrong with it is the command line's.
+    """Runs a study whose file pagelab wrote, mostly a temporary one: its errors are errors of the command line.
 
-    ``spent_s``: what a trial took of the time that was given. Raises BadInputError, which begins with ``cannot`` or
-    names the ``--minutes`` that would do, and MachineError.
+    ``spent_s``: the part of the given time that a trial took. Raises MachineError, and BadInputError, which begins with
+    ``cannot`` or names the ``--minutes`` that would be enough.
     """
     try:
         run_study(spec, directory, tools, progress=progress)
@@ -170,18 +171,18 @@ def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, canno
 
 @dataclass(frozen=True)
 class Failure:
-    """A run of a pilot that did not end well."""
+    """A failed run of a pilot."""
 
     condition: str
     status: str
     reason: str
     """``exit code 2``, and the last line of the program's error output."""
     alone: str | None
-    """The command line that repeats it, with its output."""
+    """The command line that repeats the run and shows its output; None: there is none."""
 
 
 def failures_of(directory: Path) -> list[Failure]:
-    """Of a pilot's store."""
+    """The failed runs in a pilot's store."""
     import polars as pl
 
     with Store.open(directory, write=False) as store:
@@ -195,24 +196,24 @@ def failures_of(directory: Path) -> list[Failure]:
 
 
 def told(failed: list[Failure], name: Callable[[Failure], str], hint: str = "") -> str:
-    """``B failed: exit code 2: no such file; nothing was compared; run it alone: …``."""
+    """The message about failed runs: ``B failed: exit code 2: no such file; nothing was compared; run it alone: …``."""
     parts = [f"{name(one)} {one.status}" + (f": {one.reason}" if one.reason else "") for one in failed]
     alone = f"; run it alone: {failed[0].alone}" if failed[0].alone and failed[0].status != "timed-out" else ""
     return f"{'; '.join(parts)}{hint}; nothing was compared{alone}"
 
 
 def _conditions(directory: Path) -> list[tuple[str, str | None]]:
-    """Name, and the command line that runs it alone, in the order of the plan."""
+    """Name of each condition and the command line that runs it alone, in the order of the plan."""
     with Store.open(directory, write=False) as store:
         return [(one.name, alone(one)) for one in store.plan().conditions]
 
 
 _LONGEST = 200
-"""Characters of a program's line in a message."""
+"""Most characters of a program's line in a message."""
 
 
 def _last_line(directory: Path, position: int) -> str:
-    """Of the error output that a failed run left behind; empty where it left none."""
+    """The last line of a failed run's error output; empty where there is none."""
     try:
         with stderr_of(directory / OUTPUT, position).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
@@ -224,7 +225,7 @@ def _last_line(directory: Path, position: int) -> str:
 
 
 def only_measurement(directory: Path) -> str:
-    """The metric that a regular expression found in the output; BadInputError where it found none, or several."""
+    """The metric that the regular expression found in the output. Raises BadInputError for none or several."""
     with Store.open(directory, write=False) as store:
         names = sorted(set(store.measurements()["name"]))
     if len(names) != 1:

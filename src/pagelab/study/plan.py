@@ -12,13 +12,13 @@ from ..contract.request import Request
 Scalar = str | int | float | bool
 
 METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "minor_faults", "major_faults")
-"""What every run has. Beside these: ``counter.<role>`` and ``measure.<name>``."""
+"""Metrics that every run has. Some runs also have ``counter.<role>`` and ``measure.<name>``."""
 
 CO_RUN = (
     "both ran at once on one processor, each in caches that the other uses as well: this is another question than how "
     "they differ alone"
 )
-"""Beside every result of a plan with ``co_run``."""
+"""The sentence that stands beside every result of a plan with ``co_run``."""
 
 
 class _Model(BaseModel):
@@ -84,7 +84,7 @@ class Condition(_Model):
     """Why this condition is not run on this machine (``--skip-impossible``)."""
 
     def asking(self, **changes: Any) -> Condition:
-        """The same with other fields of the request."""
+        """This condition with changed fields of its request."""
         return self.model_copy(update={"request": self.request.model_copy(update=changes)})
 
 
@@ -134,11 +134,11 @@ class Plan(_Model):
 
     @property
     def each_boot(self) -> Literal["execution", "block"] | None:
-        """What has a boot of its own."""
+        """What has a boot of its own: each execution or each block; None: the machine is not restarted."""
         return self.reboots.each if self.reboots else None
 
     def executions_of(self, condition: Condition) -> int:
-        """How many of its executions are analysed."""
+        """How many executions of the condition are analysed."""
         return 0 if condition.left_out else self.blocks.get(condition.workload, self.executions)
 
 

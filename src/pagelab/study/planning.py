@@ -33,7 +33,7 @@ def plan_file(path: Path, out: Path) -> Plan:
 
 
 def plan_text(text: str, path: Path, out: Path) -> Plan:
-    """Like :func:`plan_file` for text from ``path``."""
+    """Plans ``text``, which was read from ``path``; otherwise like :func:`plan_file`."""
     return _Planner(parse(text, path), text, path, out).plan()
 
 
@@ -51,6 +51,7 @@ class _Planner:
         self.inputs: dict[str, str] = {}
 
     def plan(self) -> Plan:
+        """The plan. Raises :class:`SpecError` with every problem found."""
         raw = self.raw
         for location, message in self.bundle.problems:
             self._wrong(location, message)
@@ -211,7 +212,7 @@ class _Planner:
             return ""
 
     def _content(self, path: Path, location: Location) -> bytes:
-        """What the file holds, which counts as an input of the study."""
+        """The content of a file, which is recorded as an input of the study."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -297,13 +298,13 @@ class _Planner:
             keeps_stderr=workload.stderr is None,
             metric=workload.metric or raw.metric,
             drop_first=raw.drop_first if workload.drop_first is None else workload.drop_first,
-            # The policy switches the machine first; the workload prepares itself on the machine as switched.
+            # The policy changes the machine first; the workload is set up on the changed machine.
             setup=self._steps(policy.raw.setup + workload.setup, values, where, cwd),
             teardown=self._steps(workload.teardown + policy.raw.teardown, values, where, cwd),
         )
 
     def _names_of(self, workload: RawWorkload) -> set[str]:
-        """The parameters that the workload uses; ``{bytes}`` uses the two it is made of."""
+        """The parameters that the workload uses; ``{bytes}`` uses the two from which it is computed."""
         names = _workload_names(workload)
         if BYTES in names and BYTES not in {**self.raw.parameters, **workload.parameters}:
             names = names - {BYTES} | set(SIZED)
@@ -341,7 +342,7 @@ class _Planner:
 
 
 class _Policy:
-    """A policy with its text and the parameters it uses."""
+    """A policy with its text and the parameters that it uses."""
 
     def __init__(self, raw: RawPolicy, toml: str, path: str) -> None:
         self.raw, self.toml, self.path = raw, toml, path
@@ -360,7 +361,7 @@ def _reboots(raw: RawStudy) -> Reboots | None:
 
 
 def _settings(policy: RawPolicy, workload: RawWorkload, study: RawStudy) -> dict[str, Any]:
-    """The settings of a run, each by field: as the policy says it, else the workload, else the study."""
+    """The settings of a run by field: each from the policy, else from the workload, else from the study."""
     found = {}
     for one in RUN_SETTINGS:
         said = (getattr(table, one.key, None) for table in (policy, workload, study))
@@ -371,7 +372,7 @@ def _settings(policy: RawPolicy, workload: RawWorkload, study: RawStudy) -> dict
 
 
 def _last_cpu() -> list[int]:
-    """Of those that this process may use: the first has the most interrupts to serve."""
+    """The last CPU that this process may use; the first has the most interrupts to serve."""
     return [max(os.sched_getaffinity(0))]
 
 

@@ -1,4 +1,4 @@
-"""The steps before the first run: plan, capability, reachability, schedule, and the study directory."""
+"""The steps before a study's first run: plan, capability of the machine, reachable level, schedule, directory."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from .store import NAME, Store
 SPEC_COPY = "study.toml"
 OUTPUT = "output"
 TRIAL = "trial"
-"""Directory, inside a study's, of the runs that decided how large it is."""
+"""Folder in the study's directory of the runs that decided the size of the study."""
 
 Check = Callable[[Condition], str | None]
-"""Why this machine cannot do a condition's policy, with what it would need; None when it can.
+"""Returns why this machine cannot do a condition, with what is missing; None where it can.
 
-Raises :class:`pagelab.errors.BadInputError` for a policy that no machine could do.
+Raises :class:`pagelab.errors.BadInputError` for a policy that no machine can do.
 """
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A study ready to be created."""
+    """A study that is ready to be created."""
 
     plan: Plan
     text: str
     source: Path
     warnings: list[RunWarning]
     notes: tuple[str, ...] = ()
-    """What to tell before the first run that is no trouble."""
+    """Messages before the first run that are not warnings."""
     is_open: bool = False
-    """Its author left open whether each program is tested, or all as a set."""
+    """Whether the author left open if each program is tested by itself or all as a set."""
 
 
 def prepare(
@@ -83,7 +83,7 @@ def prepare(
 
 
 def _decided(prepared: Prepared, minutes: float | None) -> Prepared:
-    """With the number of executions that ``minutes`` begin with, and what they can test."""
+    """The study with the executions of a pilot for ``minutes`` (None: its own), and with its tests decided."""
     plan, minutes = prepared.plan, prepared.plan.minutes if minutes is None else minutes
     if minutes is not None:
         plan = with_minutes(plan, minutes)
@@ -108,7 +108,7 @@ def _refusal(plan: Plan, reasons: dict[int, str]) -> str:
 
 
 def _left_out(plan: Plan) -> list[RunWarning]:
-    """One warning a reason, for any number of conditions."""
+    """Warnings of conditions that are left out: one per reason, for any number of conditions."""
     by_reason: dict[str, list[Condition]] = {}
     for condition in plan.conditions:
         if condition.left_out:
@@ -131,7 +131,7 @@ def _loses_a_baseline(plan: Plan, lost: list[Condition]) -> bool:
 
 
 def _names(plan: Plan, lost: list[Condition]) -> list[str]:
-    """Workloads and policies that are lost whole by their name alone, once; the others by condition."""
+    """Names of the lost conditions: a workload or policy that is lost whole is named once, other conditions singly."""
     workloads = {condition.workload_name for condition in plan.active()}
     policies = {condition.policy_name for condition in plan.active()}
 
@@ -151,15 +151,15 @@ def _some(names: list[str]) -> str:
 
 
 def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
-    """Makes the study in ``directory``, which must be locked by the caller and hold no study.
+    """Makes the study in ``directory``, which the caller has locked and which holds no study.
 
-    Raises StudyError where it cannot be written: before the first run, not after.
+    Raises StudyError where it cannot be written, before the first run.
     """
     plan = prepared.plan
     check_destination(directory)
     active = plan.active()
     slots = [
-        # The schedule counts the conditions that run; the plan numbers all of them.
+        # The schedule numbers only the conditions that run; the plan numbers all.
         type(slot)(slot.position, slot.block, active[slot.condition].index, slot.execution)
         for slot in schedule(len(active), plan.executions, plan.warmups, plan.seed, plan.together, plan.each_boot)
     ]
@@ -172,7 +172,7 @@ def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
 
 
 def check_destination(directory: Path) -> None:
-    """The directory can take a study. Raises StudyError."""
+    """Checks that a study can be written into the directory. Raises StudyError."""
     if (directory / NAME).exists():
         raise another_would_do(
             StudyError(f"{directory} already holds a study; continue it with: pagelab study resume {directory}")

@@ -1,22 +1,23 @@
-"""The default metric of times: decided by a first execution of each command, before any that counts."""
+"""Chooses wall time or processor time as the default metric, from a trial execution of each command."""
 
 from __future__ import annotations
 
 import polars as pl
 
 WAITED = 0.01
-"""From this share of its time on, waiting for a processor is worth leaving out."""
+"""Waiting for a processor is left out of the metric where it takes at least this share of the time."""
 ACCOUNTED = 0.9
-"""Who spent less than this share of the time on a processor, or waiting for one, waited for something else."""
+"""A program that spent less than this share of its time on a processor, or waiting for one, waited for something
+else."""
 
 
 def metric_of(runs: pl.DataFrame) -> tuple[str, str]:
-    """The default metric: processor time of programs that only compute or wait for a processor.
+    """The default metric and the reason: processor time for programs that only compute or wait for a processor.
 
-    Who waits is slowed by other programs, by as much as these happen to want: with other programs beside, wall time
-    varies by 20-30% where processor time varies by 5-10%. Programs with several threads at work, and programs that wait
-    for devices, children or time, are judged by wall time: there processor time is not what passes. The rule looks at
-    the pilot's runs of all settings together and at no difference between them. Returns the metric and why.
+    Other programs slow a waiting program down by changing amounts: beside them, wall time varies by 20-30% and
+    processor time by 5-10%. Wall time is the metric of programs with several working threads, and of programs that wait
+    for devices, children or timers: for these, processor time is not the elapsed time. The rule uses the pilot's runs
+    of all settings together, and no difference between settings.
     """
     times = runs.select("wall_s", "cpu_s", "waiting_s", pl.col("steal_s").fill_null(0.0)).drop_nulls()
     if times.height < runs.height or times.height == 0:
@@ -30,7 +31,7 @@ def metric_of(runs: pl.DataFrame) -> tuple[str, str]:
 
 
 def is_processor_time(metric: str) -> bool:
-    """Of the runs, or inside one of their windows (docs/api)."""
+    """Whether the metric is processor time, of a whole run or inside one of its windows (docs/api)."""
     measurement = metric.removeprefix("measure.")
     return metric in ("cpu_s", "user_s", "system_s") or (
         measurement != metric and measurement.endswith((".cpu", ".user", ".system", ".thread"))

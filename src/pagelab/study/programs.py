@@ -1,4 +1,4 @@
-"""The measured programs of a study by content: a study with a program that changed half-way is refused."""
+"""Identifies the measured programs of a study by content: a study whose program has changed is not continued."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .plan import Condition, Plan
 
 
 def path_with_bundled() -> str:
-    """PATH for set-up and tear-down: the user's, followed by pagelab's own programs."""
+    """PATH for set-up and tear-down: the user's, followed by the directory of pagelab's own programs."""
     try:
         return os.pathsep.join([os.environ.get("PATH", os.defpath), str(paths.workload().parent)])
     except paths.MissingPartError:
@@ -20,7 +20,7 @@ def path_with_bundled() -> str:
 
 
 def resolve(condition: Condition) -> Path | None:
-    """The file that the condition's first word starts, looked up as exec would; None when there is none."""
+    """The program file of the condition's first word, looked up as exec does; None where there is none."""
     word = condition.request.argv[0]
     if "/" in word:
         path = Path(condition.request.cwd or ".") / word
@@ -36,7 +36,7 @@ def fingerprints(plan: Plan) -> dict[str, str]:
 
 
 def missing(plan: Plan) -> list[str]:
-    """Errors of commands that cannot be started; conditions with a set-up may still create theirs."""
+    """Errors for commands that cannot be started. Conditions with a set-up are exempt: it may create the program."""
     return [
         f"{condition.name}: cannot find the program {condition.request.argv[0]} (directory {condition.request.cwd})"
         for condition in plan.active()

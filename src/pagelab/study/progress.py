@@ -1,4 +1,4 @@
-"""Progress of a study: a bar on a terminal, plain lines elsewhere, nothing in tests."""
+"""Shows the progress of a study: a bar on a terminal, plain lines elsewhere, nothing in tests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PLAIN_EVERY_S = 10.0
 
 
 def as_note(warning: RunWarning) -> str:
-    """What is no trouble is told without that word."""
+    """A warning as a note; one that is only information has no word "warning"."""
     return warning.message if warning.severity == "info" else f"warning: {warning.message}"
 
 
 class Progress(Protocol):
-    """Messages of a running session. ``left_s`` is None until a first run has finished.
+    """Receives the messages of a running session. ``left_s`` is None until a first run has finished.
 
-    A study that is given a time starts again when it knows how many runs fit.
+    A study with a time limit calls ``start`` again when it knows how many runs fit.
     """
 
     def start(self, title: str, total: int, done: int, left_s: float | None) -> None: ...
@@ -47,7 +47,7 @@ class Silent:
 
 
 class Lines:
-    """One line now and then, for logs and pipes; failures always get one."""
+    """Prints a line now and then, for logs and pipes; every failure gets a line."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -127,7 +127,7 @@ class Bar:
 
 
 class Titled:
-    """The progress of one phase of several, under its name; ``notes``: whether its messages are shown."""
+    """The progress of one of several phases, under the phase's name; ``notes``: whether its messages are shown."""
 
     def __init__(self, shown: Progress, title: str, *, notes: bool = True) -> None:
         self._shown, self._title, self._notes = shown, title, notes
@@ -156,7 +156,7 @@ def for_terminal(stream: TextIO | None = None) -> Progress:
 
 
 class TimeLeft:
-    """Time left, from the median duration of each condition so far (set-up and flushing included)."""
+    """Estimates the time left, from the median duration of each condition so far (set-up and flushing included)."""
 
     def __init__(self, durations: Iterable[tuple[int, float]], remaining: Iterable[int]) -> None:
         self._durations: dict[int, list[float]] = {}
@@ -176,7 +176,7 @@ class TimeLeft:
         return statistics.median(found) if found else None
 
     def seconds(self) -> float | None:
-        """None before anything has finished; a condition that has not run yet counts as the median of the others."""
+        """Seconds left, or None before a run has finished; a condition without runs counts as the others' median."""
         medians = {condition: statistics.median(found) for condition, found in self._durations.items()}
         if not medians:
             return None
@@ -185,7 +185,7 @@ class TimeLeft:
 
 
 def shown_duration(seconds: float) -> str:
-    """``45 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """A duration for people: ``45 s``, ``3 min 20 s``, ``2 h 05 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,4 +1,4 @@
-"""The quick form of a study: its ``[quick]`` table replaces the other keys, in a study of its own."""
+"""Makes the quick form of a study: a study of its own, in which the ``[quick]`` table replaces the other keys."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .errors import Problem, SpecError
 from .toml_text import dumps
 
 QUICK = "# The quick form of "
-"""What the text of one begins with."""
+"""The beginning of a quick form's text."""
 
 
 def quick_text(text: str, path: Path) -> str:
-    """study.toml of the quick form; comments are lost. Raises :class:`SpecError` where the study has none.
+    """The study.toml of the quick form, without comments. Raises :class:`SpecError` where the study has no quick form.
 
-    ``text`` must have been read without errors.
+    ``text`` must be a valid study.toml.
     """
     data = tomllib.loads(text)
     if "quick" not in data:

@@ -1,12 +1,12 @@
-"""The order of the runs: seeded, balanced, and the same on every machine and library version.
+"""Makes the order of the runs: seeded, balanced, and the same on every machine and library version.
 
 A schedule is made of *complete blocks*: each block holds every condition exactly once, in random order. Warm-up blocks
-come first. Drift of the machine (temperature, other tenants, memory filling up) then meets every condition alike, block
-by block (randomised complete block design; PREPAGE shuffles its runs for the same reason, over the whole study).
+come first. Drift of the machine (temperature, other tenants, memory filling up) then affects all conditions alike,
+block by block (randomised complete block design; PREPAGE shuffles its runs for the same reason, over the whole study).
 
-Random numbers are the raw 64-bit outputs of NumPy's ``PCG64(seed)``, whose stream NumPy guarantees (NEP 19); what
-NumPy's ``Generator.permutation`` makes of them is not guaranteed, so the shuffle is ours: Fisher–Yates from the last
-element down, each index by rejection of raw outputs ≥ ⌊2⁶⁴/k⌋·k and the remainder modulo k, which is exactly uniform.
+Random numbers are the raw 64-bit outputs of NumPy's ``PCG64(seed)``, whose stream NumPy guarantees (NEP 19). The result
+of NumPy's ``Generator.permutation`` is not guaranteed, so this module has its own shuffle: Fisher–Yates from the last
+element down; each index is a raw output modulo k, after rejection of outputs ≥ ⌊2⁶⁴/k⌋·k, which is exactly uniform.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Slot:
 
     position: int
     block: int
-    """0 … n-1 for the blocks that are analysed; negative for warm-ups: -1 is the last of the warm-up blocks. Where each
-    boot has its own warm-ups, the one numbered w before block b is in -(b · warm-ups + w + 1)."""
+    """0 … n-1 for the blocks that are analysed; negative for warm-ups: -1 is the last warm-up block. Where each boot
+    has its own warm-ups, warm-up w before block b is in block -(b · warm-ups + w + 1)."""
     condition: int
     execution: int
-    """Number of this execution within its condition; the block's number."""
+    """Number of this execution within its condition, equal to the block's number."""
 
     @property
     def warmup(self) -> bool:
@@ -47,10 +47,10 @@ def schedule(
 ) -> list[Slot]:
     """The order for ``conditions`` conditions in ``warmups`` + ``blocks`` complete blocks.
 
-    ``together``: conditions 0 … together-1 run next to each other in each block, in random order, and so do the next as
-    many, and so on; the order of these groups is random. ``boot``: warm-ups are made in each boot, ``warmups`` times
-    the condition before each execution, or all conditions before each block. Pure: the same arguments give the same
-    list. The schedule for fewer blocks is a prefix of the one for more.
+    ``together``: the conditions form groups of this size (0 … together-1, and so on). The conditions of a group run
+    next to each other in each block, in random order; the order of the groups is random. ``boot``: warm-ups are made in
+    each boot, ``warmups`` times the condition before each execution, or all conditions before each block. Pure: the
+    same arguments give the same list. The schedule for fewer blocks is a prefix of the one for more.
     Raises ValueError for no conditions, no blocks, groups that do not divide the conditions, or a seed outside
     0 … 2⁶⁴-1.
     """
@@ -63,7 +63,7 @@ def schedule(
     draw = raw_source(seed)
     slots: list[Slot] = []
     for numbers in _sharing_an_order(blocks, warmups, boot):
-        # A group of one has one order, which takes no random number.
+        # A group of one has only one order, which takes no random number.
         order = [
             group * together + member
             for group in shuffled(conditions // together, draw)
@@ -77,7 +77,7 @@ def schedule(
 
 
 def _sharing_an_order(blocks: int, warmups: int, boot: Boot | None) -> list[list[int]]:
-    """Numbers of the blocks, those in one list that have one order: a block and the warm-ups of its boot."""
+    """Numbers of the blocks; blocks in one list share an order: a block and the warm-ups of its boot."""
     if boot is None:
         return [[block] for block in range(-warmups, blocks)]
     return [[*(-(block * warmups + number + 1) for number in range(warmups)), block] for block in range(blocks)]
@@ -86,7 +86,7 @@ def _sharing_an_order(blocks: int, warmups: int, boot: Boot | None) -> list[list
 def boots(slots: list[Slot], boot: Boot) -> list[list[Slot]]:
     """The places of each boot, in order: an execution with its warm-ups, or a block with its own.
 
-    ``slots`` is a schedule for boots, with or without places left out (of conditions that have executions enough).
+    ``slots`` is a schedule for boots; places of conditions that have enough executions may be left out of it.
     """
     ends = [
         index + 1

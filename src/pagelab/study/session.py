@@ -1,7 +1,7 @@
-"""A session: from the first missing run to the end of the schedule, one committed run after the other.
+"""A session makes the missing runs of a schedule, from the first to the end, and commits each run when it ends.
 
 Whatever ends a session (Ctrl-C, ``kill -9``, a power cut), the store holds every run that finished, and the next
-session continues the same permutation at the run that was in progress.
+session continues the same order at the run that was in progress.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Finished:
     runs: int
     failed: int
     stopped_at: int | None
-    """Blocks after which a precision stop ended the study; None without one."""
+    """Number of blocks after which a precision stop ended the study; None where none did."""
     target_missed: bool = False
-    """It ended at its maximum, with intervals wider than asked for."""
+    """Whether the study ended at its maximum, with intervals wider than the target."""
 
 
 class Session:
-    """Works on one open store; the caller holds the directory's lock."""
+    """Makes the missing runs of one open store; the caller holds the directory's lock."""
 
     def __init__(
         self, store: Store, directory: Path, runner: Runner, machine: dict[str, Any], progress: Progress | None = None
@@ -63,7 +63,7 @@ class Session:
         self._resume = f"pagelab study resume {directory}"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
-        """Runs to the end. Raises :class:`StudyInterruptedError` when asked to stop; what is finished is kept."""
+        """Makes all missing runs. Raises :class:`StudyInterruptedError` when asked to stop; finished runs are kept."""
         self._warn_of_other_machine()
         if noise is not None:
             self._warn(noise)
@@ -92,7 +92,7 @@ class Session:
         return self._summary()
 
     def _clean_up_after(self, running: list[int]) -> None:
-        """The tear-down that a killed session owed: of the run it was in, then its own."""
+        """Does the tear-down that a killed session left undone: first of its run in progress, then its own."""
         outcomes: list[StepOutcome] = []
         steps = [step for index in running for step in self._conditions[index].teardown]
         run_steps("teardown", steps + self._plan.teardown, self._plan.step_timeout_s, outcomes, go_on=True)
@@ -114,7 +114,7 @@ class Session:
             self._store.commit_steps(tuple(outcomes), self._id)
 
     def _run_planned(self, interrupts: Interrupts) -> None:
-        """All planned runs; in a study with a time, then further ones that fit."""
+        """Makes all planned runs; in a study with a time limit, then further runs that fit."""
         began = time.monotonic()
         self._run_segments(interrupts)
         while self._plan.minutes is not None:
@@ -127,7 +127,7 @@ class Session:
             self._run_segments(interrupts)
 
     def _run_segments(self, interrupts: Interrupts) -> None:
-        """Between two planned looks the runs are drawn one by one; at a look all of them are in."""
+        """Makes the runs between two planned looks one by one, so that all have finished at the look."""
         slots, finished = self._store.slots(), self._store.finished()
         remaining = [slot for slot in slots if slot.position not in finished]
         looks = looks_of(self._store)
@@ -169,7 +169,7 @@ class Session:
         return CoRunExecutor(self._runner, interrupts.abandonable, give_up)
 
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
-        """Ends the session with the reason if no run of the very first block could be started."""
+        """Ends the session, with the reason, if no run of the first block could be started."""
         with_it = self._plan.warmups if self._plan.reboots else 0
         if last.slot.position != len(self._plan.active()) * (1 + with_it) - 1:
             return
@@ -184,7 +184,7 @@ class Session:
         return self._plan.minutes is not None and not budget.is_sized(self._store)
 
     def _stop_if_cut(self, job: Job, result: RunResult) -> None:
-        """A run that the pilot's limit ended is none of the study's: it is repeated if the study gets more time."""
+        """Ends the session after a run that the pilot's time limit ended; with more time, that run is repeated."""
         own = self._conditions[job.slot.condition].request.timeout_s
         if result.status == "timed-out" and job.condition.request.timeout_s != own:
             raise budget.too_long(self._directory, self._plan, job.condition.name)
@@ -201,7 +201,7 @@ class Session:
             yield Job(slot, condition, self._directory.resolve() / OUTPUT, self._plan.step_timeout_s)
 
     def _decide(self, look: Look) -> bool:
-        """At a planned look of a precision stop: whether the study ends here."""
+        """Takes a planned look of a precision stop; returns whether the study ends here."""
         if self._plan.precision is None:
             return False
         decision = look.decide(self._store)
@@ -237,7 +237,7 @@ class Session:
 _MATTERS = (
     ("provenance", "host"),
     ("provenance", "cpu", "model_name"),
-    # In guests processors of several generations have one name.
+    # In virtual machines, processors of several generations have the same name.
     ("provenance", "cpu", "family"),
     ("provenance", "cpu", "model"),
     ("provenance", "cpu", "stepping"),
@@ -253,11 +253,11 @@ _MATTERS = (
 
 
 _MEMORY_DIFFERS = 0.005
-"""From this share of it on, memory has been added or taken away."""
+"""A change of the memory by at least this share means that memory was added or removed."""
 
 
 def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Differences of the machine that can change a result: ``"kernel.release: 6.1 → 6.12"``."""
+    """Differences between two states of a machine that can change a result: ``"kernel.release: 6.1 → 6.12"``."""
     changes = []
     for path in _MATTERS:
         old, new = _at(before, path), _at(now, path)
@@ -267,7 +267,7 @@ def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _same_size(old: Any, new: Any) -> bool:
-    """Whether it is the same memory: how much the kernel keeps for itself differs by some pages from boot to boot."""
+    """Whether two memory sizes mean the same memory: the kernel's own part differs by some pages between boots."""
     return isinstance(old, int) and isinstance(new, int) and abs(old - new) < _MEMORY_DIFFERS * max(old, new)
 
 

@@ -1,4 +1,4 @@
-"""What a command runs under: a policy, variables, CPUs, addresses. As flags say it, and as study.toml does."""
+"""Settings that a command runs under (policy, variables, CPUs, addresses), as flags and as tables of study.toml."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from pagelab.study.substitute import literal
 
 POLICIES = "policies"
-"""Directory, inside the study's, of the policies."""
+"""Folder of the policies in the study's directory."""
 KERNEL = 'name = "kernel"\n'
-"""The policy that leaves everything as it is."""
+"""The policy that changes nothing."""
 AXES = ("pages", "fetch", "frames")
 _UNSAID = {"via": "thp", "backend": "library", "inherit": {"fork": True, "exec": True}}
-"""What a policy says where nobody said anything."""
+"""The values of a policy's keys where none are set."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What differs between two conditions of the same command."""
+    """One setting of a command: settings are the difference between its conditions."""
 
     name: str
     """As it was typed: ``2M``, ``MALLOC_ARENA_MAX=1``, ``kernel``."""
@@ -32,7 +32,7 @@ class Setting:
     """Settings of the run, as study.toml has them: ``{"cpus": [1], "aslr": "off"}``."""
 
     def table(self, name: str, directory: Path) -> dict[str, Any]:
-        """The ``[[policy]]`` of this name; its text goes into a file below ``directory``, where study.toml is."""
+        """The ``[[policy]]`` of this name; writes its text into a file below ``directory``, where study.toml is."""
         policy: dict[str, Any] = {"name": name}
         if self.policy_toml != KERNEL:
             (directory / POLICIES).mkdir(parents=True, exist_ok=True)
@@ -44,12 +44,12 @@ class Setting:
 
 
 def named(word: str, instead: str) -> str:
-    """The word as study.toml takes names; ``instead`` where nothing of it is left."""
+    """The word as a valid name for study.toml; ``instead`` where no character of it is allowed in a name."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", word).strip("-._+")[:60] or instead
 
 
 def names(settings: Sequence[Setting]) -> list[str]:
-    """Names of the settings as study.toml takes them, all different."""
+    """Names of the settings that are valid in study.toml, all different."""
     found: list[str] = []
     for setting in settings:
         name = named(setting.name, "setting")
@@ -63,7 +63,7 @@ def program_name(word: str) -> str:
 
 
 def workload(argv: Sequence[str], cwd: str, timeout_s: float | None) -> dict[str, Any]:
-    """The ``[[workload]]`` of this command as it is typed: nothing in it is substituted."""
+    """The ``[[workload]]`` of this command as it is typed; nothing in it is substituted."""
     table: dict[str, Any] = {
         "name": program_name(argv[0]),
         "command": [literal(word) for word in argv],
@@ -73,7 +73,7 @@ def workload(argv: Sequence[str], cwd: str, timeout_s: float | None) -> dict[str
 
 
 def flags_of(policy_toml: str) -> dict[str, str] | None:
-    """The policy as flags, by axis, without those that leave it to the kernel; None where flags cannot say it."""
+    """The policy as axis → value of its flags, without axes left to the kernel; None where flags cannot express it."""
     try:
         document: Mapping[str, Any] = tomllib.loads(policy_toml)
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""A and B of a comparison: commands with their flags, as typed, or as stored in a study."""
+"""The two sides A and B of a comparison: commands with their flags, as typed or as stored in a study."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pagelab.study.setting import AXES, flags_of
 from pagelab.study.spec import SHELL_WORDS
 
 NAME = "compare"
-"""Of a study that compares two."""
+"""Name of a study that compares two sides."""
 SIDES = ("A", "B")
-"""Names of what is compared, and of the workloads where the commands differ."""
+"""Names of the two sides, and of their workloads where the commands differ."""
 VARIABLE = "env "
-"""Variables are axes of their own: ``env MALLOC_ARENA_MAX``."""
+"""Beginning of the axis of a variable: ``env MALLOC_ARENA_MAX``."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two."""
+    """One side of a comparison."""
 
     command: str
     chosen: dict[str, str] = field(default_factory=dict)
     """Axis → value."""
 
     def told(self) -> str:
-        """``sort -n numbers.txt, with --pages 2M``."""
+        """The side in words: ``sort -n numbers.txt, with --pages 2M``."""
         words = shlex.join(flags(self.chosen))
         return f"{self.command}, with {words}" if words else self.command
 
@@ -35,11 +35,11 @@ class Side:
 Sides = tuple[Side, Side]
 
 COMPARED = tuple(one for one in RUN_SETTINGS if one.compared)
-"""Settings of a run of which two values can be compared."""
+"""Settings of a run that ``pagelab compare`` can set differently for A and B."""
 
 
 def kept(plan: Plan) -> Sides:
-    """The two that ran in one study."""
+    """The two sides of a stored study."""
     a, b = (Side(_command(one), _kept(one)) for one in plan.conditions)
     return a, b
 
@@ -52,7 +52,7 @@ def _command(one: Condition) -> str:
 
 
 def needs_shell(command: str) -> bool:
-    """Whether only a shell can run it: pipes, redirections, variables, patterns outside single quotes."""
+    """Whether only a shell can run ``command``: pipes, redirections, variables, patterns outside single quotes."""
     return SHELL_WORDS.search(_unquoted(command)) is not None
 
 
@@ -81,7 +81,7 @@ def alone(one: Condition) -> str | None:
 
 
 def again(sides: Sides) -> list[str] | None:
-    """The command line of the same comparison; None if flags cannot express the difference."""
+    """The command line that repeats the comparison; None if flags cannot express the difference."""
     a, b = sides
     words = ["pagelab", "compare", *([a.command] if a.command == b.command else [a.command, b.command])]
     if sides[0] == sides[1]:
@@ -95,7 +95,7 @@ def again(sides: Sides) -> list[str] | None:
 
 
 def measured(plan: Plan) -> list[str]:
-    """The words that say what was measured, and for how long at most."""
+    """The words of a command line for the metric and the time limit of a study."""
     ran = plan.conditions[0].request
     words = ["--metric", plan.metric] if plan.metric != "wall_s" else []
     words += ["--co-run"] if plan.co_run else []
@@ -104,17 +104,17 @@ def measured(plan: Plan) -> list[str]:
 
 
 def flag(axis: str) -> str:
-    """The name of its option."""
+    """The option of an axis."""
     return "--env" if axis.startswith(VARIABLE) else f"--{axis}"
 
 
 def words_of(axis: str, values: list[str]) -> list[str]:
-    """The axis as it is typed, once for each value."""
+    """The words of an axis on the command line, once for each value."""
     name = axis.removeprefix(VARIABLE)
     shown = [f"{name}={value}" if axis.startswith(VARIABLE) else value for value in values]
     return [word for value in shown for word in (flag(axis), value)]
 
 
 def flags(chosen: dict[str, str]) -> list[str]:
-    """All axes as they are typed."""
+    """The words of all axes on the command line."""
     return [word for axis, value in chosen.items() for word in words_of(axis, [value])]

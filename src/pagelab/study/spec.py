@@ -1,7 +1,7 @@
-"""study.toml as written: parsed and checked for shape, nothing resolved, the machine not touched.
+"""Reads study.toml as written: it checks the shape, resolves nothing, and does not touch the machine.
 
-:func:`read` gives a :class:`RawStudy`; :mod:`pagelab.study.plan` turns it into conditions. Every error names file, line
-(where it can be found), key and what would be allowed. The language is described in docs/study.md.
+:func:`read` returns a :class:`RawStudy`; :mod:`pagelab.study.planning` turns it into conditions. Every error names
+file, line (where it can be found), key and the allowed values. The language is described in docs/study.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _size(value: Any) -> int:
 
 
 def _words(value: Any) -> Any:
-    """A command string is split into words as a shell would, and refused where only a shell could run it."""
+    """Splits a command string into words as a shell does; refuses it where only a shell could run it."""
     if not isinstance(value, str):
         return value
     if SHELL_WORDS.search(re.sub(r"'[^']*'", "", value)):
@@ -65,7 +65,7 @@ def _words(value: Any) -> Any:
 
 
 def _steps(value: Any) -> Any:
-    """One step (a shell line or ``{ command = [...] }``) or an array of them, to an array."""
+    """An array of steps, from one step (a shell line or ``{ command = [...] }``) or from an array of them."""
     items = value if isinstance(value, list) else [value]
     return [{"shell": item} if isinstance(item, str) else item for item in items]
 
@@ -83,7 +83,7 @@ Words = Annotated[list[str], BeforeValidator(_words), AfterValidator(_nonempty)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 ONE = "one"
-"""The word for one CPU, whichever it is."""
+"""The word in study.toml for any one CPU."""
 _Cpus = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["one"]
 Values = Annotated[list[Scalar], Field(min_length=1)]
 
@@ -101,7 +101,7 @@ def _form(one: RunSetting) -> Any:
 
 
 def _settings_of(table: str) -> type[_Raw]:
-    """The keys of run settings that a table has: those of the contract (:mod:`pagelab.contract.settings`)."""
+    """A model with the keys of run settings in ``table``, from the contract (:mod:`pagelab.contract.settings`)."""
     fields: dict[str, Any] = {}
     for one in RUN_SETTINGS:
         if table in one.study:
@@ -249,7 +249,7 @@ class RawPolicy(_PolicySettings):
         return self
 
     def inline(self) -> dict[str, Any]:
-        """The policy language's own keys, as written here."""
+        """The keys of the policy language, as written in this table."""
         keys = ("frames", "pages", "fetch", "via", "backend", "inherit", "rule")
         return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
 

@@ -1,4 +1,4 @@
-"""Status of a study, from its store alone: running or dead, progress, failures, remaining time."""
+"""Reads the status of a study from its store alone: running or dead, progress, failures, remaining time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STATUSES = ("ok", *FAILED)
 class ConditionStatus:
     name: str
     planned: int
-    """Executions that are analysed, without warm-ups; 0 for a condition left out."""
+    """Executions to analyse, without warm-ups; 0 for a condition that is left out."""
     done: int
-    """Without warm-ups, failed ones included."""
+    """Executions that have ended, without warm-ups, including failed ones."""
     failed: int
     median_duration_s: float | None
     left_out: str | None
@@ -35,28 +35,28 @@ class ConditionStatus:
 class Status:
     name: str
     state: str
-    """running, complete, stopped (by its precision stop), next-boot (goes on there), interrupted, killed, error,
-    imported, or not-started."""
+    """running, complete, stopped (by its precision stop), next-boot (continues in the next boot), interrupted, killed,
+    error, imported, or not-started."""
     holder: Holder | None
     total: int
-    """Places in the schedule, warm-ups included; with a precision stop the most there can be."""
+    """Places in the schedule, including warm-ups; with a precision stop, the largest possible number."""
     done: int
     statuses: dict[str, int]
-    """Runs by status: every status, also those that never occurred."""
+    """Number of runs by status, for every status, even those that never occurred."""
     short_placed: int
     repeated: int
     """Runs that were interrupted and repeated."""
     left_s: float | None
     boots: int | None
-    """Boots in which it has worked; None for a study that does not restart the machine."""
+    """Boots in which the study has run; None for a study that does not restart the machine."""
     boots_stopped: str | None
-    """Why no further boot goes on with it, where that was no person's wish."""
+    """Why no further boot continues the study, where no user stopped it."""
     warnings: dict[str, int]
-    """By kind, the runs' and the study's own."""
+    """Number of warnings by kind, of runs and of the study itself."""
     conditions: list[ConditionStatus] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data for ``--json``."""
+        """The status as plain data for ``--json``."""
         return asdict(self)
 
 
@@ -119,7 +119,7 @@ def _state(store: Store, holder: Holder | None, remaining: bool, armed: bool) ->
     sessions = store.rows("SELECT reason FROM session ORDER BY id DESC LIMIT 1")
     if not sessions:
         return "not-started"
-    # Of a study in boots of its own, each session comes to its end.
+    # In a study with boots of its own, each session ends normally.
     return "interrupted" if sessions[0][0] == "done" else sessions[0][0] or "killed"
 
 

@@ -1,6 +1,6 @@
-"""The store of a study: one SQLite file that survives a power cut, and frames for its analysis.
+"""The store of a study: one SQLite file that survives a power cut, and frames of its content for analysis.
 
-Writers commit one run in one transaction (WAL, ``synchronous=FULL``). Readers never need the writer to stop.
+A writer commits each run in one transaction (WAL, ``synchronous=FULL``). A reader never needs the writer to stop.
 Tables: docs/schema/store.md.
 """
 
@@ -57,16 +57,16 @@ class RunResult:
     status: str
     started_at: str | None
     duration_s: float | None
-    """With set-up, flushing and tear-down; None when it was measured elsewhere."""
+    """Seconds with set-up, flushing and tear-down; None where the run was measured elsewhere."""
     record: Record | None = None
     message: str | None = None
     steps: tuple[StepOutcome, ...] = ()
     boot: Boot | None = None
-    """The boot in which it began; None when it was not started or measured elsewhere."""
+    """The boot in which the run began; None where the run was not started, or was measured elsewhere."""
 
 
 class Store:
-    """One study's database. Use :meth:`create` and :meth:`open`; a context manager that closes it."""
+    """One study's database, and a context manager that closes it. Make it with :meth:`create` or :meth:`open`."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db = connection
@@ -76,9 +76,9 @@ class Store:
 
     @classmethod
     def create(cls, directory: Path, plan: Plan, slots: list[Slot], spec_text: str, extra: dict[str, Any]) -> Store:
-        """A new store with the plan, the conditions and the schedule in it. Raises :class:`StudyError` if there is one.
+        """A new store with the plan, the conditions and the schedule. Raises :class:`StudyError` if a store exists.
 
-        It is built under another name and renamed, so that a directory never holds half a study.
+        The file is built under another name and then renamed, so that a directory never holds half a study.
         """
         path = directory / NAME
         if path.exists():
@@ -107,7 +107,7 @@ class Store:
         """The store in ``directory``, migrated to this version.
 
         With ``write=False`` the file is not changed: an older store is migrated in a copy in memory.
-        Raises :class:`StudyError` where there is none, it is damaged, not ours, or newer than this pagelab.
+        Raises :class:`StudyError` where there is no store, or it is damaged, not pagelab's, or of a newer version.
         """
         directory = Path(directory)
         path = directory / NAME if directory.is_dir() or not directory.exists() else directory
@@ -129,7 +129,7 @@ class Store:
         return cls(connection, path)
 
     def close(self) -> None:
-        """Folds the write-ahead log into the file when nobody else has it open, and closes."""
+        """Closes the store; the last one to close it also merges the write-ahead log into the file."""
         self._db.close()
 
     def __enter__(self) -> Store:
@@ -148,7 +148,7 @@ class Store:
         try:
             yield
         except BaseException:
-            # On a full disk SQLite has done so itself, and would refuse: then what is raised must say what happened.
+            # On a full disk SQLite has rolled back itself and refuses to do it again: keep the original error.
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
@@ -178,9 +178,9 @@ class Store:
         )
 
     def extend(self, plan: Plan, slots: list[Slot]) -> None:
-        """A longer plan of the same conditions, with the places that come after those there are.
+        """Stores a longer plan of the same conditions, with the places that follow the present ones.
 
-        Whether its level can be reached is to be said anew.
+        It removes the warnings about the level, since the longer plan may reach it.
         """
         with self._transaction():
             self._put_meta("plan", plan.model_dump_json(by_alias=True))
@@ -191,7 +191,7 @@ class Store:
             )
 
     def begin_session(self, pid: int, host: str, boot_id: str | None, machine: dict[str, Any]) -> int:
-        """Opens a session and marks what a killed one left behind; returns its number."""
+        """Opens a session and marks what a killed session left behind; returns the new session's number."""
         with self._transaction():
             self._give_up_attempts("its session was killed")
             self._db.execute("UPDATE session SET reason = 'killed' WHERE ended_at IS NULL AND reason IS NULL")
@@ -211,7 +211,7 @@ class Store:
         self._put_event("warning", warning.model_dump(mode="json"))
 
     def killed_in(self) -> tuple[bool, list[int]]:
-        """Whether a session was killed and nobody has cleaned up since, and the conditions it was running."""
+        """Whether a session was killed and no tear-down followed, and the conditions that it was running."""
         killed = self.rows("SELECT 1 FROM session WHERE ended_at IS NULL AND reason IS NULL")
         running = self.rows("SELECT condition FROM attempt JOIN schedule USING (position) WHERE outcome IS NULL")
         return bool(killed), [row[0] for row in running]
@@ -221,7 +221,7 @@ class Store:
             self._db.execute("UPDATE session SET ended_at = ?, reason = ? WHERE id = ?", (now(), reason, session))
 
     def begin_attempt(self, position: int, session: int) -> int:
-        """Notes that the run at ``position`` starts now, so that its interruption can be told afterwards."""
+        """Stores that the run at ``position`` starts now, so that an interruption is known later; returns an id."""
         with self._transaction():
             cursor = self._db.execute(
                 "INSERT INTO attempt (position, session, started_at) VALUES (?, ?, ?)", (position, session, now())
@@ -229,7 +229,7 @@ class Store:
             return int(cursor.lastrowid or 0)
 
     def interrupt_attempts(self, why: str, attempt: int | None = None) -> None:
-        """Marks the run in progress (all of them, or the one) as abandoned: it has no result, and is repeated."""
+        """Marks the runs in progress (all, or only ``attempt``) as abandoned: they have no result and are repeated."""
         with self._transaction():
             self._give_up_attempts(why, attempt)
 
@@ -244,7 +244,7 @@ class Store:
         self._db.execute(f"UPDATE attempt SET outcome = 'interrupted' WHERE outcome IS NULL{which}", parameters)
 
     def commit_run(self, slot: Slot, result: RunResult, session: int | None = None, attempt: int | None = None) -> int:
-        """One finished run with its measurements and steps, in one transaction; returns its id."""
+        """Stores one finished run with its measurements and steps, in one transaction; returns its id."""
         record = result.record
         text = record.model_dump_json(by_alias=True) if record else None
         with self._transaction():
@@ -257,7 +257,7 @@ class Store:
         return run
 
     def take_back(self, positions: Iterable[int]) -> None:
-        """Removes runs of these places, which are repeated: warm-ups whose boot ended before what they precede."""
+        """Removes the runs at these places, to be repeated: warm-ups whose boot ended before their execution."""
         with self._transaction():
             for position in positions:
                 own = "(SELECT id FROM run WHERE position = ?)"
@@ -270,8 +270,8 @@ class Store:
     def commit_imported(
         self, slots: list[Slot], runs: list[tuple[RunResult, str, Iterable[tuple[str, float, str]]]]
     ) -> None:
-        """Runs measured elsewhere, with their ``pagelab.imported/1`` texts and measurements (name, value, unit); all
-        of them or none."""
+        """Stores runs measured elsewhere, with their ``pagelab.imported/1`` texts and measurements (name, value, unit);
+        all of them or none."""
         with self._transaction():
             for slot, (result, text, measurements) in zip(slots, runs, strict=True):
                 self.put_measurements(self._insert_run(slot, result, text), measurements)
@@ -296,13 +296,13 @@ class Store:
         return int(cursor.lastrowid or 0)
 
     def put_measurements(self, run: int, measurements: Iterable[tuple[str, float, str]]) -> None:
-        """Inside a transaction of the caller's."""
+        """Stores measurements of a run; the caller has begun a transaction."""
         counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         rows = ((run, name, next(counts[name]), value, unit) for name, value, unit in measurements)
         self._db.executemany("INSERT INTO measurement VALUES (?, ?, ?, ?, ?)", rows)
 
     def put_steps(self, steps: tuple[StepOutcome, ...], session: int | None, run: int | None) -> None:
-        """Outcomes of steps: of a run inside :meth:`commit_run`, or of a whole session."""
+        """Stores outcomes of steps: of a run inside :meth:`commit_run`, or of a whole session."""
         self._db.executemany(
             "INSERT INTO step (session, run, phase, command, exit_code, duration_s, output, message)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -310,12 +310,12 @@ class Store:
         )
 
     def commit_steps(self, steps: tuple[StepOutcome, ...], session: int) -> None:
-        """Set-up and tear-down of the whole session."""
+        """Stores outcomes of the set-up and tear-down of a whole session, in one transaction."""
         with self._transaction():
             self.put_steps(steps, session, None)
 
     def put_platform(self, name: str, host: str, processor: str, kernel: str, machine: dict[str, Any]) -> None:
-        """A platform of a study on a cluster; one that is known stays as it was first found."""
+        """Stores a platform of a study on a cluster; a known platform keeps its first description."""
         with self._transaction():
             self._db.execute(
                 "INSERT OR IGNORE INTO platform VALUES (?, ?, ?, ?, ?)",
@@ -323,16 +323,16 @@ class Store:
             )
 
     def bind_block(self, block: int, platform: str) -> None:
-        """All runs of the block are that platform's."""
+        """Binds a block to a platform, which makes all runs of the block."""
         with self._transaction():
             self._db.execute("INSERT INTO block_platform VALUES (?, ?)", (block, platform))
 
     def block_platforms(self) -> dict[int, str]:
-        """Block → name of its platform; empty for a study of one machine."""
+        """Block → name of its platform; empty for a study on one machine."""
         return dict(self._db.execute("SELECT block, platform FROM block_platform").fetchall())
 
     def put_event(self, kind: Literal["warning", "look", "sized", "limits"], data: dict[str, Any]) -> None:
-        """Something about the whole study that is worth saying."""
+        """Stores an event of the whole study."""
         with self._transaction():
             self._put_event(kind, data)
 
@@ -342,11 +342,11 @@ class Store:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def meta(self) -> dict[str, str]:
-        """Everything in ``meta``: store_version, plan, spec, digest, created_at, origin …"""
+        """All entries of ``meta``: store_version, plan, spec, digest, created_at, origin …"""
         return dict(self._db.execute("SELECT key, value FROM meta").fetchall())
 
     def plan(self) -> Plan:
-        """The plan the study was started with."""
+        """The study's plan, with later extensions."""
         return Plan.model_validate_json(self.meta()["plan"])
 
     def slots(self) -> list[Slot]:
@@ -359,7 +359,7 @@ class Store:
         return {row[0] for row in self._db.execute("SELECT position FROM run")}
 
     def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a SELECT, for parts of this package that need no frame."""
+        """Rows of a SELECT, for code in this package that needs no frame."""
         return self._db.execute(query, parameters).fetchall()
 
     def records(self) -> Iterator[Record]:
@@ -369,16 +369,16 @@ class Store:
                 yield Record.model_validate_json(text)
 
     def record_texts(self) -> Iterator[tuple[int, str]]:
-        """``(run_id, JSON)`` as stored, imported ones too."""
+        """``(run_id, JSON)`` of all records as stored, including imported ones."""
         query = "SELECT id, record_json FROM run WHERE record_json IS NOT NULL ORDER BY position"
         yield from self._db.execute(query)
 
     def record_bytes(self) -> int:
-        """Size of all that :meth:`record_texts` gives."""
+        """Total bytes of the texts of :meth:`record_texts`."""
         return int(self._db.execute("SELECT coalesce(sum(length(record_json)), 0) FROM run").fetchone()[0])
 
     def short_record_texts(self) -> Iterator[tuple[int, str]]:
-        """As :meth:`record_texts`, without the measurements, of which there may be millions: they have their table."""
+        """:meth:`record_texts` without measurements: there may be millions, and they have a table of their own."""
         query = (
             "SELECT id, CASE WHEN json_type(record_json, '$.measurements') = 'array'"
             " THEN json_replace(record_json, '$.measurements', json('[]')) ELSE record_json END"
@@ -389,7 +389,7 @@ class Store:
     def batches(
         self, query: str, parameters: tuple[Any, ...] = (), size: int = 100_000
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Rows of a SELECT, so many at a time."""
+        """Rows of a SELECT in lists of up to ``size`` rows."""
         cursor = self._db.execute(query, parameters)
         while rows := cursor.fetchmany(size):
             yield rows
@@ -404,7 +404,7 @@ class Store:
         return [RunWarning.model_validate(event["data"]) for event in self.events() if event["kind"] == "warning"]
 
     def runs(self) -> pl.DataFrame:
-        """One row an execution; see :func:`pagelab.study.dataframes.runs`."""
+        """One row per execution; see :func:`pagelab.study.dataframes.runs`."""
         from .dataframes import runs
 
         return runs(self)
@@ -416,13 +416,13 @@ class Store:
         return measurements(self)
 
     def conditions(self) -> pl.DataFrame:
-        """One row a condition; see :func:`pagelab.study.dataframes.conditions`."""
+        """One row per condition; see :func:`pagelab.study.dataframes.conditions`."""
         from .dataframes import conditions
 
         return conditions(self)
 
     def warnings(self) -> pl.DataFrame:
-        """One row a warning, study-wide ones with a null ``run_id``; see :func:`pagelab.study.dataframes.warnings`."""
+        """One row per warning, ``run_id`` null for the study's; see :func:`pagelab.study.dataframes.warnings`."""
         from .dataframes import warnings
 
         return warnings(self)

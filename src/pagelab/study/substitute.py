@@ -1,7 +1,7 @@
-"""``{name}`` in commands, environments, set-up lines and policies.
+"""Replaces ``{name}`` in commands, environments, set-up lines and policies.
 
-``{size}`` is replaced when ``size`` is a parameter (or ``here``, ``out``, ``python``), and is an error when it is not:
-a typo must not reach the program. ``{{size}}`` stays as ``{size}``. ``${HOME}`` and all other braces are left alone.
+``{size}`` is replaced if ``size`` is a parameter (or ``here``, ``out``, ``python``), and is an error otherwise: a typo
+must not reach the program. ``{{size}}`` becomes ``{size}``. ``${HOME}`` and all other braces stay unchanged.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|(?<!\$)\{([A-Za-z_][A-Za-
 _NAMED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 HERE = "here"
-"""The directory of study.toml."""
+"""Name for the directory of study.toml."""
 OUT = "out"
-"""The study directory, where the store is."""
+"""Name for the study directory, where the store is."""
 PYTHON = "python"
-"""The Python that runs pagelab."""
+"""Name for the Python interpreter that runs pagelab."""
 BUILT_IN = (HERE, OUT, PYTHON)
 
 
 def names_in(text: str) -> set[str]:
-    """The names in braces in ``text``, built-in ones included."""
+    """The names in braces in ``text``, including built-in ones."""
     return {found[2] for found in _PLACE.finditer(text) if found[2]}
 
 
@@ -37,7 +37,7 @@ def substitute(text: str, values: Mapping[str, object]) -> str:
 
 
 def literal(text: str) -> str:
-    """``text`` such that nothing in it is replaced."""
+    """``text`` with its braces doubled where needed, so that :func:`substitute` returns ``text``."""
     return _NAMED.sub(r"{{\1}}", text)
 
 

@@ -1,4 +1,4 @@
-"""The system manager, as far as a study that restarts the machine needs it."""
+"""Calls systemd for a study that restarts the machine: installs and removes units, stops services, restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import systemd_units as units
 from .connection import sync_directory
 
 _IFF_UP = 1
-"""Flag of a network interface (netdevice(7))."""
+"""Flag of a network interface that is up (netdevice(7))."""
 Call = Callable[[list[str]], str]
 """Runs ``systemctl`` with these words and returns its output. Raises :class:`MachineError`."""
 
@@ -33,14 +33,14 @@ def _systemctl(words: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Systemd:
-    """Units in ``directory``, and calls of ``systemctl``."""
+    """The study's units in ``directory``, and calls of ``systemctl``."""
 
     directory: Path = Path("/etc/systemd/system")
     call: Call = _systemctl
     interfaces: Path = Path("/sys/class/net")
 
     def armed(self) -> Path | None:
-        """Directory of the study that the next boot goes on with; None without one."""
+        """Directory of the study that the next boot continues; None without one."""
         try:
             self._link.lstat()
             return units.directory_in((self.directory / units.BEGIN).read_text(encoding="utf-8"))
@@ -48,11 +48,11 @@ class Systemd:
             return None
 
     def is_whole(self) -> bool:
-        """Whether all units are there; they are not where a removal was cut off."""
+        """Whether all units are installed; after an interrupted removal some are missing."""
         return all((self.directory / name).exists() for name in units.NAMES)
 
     def install(self, texts: dict[str, str]) -> None:
-        """Writes the units; the link that makes boots start them is last. Raises :class:`MachineError`."""
+        """Writes the units, and last the link by which a boot starts them. Raises :class:`MachineError`."""
         try:
             for name, text in texts.items():
                 whole_file.put(self.directory / name, text, mode=0o644)
@@ -67,9 +67,10 @@ class Systemd:
         self.call(["daemon-reload"])
 
     def remove(self) -> None:
-        """Takes the units away, also those that are there in part. Raises :class:`MachineError`.
+        """Removes the units, even if only some of them are there. Raises :class:`MachineError`.
 
-        The one that begins a boot is the last: cut off before, it takes the rest away (:meth:`is_whole`).
+        The unit that begins a boot is removed last: after an interrupted removal, it removes the rest
+        (:meth:`is_whole`).
         """
         begin = (self._link, self.directory / units.BEGIN)
         others = tuple(self.directory / name for name in (units.TARGET, units.RUNS))
@@ -97,11 +98,11 @@ class Systemd:
                 sync_directory(directory)
 
     def leave_to_study(self) -> None:
-        """Isolates the study's target: everything else is stopped."""
+        """Isolates the study's target: systemd stops everything else."""
         self.call(["--no-block", "isolate", units.TARGET])
 
     def restart_machine(self) -> None:
-        """Everything written is on the disk before it is asked for."""
+        """Requests a restart, after everything written is on the disk."""
         os.sync()
         self.call(["reboot"])
 
@@ -116,16 +117,17 @@ class Systemd:
         return found
 
     def stop_the_rest(self) -> None:
-        """Isolates the study's target once more when the boot has come to rest.
+        """Isolates the study's target a second time, after the boot has settled.
 
-        The first time a service may be left that a socket starts: systemd keeps it for the socket, which it stops.
+        After the first time, a service that a socket starts may still run: systemd keeps it for the socket while it
+        stops the socket.
         """
         self.wait_until_idle()
         self.leave_to_study()
         self.wait_until_idle()
 
     def wait_until_idle(self, limit_s: float = 120.0) -> None:
-        """Until no unit is being started or stopped any more, or the limit is over."""
+        """Waits until systemd starts and stops no unit any more, or for ``limit_s`` at most."""
         deadline = time.monotonic() + limit_s
         while self.call(["list-jobs", "--no-legend"]).strip() not in ("", "No jobs running."):
             if time.monotonic() >= deadline:
@@ -133,7 +135,7 @@ class Systemd:
             time.sleep(0.5)
 
     def stop_runs(self) -> bool:
-        """Ends the runs of this boot; whether there were any."""
+        """Ends the runs of this boot; returns whether there were any."""
         active = self.call(["show", "--property=ActiveState", "--value", units.RUNS]).strip() == "active"
         if active:
             self.call(["stop", units.RUNS])
@@ -149,7 +151,7 @@ class Systemd:
         return bool(self.call(["show", "--property=FragmentPath", "--value", str(point)]).strip())
 
     def boot_s(self) -> float | None:
-        """Time of this boot from power-on to its end, in seconds; None where it is not known."""
+        """Seconds that this boot took, from power-on until it had finished; None where that is not known."""
         names = ("FinishTimestampMonotonic", "FirmwareTimestampMonotonic")
         shown = self.call(["show", *(f"--property={name}" for name in names)])
         found = dict(line.partition("=")[::2] for line in shown.splitlines())

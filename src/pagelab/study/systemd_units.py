@@ -1,4 +1,4 @@
-"""The systemd units of a study that restarts the machine: their texts, of plain values."""
+"""Makes the texts of the systemd units of a study that restarts the machine, from plain values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ RUNS = "pagelab-study.service"
 TARGET = "pagelab-study.target"
 NAMES = (BEGIN, RUNS, TARGET)
 WANTED_BY = "basic.target"
-"""Reached by every usual boot, and not by rescue and emergency mode."""
+"""A target that every ordinary boot reaches, and that rescue and emergency mode do not reach."""
 STOP_WORD = "pagelab.study=stop"
-"""On the kernel's command line: this boot is a usual one."""
+"""Word on the kernel's command line that makes a boot an ordinary one."""
 _DIRECTORY = "X-Directory="
 
 
@@ -22,8 +22,9 @@ def texts(
 ) -> dict[str, str]:
     """Name -> text of each unit.
 
-    ``python``: the interpreter that has pagelab. ``mounted``: paths whose file systems must be there. ``keep``: units
-    that go on beside the study. ``environment``: of the programs. Raises ValueError for a path with a line break.
+    ``python``: the interpreter that has pagelab. ``mounted``: paths whose file systems must be mounted. ``keep``: units
+    that keep running beside the study. ``environment``: variables of the programs. Raises ValueError for a path with a
+    line break.
     """
     mounts = " ".join(_quoted(str(path)) for path in mounted)
     variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in sorted(environment.items()))
@@ -89,7 +90,7 @@ TasksMax=infinity
 
 
 def directory_in(begin: str) -> Path | None:
-    """The study's directory, of the text of :data:`BEGIN`."""
+    """The study's directory, from the text of the unit :data:`BEGIN`."""
     found = re.search(rf"^{_DIRECTORY}(.+)$", begin, re.MULTILINE)
     return Path(found[1]) if found else None
 
@@ -100,17 +101,17 @@ def is_one_line(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """As a part of a line, but not its end: a backslash there joins the next line (systemd.unit(5), specifiers)."""
+    """A path as part of a line, but not at its end, where a backslash joins the next line (systemd.unit(5))."""
     if not is_one_line(text):
         raise ValueError(f"{text!r} has a line break")
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    """As one word of several (systemd.syntax(7): quoting)."""
+    """A text as one of several words (systemd.syntax(7): quoting)."""
     return '"' + _plain(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _word(text: str) -> str:
-    """As a word of a command line, where ``$`` names variables as well (systemd.service(5): command lines)."""
+    """A text as a word of a command line, where ``$`` also has a meaning (systemd.service(5): command lines)."""
     return _quoted(text).replace("$", "$$")

@@ -1,4 +1,4 @@
-"""The boot of the kernel under which this process runs."""
+"""Identifies the present boot of the kernel, and its uptime."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Boot:
-    """One boot of a kernel, and how far it is."""
+    """One boot of a kernel, and the time since it began."""
 
     id: str | None
-    """The kernel's random name of it; None where it cannot be read."""
+    """The kernel's random name of the boot; None where it cannot be read."""
     uptime_s: float
-    """Seconds since it began, suspension included."""
+    """Seconds since the boot began, including suspension."""
 
 
 def this_boot() -> Boot:
-    """The boot as it is now."""
+    """The present boot."""
     try:
         name = _ID.read_text().strip()
     except OSError:

@@ -16,11 +16,11 @@ from .toml_text import LineIndex, Location, dotted
 
 Model = TypeVar("Model", bound=BaseModel)
 Tables = Mapping[tuple[str, ...], type[BaseModel]]
-"""The model of each table, by the names on its path: whose keys are listed where one is unknown."""
+"""Names on a table's path → the table's model, whose keys an error lists as allowed where a key is unknown."""
 
 
 def read_text(path: Path, instead: str) -> str:
-    """The text of ``path``. Raises :class:`SpecError`, with the command ``instead`` as the next thing to type."""
+    """The text of ``path``. Raises :class:`SpecError`, which names ``instead`` as the next command."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -41,7 +41,7 @@ def parse(text: str, path: Path | str, model: type[Model], tables: Tables) -> Mo
 def validate(
     data: Mapping[str, Any], path: Path | str, model: type[Model], tables: Tables, lines: LineIndex | None = None
 ) -> Model:
-    """The same for a parsed value, or one that was never TOML."""
+    """The model of a parsed value, or of one that was never TOML; otherwise like :func:`parse`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -56,7 +56,7 @@ def _problem(item: Any, lines: LineIndex, tables: Tables) -> Problem:
         model = tables.get(table)
         message = "unknown key"
         if model:
-            # Keys are written as study.toml has them: a field that has another name in Python has an alias.
+            # Keys are written as in study.toml: a field with another name in Python has an alias.
             keys = [field.alias or name for name, field in model.model_fields.items()]
             message += meant_of(str(item["loc"][-1]), keys)
     elif item["type"] == "missing":
@@ -67,5 +67,5 @@ def _problem(item: Any, lines: LineIndex, tables: Tables) -> Problem:
 
 
 def _is_noise(part: str | int) -> bool:
-    """Pydantic names the branch of a union or the kind of a key inside the location; readers have no use for it."""
+    """Whether a part of an error's location is pydantic's own (a branch of a union, the kind of a key), not a key."""
     return isinstance(part, str) and (part in ("str", "int", "float", "bool") or "[" in part or "(" in part)

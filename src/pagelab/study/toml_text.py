@@ -15,9 +15,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 class LineIndex:
     """Finds the line of a key in TOML text.
 
-    A line scanner, not a parser: it knows headers, arrays of tables and keys at the start of a line, which is how
-    people write a study. What it does not find (a key inside an inline table) resolves to the nearest enclosing key or
-    header.
+    A line scanner, not a parser: it knows headers, arrays of tables, and keys at the start of a line, which is the
+    usual form of a study. For a key that it does not find (inside an inline table) it gives the line of the nearest
+    enclosing key or header.
     """
 
     def __init__(self, text: str) -> None:
@@ -49,7 +49,7 @@ class LineIndex:
         return tuple(location)
 
     def line(self, location: Location) -> int | None:
-        """The line of the key at ``location`` (names and array indices, as pydantic gives them), or its table."""
+        """The line of the key at ``location`` (names and array indices, as in pydantic's errors), or of its table."""
         for end in range(len(location), 0, -1):
             found = self._lines.get(location[:end])
             if found is not None:
@@ -58,7 +58,7 @@ class LineIndex:
 
 
 def dotted(location: Location) -> str:
-    """``("workload", 1, "command")`` as ``workload[1].command``."""
+    """A location as text: ``("workload", 1, "command")`` is ``workload[1].command``."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -66,7 +66,7 @@ def dotted(location: Location) -> str:
 
 
 def dumps(table: Mapping[str, object]) -> str:
-    """``table`` as TOML: its own lists of tables as ``[[key]]`` at the end, everything deeper inline."""
+    """``table`` as TOML: lists of tables directly in it as ``[[key]]`` at the end, everything deeper inline."""
     lines: list[str] = []
     arrays: list[str] = []
     for key, value in table.items():

@@ -1,4 +1,4 @@
-"""What a session has of the machine, as one value that tests replace."""
+"""A session's functions that touch the machine, in one value that tests replace."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from .prepare import Check
 
 @dataclass(frozen=True)
 class Tools:
-    """A session's access to the machine; tests replace it."""
+    """The functions by which a session touches the machine; tests replace them."""
 
     runner: Runner
     check: Check
     machine: Callable[[], dict[str, Any]]
-    """The machine as it is now, plain data (``{"machine": …, "provenance": …}``)."""
+    """Returns the machine as it is now, as plain data (``{"machine": …, "provenance": …}``)."""
     noise: Callable[[Plan], RunWarning | None] = lambda _plan: None
-    """A warning where the machine is not quiet enough for small effects in what the plan compares."""
+    """Returns a warning where the machine is too noisy for small effects in the metrics of the plan; else None."""
     limits: Callable[[Plan], list[RunWarning]] = lambda _plan: []
-    """Limits in force that leave programs little room for what the policies take besides; each record has its own."""
+    """Returns warnings of resource limits that leave programs little room beside what the policies need; each record
+    has its own."""
     colours: Callable[[Plan], str | None] = lambda _plan: None
-    """Measures whether colours matter here where the plan places frames and that is not known; what to tell of it."""
+    """Measures whether colours have an effect on this machine, where the plan places frames and that is not known;
+    returns a message or None."""

@@ -1,4 +1,4 @@
-"""One command under several settings of one axis, as a study that fits a budget: ``pagelab try``."""
+"""Runs one command under several settings of one axis, as a study that fits a budget: ``pagelab try``."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class Trying:
     seed: int = 1
     level: float = 0.95
     metric: str | None = None
-    """None: by :func:`metric_of`, or with ``regex`` the one measurement that is found."""
+    """The compared metric. None: chosen by :func:`metric_of`, or with ``regex`` the one measurement in the output."""
     regex: str | None = None
     timeout_s: float | None = None
     co_run: bool = False
-    """Both of a pair at once, on one processor (:mod:`pagelab.study.co_run`)."""
+    """Both executions of a pair run at once, on one processor (:mod:`pagelab.study.co_run`)."""
 
     @property
     def in_turn(self) -> int:
-        """Executions of a block that follow each other."""
+        """Number of executions of a block that follow each other: a pair that runs at once counts as one."""
         return 1 if self.co_run else len(self.settings)
 
     @property
     def fewest(self) -> int:
-        """Blocks with which every comparison can be found after Holm."""
+        """Fewest blocks with which every comparison can reach the level after Holm."""
         return fewest_of(len(self.settings) - 1, self.level)
 
     def names(self) -> list[str]:
-        """Names of the settings as study.toml takes them, all different."""
+        """Names of the settings that are valid in study.toml, all different."""
         return names(self.settings)
 
     def typed(self, failed: Failure) -> str:
@@ -62,7 +62,7 @@ class Trying:
     def write(
         self, directory: Path, size: dict[str, float], *, timeout_s: float | None = None, together: int = 1
     ) -> Path:
-        """study.toml in ``directory``, with its policies beside it; ``size`` is its ``executions`` or ``minutes``."""
+        """Writes study.toml and its policies into ``directory``; ``size`` is its ``executions`` or ``minutes``."""
         directory.mkdir(parents=True, exist_ok=True)
         named = zip(self.names(), self.settings, strict=True)
         policies = [setting.table(name, directory) for name, setting in named]
@@ -90,21 +90,21 @@ class Trying:
 
 @dataclass(frozen=True)
 class Pilot:
-    """The duration of one block, after an execution that read files from the disk."""
+    """Duration of one block, measured after an execution that has read the files from the disk."""
 
     block_s: float
     spent_s: float
     metric_why: str = ""
-    """Why something else than wall time is compared, where nobody named it."""
+    """The reason where pagelab chose another metric than wall time; else empty."""
 
     def minutes_for(self, blocks: int) -> float:
-        """The budget for so many blocks, its pilot included, to a whole tenth; from ten on, to whole minutes."""
+        """Minutes for this many blocks, including the pilot: rounded to a tenth, and to whole minutes from ten on."""
         minutes = (self.spent_s + blocks * self.block_s) / 60 * 1.05
         return float(ceil(minutes)) if minutes > 10 else ceil(10 * minutes) / 10
 
 
 def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | None = None) -> tuple[Pilot, int]:
-    """A first block, then a study of as many whole blocks as fit into the budget; returns their number as well.
+    """Runs a pilot, then a study of as many whole blocks as fit into the budget; returns the pilot and their number.
 
     Raises BadInputError where the command fails, or where the budget is too small for any answer.
     """
@@ -133,7 +133,7 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
 
 
 def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
-    """One execution, then a block of one of each; ended where no budget of this size could hold enough of them."""
+    """Runs one execution, then a block with one of each setting; ends where the budget cannot hold enough blocks."""
     in_turn = wanted.in_turn
     allowed = 60 * wanted.minutes / wanted.fewest / in_turn
     began = monotonic()
@@ -156,12 +156,12 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
         if failed:
             raise BadInputError(told(failed, part.typed))
         durations.append((max if part.co_run else sum)(runs["duration_s"].to_list()))
-    # One hiccup must not make the study too short: the smaller of the two.
+    # One slow execution must not make the study too short: take the smaller of the two.
     return Pilot(max(min(durations[0] * len(wanted.settings), durations[1]), 1e-3), monotonic() - began)
 
 
 def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.DataFrame:
-    """One block; the machine's noise is measured with the study, not here."""
+    """Runs one block; returns its runs. The study measures the machine's noise, not this trial."""
     spec = wanted.write(directory, {"executions": 1}, timeout_s=limit)
     run_own(spec, directory, replace(tools, noise=lambda _plan: None), Silent(), _CANNOT)
     with Store.open(directory, write=False) as store:

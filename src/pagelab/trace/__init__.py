@@ -1,6 +1,6 @@
-"""Reference traces: captured, read, written, converted, combined, reduced (docs/trace).
+"""Captures, reads, writes, converts, combines and reduces reference traces (docs/trace).
 
-Everything streams: arrays come and go in batches of about 10⁵ records, whatever the trace's length. The native part
+Everything streams: whatever the trace's length, only batches of about 10⁵ records are in memory. The native part
 releases the GIL.
 
 >>> import numpy as np

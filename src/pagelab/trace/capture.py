@@ -1,4 +1,4 @@
-"""Captures: with QEMU's user-mode emulator and the plugin in it (crates/qemu), or with valgrind's lackey."""
+"""Captures traces with QEMU's user-mode emulator and pagelab's plugin (crates/qemu), or with valgrind's lackey."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Capture:
     status: int
     """Exit code of the program, or minus the signal that ended it."""
     references: int
-    """Of page runs, the sum of their counts."""
+    """Number of references; for page runs, the sum of their counts."""
     records: int
     wall_s: float
     kinds: dict[str, int] | None
     """References by kind; ``None`` for page runs."""
     images: list[dict[str, Any]]
-    """Process images, by address space: pid, parent, command, references, threads, instructions, ended."""
+    """Process images in order of address space: pid, parent, command, references, threads, instructions, ended."""
     notes: list[str]
-    """Parts of the program that were not followed."""
+    """Messages about parts of the program that were not captured."""
     cut_off: int
     """Number of processes that outlived the program and were cut off."""
 
@@ -64,15 +64,15 @@ def capture(
 ) -> Capture:
     """Runs a program in the emulator and writes its references (docs/trace defines them).
 
-    ``full`` keeps every reference, else page runs of ``page_bytes`` are written. ``ranges`` keeps addresses in [low,
-    high). A window is ``first`` and ``count``, in instructions of each process image, or ``marker``: the program's part
-    between ``pagelab_begin`` and ``pagelab_end`` (docs/api), or between ``prctl(0x50474c42, 1)`` and
-    ``prctl(0x50474c42, 0)``. ``end_program`` ends it with the window.
+    ``full`` keeps every reference; otherwise page runs of ``page_bytes`` are written. ``ranges`` keeps addresses in
+    [low, high). The window is given by ``first`` and ``count``, in instructions of each process image, or by
+    ``marker``: the part of the program between ``pagelab_begin`` and ``pagelab_end`` (docs/api), or between
+    ``prctl(0x50474c42, 1)`` and ``prctl(0x50474c42, 0)``. ``end_program`` ends the program at the end of the window.
 
-    ``pools``: heap, mappings and arenas lie where a run under this policy puts them (``True``: in a pool each), and the
-    header says where that is.
+    ``pools``: heap, mappings and arenas lie where a run under this policy puts them (``True``: each in a pool of its
+    own), and the header contains these places.
 
-    Raises :class:`TraceError`; for a program that cannot be governed in pools, too.
+    Raises :class:`TraceError`, also for a program whose memory cannot be placed in pools.
     """
     program = resolve(argv)
     if pools is not False:
@@ -124,7 +124,7 @@ def capture(
 
 
 def _check_governed(governing: governed.Governing, name: str, path: Path) -> None:
-    """Removes a trace whose header has pools that the program did not have: it is invalid."""
+    """Removes a trace whose header names pools that the program did not have, and raises :class:`TraceError`."""
     refusals = governing.refusals()
     if refusals or not governing.reached():
         path.unlink(missing_ok=True)
@@ -188,7 +188,7 @@ def _options(
 
 
 def _short_directory() -> str | None:
-    """A directory for sockets: their paths have at most 107 bytes, and commas end the plugin's arguments."""
+    """A directory for sockets with a short path: socket paths have at most 107 bytes, and no comma may be in them."""
     usual = tempfile.gettempdir()
     return None if len(usual) < 60 and "," not in usual else "/tmp"
 
@@ -208,7 +208,9 @@ def capture_with_lackey(
     force: bool = False,
     level: int = 3,
 ) -> Capture:
-    """As :func:`~pagelab.trace.capture`, without windows, ranges and children; threads are not distinguished."""
+    """Captures with valgrind's lackey, like :func:`~pagelab.trace.capture` but without windows, ranges and children;
+    threads are not distinguished.
+    """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise MachineError("cannot find valgrind; run: sudo apt install valgrind")

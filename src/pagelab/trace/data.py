@@ -1,4 +1,4 @@
-"""Batches of a trace as arrays, their kinds and page sizes, and the errors of traces."""
+"""Batches of a trace as arrays, kinds of references, page sizes, and the errors of traces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TraceError(BadInputError):
 
 @contextmanager
 def native(path: Path | str | None = None) -> Iterator[None]:
-    """Errors of the native part as :class:`TraceError`, with the trace's name before them."""
+    """Turns errors of the native part into :class:`TraceError`, which begins with the trace's name."""
     from pagelab._native import TraceRefused
 
     where = f"{path}: " if path is not None else ""
@@ -64,7 +64,7 @@ class References(_Columns):
     kind: NDArray[np.uint8]
     """Position in :data:`KINDS`."""
     size: NDArray[np.uint16]
-    """Bytes; 0 where it is not known."""
+    """Bytes of the access; 0 where it is not known."""
     thread: NDArray[np.uint32]
     """Thread, numbered within its address space."""
     asid: NDArray[np.uint16]
@@ -80,11 +80,11 @@ class Runs(_Columns):
     asid: NDArray[np.uint16]
     """Address space."""
     count: NDArray[np.uint64]
-    """Consecutive references."""
+    """Number of consecutive references to the page."""
 
 
 def bytes_of(text: str | int) -> int:
-    """``4K``, ``2M``, ``1G``, or a plain number of bytes."""
+    """The bytes of ``4K``, ``2M``, ``1G``, or of a plain number."""
     try:
         return size_bytes(text, "size")
     except BadInputError as error:
@@ -92,7 +92,7 @@ def bytes_of(text: str | int) -> int:
 
 
 def page_bits(size: str | int) -> int:
-    """The binary logarithm of a page size: 12 for ``4K``; raises :class:`TraceError` where it is none."""
+    """The binary logarithm of a page size: 12 for ``4K``. Raises :class:`TraceError` for an invalid page size."""
     number = bytes_of(size)
     bits = number.bit_length() - 1
     if number <= 0 or number != 1 << bits or not 4 <= bits <= 40:
@@ -101,7 +101,7 @@ def page_bits(size: str | int) -> int:
 
 
 def kind_codes(kinds: Iterable[str]) -> int:
-    """A bit for each kind; raises :class:`TraceError` for a name that is none."""
+    """A bit mask with a bit for each kind. Raises :class:`TraceError` for an unknown kind."""
     codes = 0
     for kind in kinds:
         if kind not in KINDS:

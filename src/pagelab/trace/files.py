@@ -1,4 +1,4 @@
-"""Trace files: their contents, read as arrays and written from arrays."""
+"""Reads trace files into arrays and writes them from arrays."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Command line, machine, software, time, and the parameters of the operation."""
+    """The origin of a new trace: command line, machine, software, time, and the operation's parameters."""
     from pagelab.machine.provenance import provenance as of_machine
 
     return {"argv": list(sys.argv), "parameters": parameters, "machine": of_machine()}
 
 
 def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, Any]:
-    """Hands an operation to the native part; raises :class:`~pagelab.trace.TraceError`."""
+    """Carries out an operation in the native part; returns its answer. Raises :class:`~pagelab.trace.TraceError`."""
     from pagelab._native import trace_work
 
     try:
@@ -53,12 +53,12 @@ def _unwritten(error: TraceError, target: Path) -> TraceError:
 
 
 def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
-    """Contents of a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
+    """Describes a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
     return ask({"work": "info", "input": str(path), "thorough": thorough}, path)
 
 
 class Trace:
-    """A trace file; only the present batch is in memory."""
+    """A trace file, read in batches; only the present batch is in memory."""
 
     def __init__(self, path: Path | str) -> None:
         """Raises :class:`~pagelab.trace.TraceError` where the file is no trace."""
@@ -69,23 +69,24 @@ class Trace:
 
     @property
     def page_bytes(self) -> int | None:
-        """The page size of its runs; ``None`` where it has full references."""
+        """The page size of the trace's runs; ``None`` where the trace has full references."""
         bits = self.header.get("page_bits")
         return None if bits is None else 1 << int(bits)
 
     @property
     def exact(self) -> bool:
-        """Whether it has every reference (it may be reduced, though: ``header["reduction"]``)."""
+        """Whether every reference was captured; the trace may have been reduced since (``header["reduction"]``)."""
         return self.header.get("sampling") is None
 
     def __len__(self) -> int:
-        """Records in whole chunks: references, or runs."""
+        """Number of records in whole chunks: references, or runs."""
         return int(self._info["records"])
 
     def references(self, kinds: Iterable[str] = KINDS, *, shard: tuple[int, int] | None = None) -> Iterator[References]:
         """Batches of full references of ``kinds``; ``shard=(i, n)`` gives the i-th of n parts.
 
-        A torn or damaged trace gives all that is whole before, then raises :class:`~pagelab.trace.TraceError`.
+        For a torn or damaged trace it yields everything before the damage, then raises
+        :class:`~pagelab.trace.TraceError`.
         """
         with native(self.path):
             batches = TraceBatches(self.path, None, kind_codes(kinds), shard)
@@ -106,7 +107,10 @@ class Trace:
         *,
         shard: tuple[int, int] | None = None,
     ) -> Iterator[Runs]:
-        """Batches of page runs, of the trace's page size (references: 4 KiB) or a larger one; else as references()."""
+        """Batches of page runs, of the trace's page size or a larger one; otherwise like :meth:`references`.
+
+        The default page size is the trace's own, or 4 KiB for a trace of full references.
+        """
         bits = page_bits(page_bytes or self.page_bytes or 4096)
         with native(self.path):
             batches = TraceBatches(self.path, bits, kind_codes(kinds), shard)
@@ -117,7 +121,7 @@ class Trace:
                 )
 
     def frame(self, rows: int = 1_000_000) -> pl.DataFrame:
-        """At most the first ``rows`` records as a polars frame, one column a field (``kind`` by name)."""
+        """The first ``rows`` records at most, as a polars frame with a column per field (``kind`` by name)."""
         import polars as pl
 
         parts: list[pl.DataFrame] = []
@@ -150,12 +154,13 @@ def write(
     sampled: str | None = None,
     pools: Sequence[Pool] = (),
 ) -> int:
-    """Writes batches as a trace; how many records it has.
+    """Writes batches as a trace; returns the number of its records.
 
     Without ``page_bytes``, batches are references: arrays of addresses (then all are loads), or anything with columns
     ``address`` and, where they are known, ``kind`` (codes of :data:`~pagelab.trace.KINDS`), ``size``, ``thread``,
-    ``asid``. With it they are page runs: arrays of page numbers, or columns ``page``, ``count`` (else 1), ``asid``.
-    ``sampled``: in words, why this is not every reference; ``pools``: the places of heap, mappings and arenas.
+    ``asid``. With ``page_bytes`` they are page runs: arrays of page numbers, or columns ``page``, ``count`` (default
+    1), ``asid``. ``sampled``: the reason, in words, why references are missing; ``pools``: the places of heap,
+    mappings and arenas.
     """
     from pagelab._native import TraceFile
 
@@ -168,7 +173,7 @@ def write(
         header |= {"content": "runs", "page_bits": page_bits(page_bytes)}
     if sampled is not None:
         header["sampling"] = {"what": sampled}
-    # In a directory that others may write to, a predictable name could be a link of another user's.
+    # In a directory that others can write to, a predictable name could be another user's link.
     part = target.with_name(f".{target.name}-{os.urandom(8).hex()}")
     with native(target):
         file = TraceFile(part, json.dumps(header), level)
@@ -222,7 +227,7 @@ def _columns(batch: Batch, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
 
 
 def _unsigned(values: NDArray[Any], dtype: type[np.unsignedinteger[Any]], name: str) -> NDArray[Any]:
-    """The same numbers; a number that the type cannot hold is refused, not cut off."""
+    """The numbers as ``dtype``. A number that the type cannot hold is refused, not truncated."""
     if values.dtype == dtype:
         return np.ascontiguousarray(values)
     most = np.iinfo(dtype).max

@@ -1,4 +1,4 @@
-"""Operations on trace files: requests as data, executed by the native part."""
+"""Converts, combines and reduces trace files; the native part carries out the operations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ order, and Parquet."""
 
 
 def records(kinds: Iterable[str], page: str | int | None) -> dict[str, Any]:
-    """The records of a new trace, in the native part's form."""
+    """The description of a new trace's records for the native part."""
     chosen = list(kinds)
     kind_codes(chosen)
     return {"kinds": chosen, "page_bits": None if page is None else page_bits(page)}
 
 
 def output(path: Path | str, force: bool, level: int, parameters: dict[str, Any]) -> dict[str, Any]:
-    """The file of a new trace, in the native part's form."""
+    """The description of a new trace's file for the native part."""
     if not 1 <= level <= 19:
         raise TraceError("invalid", f"compression level {level}: 1 to 19")
     return {"path": str(path), "force": force, "level": level, "provenance": provenance(parameters)}
@@ -42,7 +42,7 @@ def convert(
 ) -> dict[str, Any]:
     """Writes a trace of a foreign ``format``, or a pagelab trace, as a new trace; returns its description.
 
-    ``page_bytes`` makes page runs; ``recover`` keeps all whole chunks of a damaged trace of ours.
+    ``page_bytes`` makes page runs; ``recover`` keeps all whole chunks of a damaged pagelab trace.
     """
     if format is not None and format not in FORMATS:
         raise TraceError("invalid", f"format {format!r}: none of {', '.join(FORMATS)}")
@@ -70,7 +70,7 @@ def _convert_parquet(
     force: bool,
     level: int,
 ) -> dict[str, Any]:
-    """As :func:`convert`; ``kind`` may be a name or a code."""
+    """Like :func:`convert`, for Parquet; ``kind`` may be a name or a code."""
     from pagelab.trace.parquet import batches, columns
 
     wanted = list(kinds)
@@ -89,15 +89,15 @@ def _convert_parquet(
 
 
 def concat(sources: Sequence[Path | str], target: Path | str, **options: Any) -> dict[str, Any]:
-    """One trace after the other; options as :func:`interleave`."""
+    """Writes one trace after the other as a new trace; the options are those of :func:`interleave`."""
     return _mix(sources, target, 0, **options)
 
 
 def interleave(sources: Sequence[Path | str], target: Path | str, *, quantum: int, **options: Any) -> dict[str, Any]:
-    """Traces in turns of ``quantum`` references, each in address spaces of its own (``same_space``: all in the same).
+    """Writes a new trace that takes ``quantum`` references of each source in turn.
 
-    A trace that has ended is skipped. Options: ``same_space``,
-    ``page_bytes``, ``kinds``, ``force``, ``level``.
+    Each source has its own address spaces (``same_space``: all share them). A source that has ended is skipped.
+    Options: ``same_space``, ``page_bytes``, ``kinds``, ``force``, ``level``.
     """
     if quantum < 1:
         raise TraceError("invalid", f"quantum {quantum}: at least 1 reference")
@@ -138,9 +138,10 @@ def reduce(
     force: bool = False,
     level: int = 3,
 ) -> dict[str, Any]:
-    """Drops references that do not affect LRU memories of ``memory`` bytes and more, for each of ``colours``.
+    """Drops references that do not affect LRU memories of ``memory`` bytes or more, for each number of ``colours``.
 
-    The result has page runs; LRU's faults are exact there (and OPT's), and the counts add up to all references.
+    The result has page runs. The faults of LRU and OPT in such memories are exact, and the counts add up to all
+    references.
     """
     bits = page_bits(page_bytes) if page_bytes is not None else info(source)["header"].get("page_bits", 12)
     size = bytes_of(memory)

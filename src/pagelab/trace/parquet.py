@@ -1,4 +1,4 @@
-"""Parquet: row group by row group, columns as in CSV."""
+"""Reads Parquet files row group by row group; the columns are those of CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("address", "kind", "size", "thread", "asid", "page", "count")
 
 
 def columns(source: Path | str) -> list[str]:
-    """The file's columns; raises :class:`~pagelab.trace.TraceError` where a trace has others."""
+    """The file's columns. Raises :class:`~pagelab.trace.TraceError` where they are not those of a trace."""
     import polars as pl
 
     if not Path(source).is_file():
@@ -41,7 +41,7 @@ def _check(source: Path | str, names: list[str]) -> None:
 
 
 def batches(source: Path | str) -> Iterator[pl.DataFrame]:
-    """The file's rows, as :func:`pagelab.trace.write` takes them."""
+    """Batches of the file's rows, for :func:`pagelab.trace.write`."""
     import polars as pl
 
     codes = {name: code for code, name in enumerate(KINDS)}

@@ -1,8 +1,8 @@
-"""Captures in which the program's memory lies where a governed run would put it: heap, mappings and arenas in pools.
+"""Puts the memory of a captured program where a governed run would put it: heap, mappings and arenas in pools.
 
-The preload library governs the emulated program as it governs a native one: the same code finds the same places, so
-that offsets in the pools are those of the native run. Only sizes are pretended: the emulator gives no huge pages, and
-none are needed.
+The preload library governs the emulated program as it governs a native one: the same code chooses the places, so
+offsets in the pools equal those of the native run. Page sizes have no effect: the emulator has no huge pages, and a
+capture needs none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pagelab.trace.data import TraceError
 from pagelab.trace.program import Program
 
 POOL_BYTES = 1 << 40
-"""Address room of a pool (docs/policy.md)."""
+"""Size of a pool in the address space (docs/policy.md)."""
 APART = """name = "pools"
 
 [[rule]]
@@ -34,17 +34,17 @@ pages = "2M"
 memory = "arenas"
 pages = "2M"
 """
-"""The policy of a capture that names none: three pools, in which blocks of 2 MiB and more begin at multiples of 2 MiB,
-as in every policy that has a tile of 2 MiB there."""
+"""The default policy of a capture: three pools, in which blocks of 2 MiB and more begin at multiples of 2 MiB, as in
+every policy with a tile of 2 MiB there."""
 MARKS_ONLY = 'name = "marks"\n'
-"""Nothing is governed; the library only marks where the program's windows begin and end."""
+"""A policy that governs nothing; the library only marks where the program's windows begin and end."""
 _PROGRAM_HEADER = 56
 _PT_INTERP = 3
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Addresses of one kind of memory, as policies name kinds."""
+    """The addresses of one kind of memory; policies define the names of the kinds."""
 
     memory: str
     start: int
@@ -52,9 +52,9 @@ class Pool:
 
 
 def of_header(header: Mapping[str, Any]) -> tuple[Pool, ...]:
-    """The pools that a trace was captured with; none where it was captured without, or its parts had different ones.
+    """The pools with which a trace was captured; none where there were none, or the trace's parts had different ones.
 
-    Derived traces (converted, reduced, put together) have the pools of their sources.
+    Derived traces (converted, reduced, combined) have the pools of their sources.
     """
     provenance = header.get("provenance") or {}
     told = (provenance.get("parameters") or {}).get("pools")
@@ -65,7 +65,7 @@ def of_header(header: Mapping[str, Any]) -> tuple[Pool, ...]:
 
 
 def in_header(pools: Sequence[Pool]) -> dict[str, Any]:
-    """The entry for pools in a trace's header, as :func:`of_header` reads it."""
+    """The entry for pools in a trace's header, in the form that :func:`of_header` reads."""
     return {"pools": {pool.memory: f"{pool.start:#x}-{pool.end:#x}" for pool in pools}} if pools else {}
 
 
@@ -84,7 +84,7 @@ class Governing:
 
     @property
     def arguments(self) -> list[str]:
-        """The emulator's arguments: variables that the program gets and the emulator does not."""
+        """The emulator's arguments that set variables for the program and not for the emulator."""
         import os
 
         own = os.environ.get("LD_PRELOAD")
@@ -99,12 +99,12 @@ class Governing:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Its entry in the trace's header."""
+        """The entry in the trace's header."""
         told = in_header(self.pools)
         return told | {"policy": self.policy.name, "policy_toml": self.policy.toml} if told else {}
 
     def refusals(self) -> list[str]:
-        """The reasons why images of the program were not governed, by name."""
+        """Why images of the program were not governed: ``process PID: REASON`` for each."""
         from pagelab._native import read_guest
 
         found = []
@@ -120,8 +120,10 @@ class Governing:
 
 
 def govern(directory: Path, wanted: policy.Policy | None, *, pools: bool) -> Governing:
-    """Writes the plan into ``directory``. ``wanted``: the policy whose places the program's memory is to have (without
-    one: :data:`APART`); without ``pools``, nothing is governed and windows are marked.
+    """Writes the plan into ``directory``; returns the means to govern the program.
+
+    ``wanted``: the policy that places the program's memory (None: :data:`APART`). Without ``pools``, nothing is
+    governed, and only windows are marked.
 
     Raises :class:`TraceError` for a policy that a capture cannot follow.
     """
@@ -164,7 +166,7 @@ def _check(chosen: policy.Policy) -> None:
 
 
 def check_program(program: Program, argv: Sequence[str]) -> None:
-    """Raises :class:`TraceError` for programs that cannot load the library."""
+    """Raises :class:`TraceError` for a program that cannot load the library."""
     if program.target != "x86_64":
         raise TraceError("invalid", f"{argv[0]}: --pools is for x86-64 programs, this one is for {program.target}")
     if not is_dynamic(program):

@@ -1,4 +1,4 @@
-"""The file that an emulator runs: scripts name interpreters, and each architecture has its own emulator."""
+"""Finds the ELF file that an emulator runs (scripts name interpreters), and the emulator of its architecture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from pagelab.errors import BadInputError, MachineError
 
 _TARGETS = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
-_INTERPRETERS = 5  # as many as the kernel follows
+_INTERPRETERS = 5  # the kernel follows as many
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Program:
     """A program as an emulator takes it."""
 
     target: str
-    """Architecture, as in the emulator's name."""
+    """Architecture, as it is written in the emulator's name."""
     file: str
     """The ELF file."""
     argv: tuple[str, ...]
@@ -28,7 +28,7 @@ class Program:
 
 
 def resolve(argv: Sequence[str]) -> Program:
-    """The ELF program behind a command; raises :class:`~pagelab.errors.BadInputError`."""
+    """The ELF program that a command runs. Raises :class:`~pagelab.errors.BadInputError`."""
     if not argv:
         raise BadInputError("nothing to trace: pagelab trace -- CMD")
     found = shutil.which(argv[0])
@@ -58,7 +58,7 @@ def _target(file: str, head: bytes) -> str:
 
 
 def emulator(target: str) -> str:
-    """QEMU's user-mode emulator for an architecture; raises :class:`~pagelab.errors.MachineError`."""
+    """QEMU's user-mode emulator for an architecture. Raises :class:`~pagelab.errors.MachineError`."""
     name = f"qemu-{target}"
     found = shutil.which(name)
     if found is None:

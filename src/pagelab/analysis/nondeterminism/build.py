@@ -21,13 +21,16 @@ from pagelab.stats.refusal import StatsRefusedError
 from pagelab.study.plan import Condition
 
 SEED = 1
-"""Of every resample: the same study gives the same digits."""
+"""Seed of every resample, so that the same study gives the same digits."""
 NO_LEVEL = "none"
-"""Of a factor that a workload does not have."""
+"""Level of a factor that a workload does not have."""
 
 
 def nondeterminism_of(data: StudyData, columns: Mapping[str, Column], level: float) -> NondeterminismPart | None:
-    """``columns``: every metric by name. None where no condition has a value to analyse."""
+    """The part of the analysis on non-determinism; None where no condition has a value to analyse.
+
+    ``columns``: every metric by name.
+    """
     samples, refused = _samples(data, columns)
     if not samples:
         return None
@@ -69,7 +72,7 @@ def nondeterminism_of(data: StudyData, columns: Mapping[str, Column], level: flo
 
 
 def _samples(data: StudyData, columns: Mapping[str, Column]) -> tuple[dict[tuple[str, str], Sample], dict[str, str]]:
-    """Group and condition to its data, in the order of the plan; and the conditions whose data cannot be used."""
+    """(group, condition) → its data, in the order of the plan; and the conditions whose data cannot be used."""
     factors = _factors(data.plan.active())
     found: dict[tuple[str, str], Sample] = {}
     refused: dict[str, str] = {}
@@ -91,7 +94,7 @@ def _samples(data: StudyData, columns: Mapping[str, Column]) -> tuple[dict[tuple
 
 
 def _factors(conditions: Sequence[Condition]) -> dict[str, dict[str, str]]:
-    """Workload to its factors; every workload has a level of every factor."""
+    """Workload → its factors; every workload has a level of every factor."""
     own = {one.workload: one.factors for one in conditions}
     names = list(dict.fromkeys(name for levels in own.values() for name in levels))
     return {workload: {name: levels.get(name, NO_LEVEL) for name in names} for workload, levels in own.items()}
@@ -100,7 +103,7 @@ def _factors(conditions: Sequence[Condition]) -> dict[str, dict[str, str]]:
 def _families(
     planned: Sequence[Condition], samples: Mapping[tuple[str, str], Sample]
 ) -> list[tuple[tuple[str, ...], bool, list[str]]]:
-    """Conditions, repeated or not, and workloads: those that can be counted together."""
+    """Families of workloads that can be counted together: (conditions, repeated or not, workloads)."""
     found: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     for workload in dict.fromkeys(group for group, _ in samples):
         conditions = tuple(one.policy for one in planned if one.workload == workload)
@@ -128,7 +131,7 @@ def _runs(data: StudyData) -> dict[tuple[str, str], list[int]]:
 
 
 def _looks(one: Experiment) -> int:
-    """Number of diagnostics of an experiment."""
+    """Number of diagnostics that an experiment has."""
     found = one.dependence
     if found is None:
         return 0

@@ -1,4 +1,4 @@
-"""Each experiment by itself: rows of the statistics' table as plain values."""
+"""Turns rows of the statistics' table into plain values: each experiment by itself."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pagelab.stats import nondeterminism as nd
 from pagelab.stats.refusal import StatsRefusedError
 
 PRECISION = 0.01
-"""Half-width of the mean's interval that plans are made for, as a fraction of the mean."""
+"""Half-width of the mean's interval that a recommended plan aims for, as a fraction of the mean."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One experiment's data, with the labels of its numbers."""
+    """The data of one experiment, with their labels."""
 
     experiment: nd.Experiment
     column: Column
@@ -37,7 +37,7 @@ def refused(error: StatsRefusedError) -> Number:
 
 
 def experiment_of(table: nd.Table, i: int, sample: Sample, level: float) -> Experiment:
-    """Everything about experiment ``i`` of the table."""
+    """All results on experiment ``i`` of the table."""
     own = table.experiments[i]
     impact = table.impact(i)
     known = None if isinstance(impact, nd.Refused) else impact
@@ -112,7 +112,7 @@ def _plan(found: nd.Components, sample: Sample) -> str:
 
 
 def _costs(mean: float, sample: Sample) -> tuple[float, float] | None:
-    """Seconds for starting an execution with its warm-up, and for a measurement more."""
+    """Seconds for starting an execution (with its warm-up), and for each measurement; None where they are not known."""
     unit_s = wording.SECONDS.get(sample.column.unit)
     if unit_s is None or sample.wall_s is None:
         return None
@@ -122,6 +122,6 @@ def _costs(mean: float, sample: Sample) -> tuple[float, float] | None:
 
 
 def shared_size(table: nd.Table) -> int | None:
-    """The group size that all impact factors can share; None where they share one already, or there is none."""
+    """The group size that all impact factors can share; None where they already share one, or there is none."""
     sizes = {int(size) for size in table.group_sizes if size}
     return min(sizes) if len(sizes) > 1 else None

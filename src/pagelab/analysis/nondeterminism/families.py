@@ -1,4 +1,6 @@
-"""All programs together: ranks, pairs, overheads, balance, and the distribution of impact factors (ALLOC 4.3, 4.4)."""
+"""Compares conditions over all programs: ranks, pairs, overheads, balance, distribution of impact factors (ALLOC 4.3,
+4.4).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ from pagelab.stats import nondeterminism as nd
 from pagelab.stats.refusal import StatsRefusedError
 
 INSIDE = (nd.Metric.MEASUREMENT, nd.Metric.EXECUTION)
-"""Metrics that executions of one measurement do not have."""
+"""Metrics that do not exist for executions with one measurement."""
 
 
 def family_of(table: nd.Table, conditions: Sequence[str], baseline: str | None, *, repeated: bool) -> Family:
-    """The experiments of ``table``, whose groups were to have the same conditions."""
+    """The family of the experiments in ``table``, whose groups were planned with the same conditions."""
     metrics = [metric for metric in nd.Metric if repeated or metric not in INSIDE]
     return Family(
         repeated=repeated,
@@ -50,13 +52,13 @@ def _ranking(table: nd.Table, metric: nd.Metric, conditions: Sequence[str], base
 
 
 def _pairs(table: nd.Table, metric: nd.Metric, conditions: Sequence[str], baseline: str | None) -> tuple[Pair, ...]:
-    """Every pair, with the baseline second, so that "better" refers to the policy."""
+    """Comparisons of all pairs of conditions; the baseline is second, so that "better" refers to the policy."""
     found: list[Pair] = []
     for first, second in combinations(conditions, 2):
         one, other = (second, first) if first == baseline else (first, second)
         try:
             shares = nd.pair_shares(table, metric, one, other)
-        except StatsRefusedError:  # no group has both: the ranking's reason says so
+        except StatsRefusedError:  # no group has both: the ranking's reason states that
             continue
         found += [Pair(one, other, s.threshold_percent, s.groups, s.better, s.worse) for s in shares]
     return tuple(found)
@@ -100,7 +102,7 @@ def _balance(table: nd.Table) -> Balance:
 
 
 def distribution_of(table: nd.Table) -> Distribution | None:
-    """Impact factors of all experiments that have one; the table's group sizes are all the same."""
+    """The distribution of all impact factors, or None without any; the table's group sizes must be equal."""
     grid = table.grid(nd.Metric.EXECUTION)
     names = np.array([one.condition for one in table.experiments])
     curves = []

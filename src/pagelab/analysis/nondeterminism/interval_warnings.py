@@ -1,4 +1,4 @@
-"""Warnings about doubtful and refused intervals, for the terminal, the JSON and the page."""
+"""Makes warnings about doubtful and refused intervals, for the terminal, the JSON and the page."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ KINDS: Mapping[IntervalWarningKind, tuple[WarningKind, Severity]] = {
     IntervalWarningKind.LEVEL_SHIFT: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
     IntervalWarningKind.TREND: (WarningKind.TREND_OVER_SCHEDULE, "warning"),
 }
-"""Every warning of the statistics about an interval; a test holds this complete."""
+"""Warning of the statistics about an interval → its kind and severity; a test ensures that none is missing."""
 OF_STATISTICS = frozenset(kind.value for kind, _ in KINDS.values()) | {WarningKind.STATISTIC_REFUSED.value}
-"""Kinds of warnings that analysis raises about its own numbers."""
+"""Kinds of warnings that the analysis raises about its own numbers."""
 
 
 def interval_warnings(
     experiments: Sequence[Experiment], refused: Mapping[str, str]
 ) -> tuple[tuple[str, RunWarning], ...]:
-    """Condition (``group/condition``) and warning, in the order of the study."""
+    """Pairs of condition (``group/condition``) and warning, in the order of the study."""
     found: list[tuple[str, RunWarning]] = []
     for one in experiments:
         name = f"{one.group}/{one.condition}"
@@ -43,7 +43,7 @@ def interval_warnings(
 
 
 def of_kind(condition: str, of: IntervalWarningKind, message: str, metrics: Sequence[str]) -> RunWarning:
-    """The typed warning of this kind about one condition."""
+    """The typed warning of the kind ``of`` about one condition."""
     kind, severity = KINDS[of]
     data = {"doubt": of.value, "condition": condition, "metrics": list(metrics)}
     return _warning(kind, severity, f"{condition}: {message}", data)
@@ -54,7 +54,7 @@ def _typed(condition: str, found: IntervalWarning) -> RunWarning:
 
 
 def _refusals(condition: str, one: Experiment) -> list[RunWarning]:
-    """One warning a reason; a missing spread inside single measurements is no warning."""
+    """One warning per reason; a missing spread inside executions of one measurement is no warning."""
     inside = {metric.value for metric in INSIDE}
     reasons: dict[tuple[str, str], list[str]] = {}
     for metric, number in one.numbers.items():

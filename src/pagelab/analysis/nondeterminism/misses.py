@@ -1,4 +1,4 @@
-"""Time against cache misses in each group of programs (ALLOC 6, Figure 10)."""
+"""Relates time to cache misses in each group (ALLOC 6, Figure 10)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ COUNTERS = {
     "counter.cache.l2_misses": "L2 misses",
     "counter.cache.l1_misses": "L1 misses",
 }
-"""From the last level inwards: a miss that goes to memory costs most, and is what page placement changes."""
+"""Counters of misses, the last level first: a miss that goes to memory costs most, and page placement changes it."""
 ABSENT = (
     "No cache-miss counter counted in these executions, so whether slow executions have more cache misses cannot be "
     "said. "
     'Counters are asked for in study.toml: [counters] events = ["cache"]; whether this machine has any: pagelab doctor'
 )
 Runs = Mapping[tuple[str, str], Sequence[int]]
-"""Group and condition to the runs to analyse."""
+"""(group, condition) → the runs to analyse."""
 
 
 def misses_of(data: StudyData, runs: Runs, columns: Mapping[str, str], families: Sequence[Family], seed: int,
               level: float) -> MissesPart:  # fmt: skip
-    """``columns``: group to the metric that is analysed."""
+    """The comparison of times with misses, or why there is none. ``columns``: group → the analysed metric."""
     counter = next((name for name in COUNTERS if name in data.runs.columns and data.runs[name].count()), None)
     if counter is None:
         return MissesPart(None, "", (), ABSENT)
@@ -91,7 +91,7 @@ def _pairs(
 
 
 def _all_differ(family: Family, group: str, conditions: int) -> bool:
-    """No two conditions share a rank, and none is missing: ALLOC's criterion."""
+    """Whether no two conditions share a rank and none is missing: ALLOC's criterion."""
     ranking = family.ranking(nd.Metric.MEAN.value)
     ranks = ranking.ranks.get(group, {}) if ranking is not None else {}
     return len(ranks) == conditions and sorted(ranks.values()) == list(range(1, conditions + 1))

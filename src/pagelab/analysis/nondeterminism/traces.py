@@ -1,4 +1,4 @@
-"""ALLOC's Figure 1 for any program: every execution with its measurements, in their order."""
+"""Prepares ALLOC's Figure 1 for any program: every execution with its measurements, in their order."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pagelab.analysis.nondeterminism_model import Experiment, Trace, TraceExecut
 from pagelab.stats import nondeterminism as nd
 
 MOST_GROUPS = 8
-"""Plots on a page that is to open on a phone."""
+"""Most plots on a page, so that it opens on a phone."""
 MOST_POINTS = 2000
-"""Points in a plot."""
+"""Most points in a plot."""
 
 
 def traces_of(
     samples: Mapping[tuple[str, str], nd.Executions], experiments: Sequence[Experiment]
 ) -> tuple[tuple[Trace, ...], int]:
-    """Plots of the groups whose executions differ most, in the order of the study; and how many have none."""
+    """Plots of the groups whose executions differ most, in the order of the study; and the number of other groups."""
     repeated: dict[str, list[Experiment]] = {}
     for one in experiments:
         if one.repeated:
@@ -31,7 +31,7 @@ def traces_of(
 
 
 def _differ(one: Experiment) -> float:
-    """The impact factor; else, less than any, the spread of everything."""
+    """How much executions differ: the impact factor; without one, the spread of everything, scaled below any factor."""
     for metric, scale in ((nd.Metric.EXECUTION, 1.0), (nd.Metric.UNCLASSIFIED, 1e-6)):
         value = one.numbers[metric.value].value
         if value is not None:

@@ -1,4 +1,4 @@
-"""Non-determinism in words, without terms of statistics."""
+"""Describes non-determinism in words, without terms of statistics."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pagelab.analysis.nondeterminism_model import Family, Ranking
 from pagelab.stats.nondeterminism import Metric
 
 FEWEST_GROUPS = 2
-"""Percentages of one program say nothing."""
+"""Fewest programs for percentages: those of one program mean nothing."""
 NAMES = {
     Metric.MEAN.value: "mean time",
     Metric.MEASUREMENT.value: "spread inside executions",
     Metric.UNCLASSIFIED.value: "spread of everything",
     Metric.EXECUTION.value: "spread between executions",
 }
-"""What the metrics are called on the page."""
+"""Names of the metrics on the page."""
 
 
 def speed(families: Sequence[Family]) -> str:
-    """Shares of programs in which each condition was among the fastest."""
+    """A sentence: shares of programs in which each condition was among the fastest."""
     clauses = [_clause(family, Metric.MEAN, "fastest") for family in families]
     return _joined("Speed", [one for one in clauses if one])
 
 
 def steadiness(families: Sequence[Family]) -> str:
-    """Shares of programs in which each condition was among those with the least spread."""
+    """A sentence: shares of programs in which each condition was among those with the least spread."""
     clauses = []
     for family in families:
         metric = Metric.EXECUTION if family.repeated else Metric.UNCLASSIFIED
@@ -35,7 +35,7 @@ def steadiness(families: Sequence[Family]) -> str:
 
 
 def programs(family: Family, count: int) -> str:
-    """``48 programs measured repeatedly``."""
+    """A number of programs in words: ``48 programs measured repeatedly``."""
     how = "measured repeatedly" if family.repeated else "timed as a whole"
     return f"{wording.count(count, 'program')} {how}"
 
@@ -48,7 +48,7 @@ _ALIKE = "no policy could be told from another in any of"
 
 
 def tells_nothing(sentence: str) -> bool:
-    """Whether none of the sentence's clauses tells policies apart."""
+    """Whether no clause of the sentence distinguishes policies."""
     return _ALIKE in sentence and " was among the " not in sentence
 
 
@@ -65,7 +65,7 @@ def _clause(family: Family, metric: Metric, best: str) -> str:
 
 
 def all_alike(ranking: Ranking) -> bool:
-    """No condition beats another in any program: all are best in all of them."""
+    """Whether no condition is better than another in any program, so that all are best in all programs."""
     return all(percent[0] == 100 for percent in ranking.share(0.0).percent.values())
 
 

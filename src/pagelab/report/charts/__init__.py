@@ -1,4 +1,6 @@
-"""Charts: each a pure function from an `Analysis` to a Vega-Lite specification, all in one look (`theme`)."""
+"""The charts of a report: each is a pure function from an `Analysis` to a Vega-Lite specification, in the look of
+`theme`.
+"""
 
 from pagelab.report.charts.counters import counter_for, tlb_scatter
 from pagelab.report.charts.effects import drawn_limits, forest, is_cut

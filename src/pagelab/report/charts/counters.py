@@ -1,4 +1,4 @@
-"""TLB counters against time, and memory by page size."""
+"""Draws a TLB counter against time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pagelab.charts import theme
 
 HEIGHT = 240
 _PREFERRED = ("counter.tlb.walk_cycles", "counter.tlb.walks", "counter.tlb.hits")
-"""C, M and H of MOSAIC: walk cycles explain time best, walks next."""
+"""MOSAIC's C, M and H in order of preference: walk cycles explain time best, walks next."""
 
 
 def counter_for(analysis: Analysis, workload: str) -> Metric | None:
-    """The TLB counter to set against time: walk cycles, else walks, else second-level hits; None without any."""
+    """The TLB counter to draw against time: walk cycles, else walks, else second-level hits; None without any."""
     for name in _PREFERRED:
         if any(name in r.values for r in analysis.executions if r.workload == workload and r.analysed):
             return analysis.metric(name)
@@ -24,7 +24,7 @@ def counter_for(analysis: Analysis, workload: str) -> Metric | None:
 
 
 def tlb_scatter(analysis: Analysis, workload: str, width: theme.Width = "container") -> dict[str, Any] | None:
-    """One point an execution: the counter across, the time up. None when no TLB counter counted."""
+    """A chart with one point per execution: the counter across, the time up. None where no TLB counter counted."""
     counter = counter_for(analysis, workload)
     if counter is None:
         return None

@@ -1,4 +1,4 @@
-"""The forest plot: each policy's effect on the time, with its interval, sorted by effect."""
+"""Draws the forest plot: each policy's effect on the primary metric, with its interval, sorted by effect."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pagelab.charts import theme
 
 ROW_HEIGHT = 26
 DENSE_ROW_HEIGHT = 17
-"""With more than so many rows, closer together: the picture has to fit the first screen."""
+"""Row height with more than :data:`MANY_ROWS` rows: the picture must fit the first screen."""
 MANY_ROWS = 16
 _NARROW = 560
-"""CSS pixels of the picture's place below which the words at the right are the short ones."""
+"""Width in CSS pixels below which the short words stand at the right."""
 
 
 def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]:
-    """Change against the baseline, one row a planned comparison, the greatest reduction first.
+    """A chart of changes against the baseline: one row per planned comparison, the greatest reduction first.
 
-    Filled: a difference after Holm's correction. Hollow: none found. The bar is the unadjusted interval; an arrow
-    points at what the axis leaves out. Shaded: what does not matter. Dashed: limits of a comparison.
+    Filled: a difference after Holm's correction. Hollow: none found. The bar is the unadjusted interval; an arrow shows
+    where it goes beyond the axis. Shaded: negligible changes. Dashed: limits of a comparison.
     """
     judged = shown(analysis)
     keys = _keys(judged)
@@ -41,7 +41,7 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
 
 
 def shown(analysis: Analysis) -> list[Judged]:
-    """The planned comparisons that have a size."""
+    """The compared contrasts that have a size, sorted by it."""
     judged = judged_of(analysis.compared(), analysis.design, analysis.metrics)
     sized = [one for one in judged if one.contrast.relative is not None]
     return sorted(sized, key=lambda one: one.contrast.relative or 0.0)
@@ -57,7 +57,7 @@ def is_cut(analysis: Analysis) -> bool:
 
 
 def drawn_limits(analysis: Analysis) -> list[Limit]:
-    """Those on the ratio of pairs that the axis holds, each place once."""
+    """The limits on the ratio within pairs that the axis holds, each place once."""
     if not shown(analysis):
         return []
     low, high = _reach(analysis)
@@ -187,7 +187,7 @@ def _layers(
 
 
 def _at_limits(limits: list[dict[str, Any]], scale: alt.Scale) -> list[alt.Chart]:
-    """A dashed line at each, with its words above the rows."""
+    """A dashed line at each limit, with its words above the rows."""
     if not limits:
         return []
     base = alt.Chart(theme.rows(limits)).encode(x=alt.X("limit:Q", scale=scale))
@@ -196,7 +196,7 @@ def _at_limits(limits: list[dict[str, Any]], scale: alt.Scale) -> list[alt.Chart
 
 
 def _words(values: list[dict[str, Any]], width: theme.Width) -> str:
-    """The words of each row; shorter in a narrow picture."""
+    """An expression for the words of each row, which are shorter in a narrow picture."""
     full, brief = (json.dumps({value["row"]: value[key] for value in values}) for key in ("words", "brief"))
     return (
         f"({full})[datum.value]"

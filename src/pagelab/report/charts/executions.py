@@ -1,4 +1,4 @@
-"""Every execution with its measurements, in order: ALLOC's Figure 1, for each condition."""
+"""Draws every execution with its measurements, in order: ALLOC's Figure 1, for each condition."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pagelab.charts import theme
 
 HEIGHT = 240
 _GAP = 0.08
-"""Of an execution's place; the rest is its measurements'."""
+"""Share of an execution's place that stays empty; its measurements fill the rest."""
 
 
 def executions(analysis: Analysis, trace: Trace, width: theme.Width = "container") -> dict[str, Any]:
-    """Executions side by side, conditions after each other; inside an execution its measurements run left to right.
+    """A chart with executions side by side, condition after condition; measurements run from left to right.
 
-    A bar is an execution's mean, a thin line reaches from its fastest to its slowest measurement.
+    A bar is an execution's mean; a thin line reaches from its fastest to its slowest measurement.
     """
     metric = analysis.metric(trace.column)
     every = [one for runs in trace.executions.values() for one in runs]

@@ -1,4 +1,4 @@
-"""The distribution of impact factors on a logarithmic axis: ALLOC's Figure 9."""
+"""Draws the distribution of impact factors on a logarithmic axis: ALLOC's Figure 9."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pagelab.charts import theme
 
 HEIGHT = 260
 _DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3])
-"""Lines differ in more than colour."""
+"""Dashes of the lines, so that they differ not only in colour."""
 
 
 def impact_factors(analysis: Analysis, found: Distribution, width: theme.Width = "container") -> dict[str, Any]:
-    """A line a condition: the share of programs whose impact factor is at most so large. Further left is steadier."""
+    """A chart with a line per condition: the share of programs whose impact factor is at most x. Left is steadier."""
     values = [value for curve in found.curves for value in curve.values]
     low, high = min(values) / 1.15, max(values) * 1.15
     names = [curve.condition for curve in found.curves]

@@ -1,4 +1,4 @@
-"""Pages by cache colour under each policy."""
+"""Draws the number of pages by cache colour under each policy."""
 
 from __future__ import annotations
 
@@ -15,29 +15,32 @@ from pagelab.charts.rows import Rows, grouped
 
 ROW_HEIGHT = 44
 MOST_BARS = 64
-"""More colours than this share bars with their neighbours."""
+"""With more colours than this, neighbouring colours share a bar."""
 MOST_ROWS = 12
 _HIGHEST = 2.5
-"""Bars are cut at so many times the even share, so that one crowded colour does not flatten the others."""
+"""Bars are cut at this many times the even share, so that one crowded colour does not flatten the others."""
 _ROOM = 0.8
 """Share of a row's height that its bars may fill."""
 
 
 def shown(analysis: Analysis) -> list[FramesSummary]:
-    """The strategies that the plot shows: the first so many that placed anything."""
+    """The strategies that the plot shows: the first ``MOST_ROWS`` that placed anything."""
     found = analysis.frames.summaries if analysis.frames else ()
     return [one for one in found if sum(one.placed_by_colour) + sum(one.fallback_by_colour) > 0][:MOST_ROWS]
 
 
 def label(analysis: Analysis, one: FramesSummary) -> str:
-    """The policy, and its strategy where it has several."""
+    """The label of a strategy: its policy, with the strategy where the policy has several."""
     policy = analysis.condition(one.condition).policy
     several = analysis.frames and sum(other.condition == one.condition for other in analysis.frames.summaries) > 1
     return f"{policy}: {one.strategy}" if several else policy
 
 
 def pages_by_colour(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any] | None:
-    """One row a condition and strategy, one bar a colour: pages over the even share. None when nothing was placed."""
+    """A chart with a row per condition and strategy and a bar per colour: its pages divided by the even share.
+
+    None where nothing was placed.
+    """
     summaries = shown(analysis)
     if not summaries:
         return None
@@ -57,14 +60,14 @@ def pages_by_colour(analysis: Analysis, width: theme.Width = "container") -> dic
 
 
 def _heights(one: FramesSummary) -> list[tuple[float, float]]:
-    """For each bar, pages placed as requested and all pages of its colours, over the even share."""
+    """For each bar, the pages placed as requested and all pages of its colours, divided by the even share."""
     count = len(one.placed_by_colour)
     bars = min(MOST_BARS, count)
     even = (sum(one.placed_by_colour) + sum(one.fallback_by_colour)) / bars
     found = []
     for bar in range(bars):
         low, high = bar * count // bars, (bar + 1) * count // bars
-        # Where the colours do not divide evenly, a bar of more colours must not look crowded.
+        # Where the colours do not divide evenly among the bars, a bar with more colours must not look crowded.
         weight = (high - low) * bars / count
         placed, missed = sum(one.placed_by_colour[low:high]), sum(one.fallback_by_colour[low:high])
         found.append((placed / even / weight, (placed + missed) / even / weight))

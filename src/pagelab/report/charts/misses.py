@@ -1,4 +1,4 @@
-"""Mean time and cache misses of each condition on one axis: ALLOC's Figure 10."""
+"""Draws mean time and cache misses of each condition on one axis: ALLOC's Figure 10."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ HEIGHT = 200
 
 
 def time_and_misses(found: Misses, label: str, width: theme.Width = "container") -> dict[str, Any]:
-    """Two lines over the conditions, each centred on its mean and scaled to ±1: where misses make the time, they lie on
-    each other.
+    """A chart with two lines over the conditions, each centred on its mean and scaled to ±1.
+
+    Where misses determine the time, the lines lie on each other.
     """
     names = ["time", label]
     values = [

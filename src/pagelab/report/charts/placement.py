@@ -1,4 +1,4 @@
-"""Resident memory by page size, one bar a condition."""
+"""Draws resident memory by page size, with one bar per condition."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROW_HEIGHT = 22
 
 
 def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any] | None:
-    """Shares of the peak by page size; memory given back before the end is an empty outline.
+    """A chart of shares of the peak by page size; memory given back before the end is an empty outline.
 
-    None when nothing was reported, and where every bar would be full of pages of one size: the table says that.
+    None where nothing was reported, and where every bar would be full of pages of one size: the table shows that.
     """
     by_id = {c.id: c for c in analysis.design.conditions}
     known = [p for p in analysis.placements if p.resident_bytes > 0]
@@ -62,12 +62,12 @@ def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]
 
 
 def _most(placement: PlacementSummary) -> float:
-    """The peak; of several processes together more can be resident than the largest one's peak."""
+    """The peak, or the resident bytes where they are more: several processes can exceed the largest one's peak."""
     return max(placement.peak_bytes, sum(s.bytes for s in placement.by_size))
 
 
 def _is_full(placement: PlacementSummary) -> bool:
-    """Nothing was given back, to the pixel."""
+    """Whether the bar looks full: too little memory was given back to be seen."""
     return sum(s.bytes for s in placement.by_size) >= 0.995 * _most(placement)
 
 

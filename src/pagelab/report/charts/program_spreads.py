@@ -1,4 +1,4 @@
-"""A dumbbell a program: its spread from one execution to the next under every policy, on one line."""
+"""Draws a dumbbell per program: its spread from one execution to the next under every policy, on one line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ROW_HEIGHT = 24
 DENSE_ROW_HEIGHT = 15
 MANY_ROWS = 16
 MOST_ROWS = 40
-"""What fits a screen; programs that spread less are left out."""
+"""Most rows that fit a screen; the programs with less spread are left out."""
 _LEAST_PERCENT = 0.01
-"""A spread below, or none at all, is drawn here: the axis is logarithmic."""
+"""A smaller spread, or none, is drawn at this percentage, since the axis is logarithmic."""
 
 Row = tuple[str, dict[str, float]]
-"""A program, and its spread in percent by policy."""
+"""A program, and policy → its spread in percent."""
 
 
 def rows_of(analysis: Analysis) -> list[Row]:
-    """Every program with a spread under two policies at least, the one that spreads most first."""
+    """Every program with a spread under at least two policies, that with the most spread first."""
     found: dict[str, dict[str, float]] = {}
     for one in analysis.spreads:
         mine = found.setdefault(one.workload, {})
@@ -36,7 +36,7 @@ def rows_of(analysis: Analysis) -> list[Row]:
 
 
 def dumbbells(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]:
-    """One row a program: a mark a policy at the coefficient of variation of its executions, joined by a line."""
+    """A chart with a row per program: for each policy a mark at the coefficient of variation, joined by a line."""
     rows = rows_of(analysis)[:MOST_ROWS]
     policies = [name for name in analysis.design.policies if any(name in by_policy for _, by_policy in rows)]
     ends = [
@@ -61,7 +61,7 @@ def dumbbells(analysis: Analysis, width: theme.Width = "container") -> dict[str,
 
 
 def _columns(policies: list[str], width: theme.Width) -> Any:
-    """Of the legend: as many as a line above the marks has room for, also on a phone."""
+    """Number of columns of the legend: as many as fit on a line above the marks, also on a phone."""
     entry = 34 + 7 * max(map(len, policies))
     if width != "container":
         return max(1, width // entry)
@@ -114,6 +114,6 @@ def _layers(
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5 of every power of ten; 1 alone over more than three."""
+    """Ticks at 1, 2 and 5 times each power of ten; only at 1 where the axis covers more than three powers."""
     steps = (1, 2, 5) if log10(high / low) <= 3 else (1,)
     return [step * 10.0**power for power in range(-3, 5) for step in steps if low <= step * 10.0**power <= high]

@@ -1,4 +1,4 @@
-"""Shares of ranks by condition: ALLOC's Figures 4, 5 and 7, as bars that add up to all programs."""
+"""Draws shares of ranks by condition: ALLOC's Figures 4, 5 and 7, as bars that add up to all programs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pagelab.charts import theme
 
 ROW_HEIGHT = 26
 _LEAST_LABELLED = 7.0
-"""Percent; a narrower bar has no room for its figure."""
+"""Least percentage that is written on its bar; a narrower bar has no room for it."""
 _STRONGEST, _PALEST = 8, 1
 _TITLE_START = -70
-"""Left of the bars, where a heading has no label: also a phone has room for it then."""
+"""Start of a heading, left of the bars, where its row has no label; so it also fits on a phone."""
 _SHADES = 3
-"""The first ranks have shades of their own; all that follow share the palest."""
+"""The first ranks have shades of their own; all later ranks share the palest."""
 
 
 def panels(part: NondeterminismPart, metrics: Sequence[str]) -> list[tuple[str, Family, Ranking]]:
-    """Title, family and ranking of everything in ``metrics`` that can be ranked, in that order.
+    """Title, family and ranking of each of ``metrics`` that can be ranked, in that order.
 
-    Where every condition is best in all programs there is nothing to draw.
+    A ranking in which every condition is best in all programs is left out.
     """
     found = []
     for metric in metrics:
@@ -39,12 +39,12 @@ def panels(part: NondeterminismPart, metrics: Sequence[str]) -> list[tuple[str, 
 
 
 def _programs(family: Family, count: int) -> str:
-    """Short, for a phone."""
+    """The number of programs in few words, for a phone."""
     return f"{wording.count(count, 'program')}, {'repeated' if family.repeated else 'whole'}"
 
 
 def ranks(part: NondeterminismPart, metrics: Sequence[str], width: theme.Width = "container") -> dict[str, Any] | None:
-    """One bar a condition, in parts by rank. None where there are not two programs to rank, or no ranks that differ."""
+    """A chart with a bar per condition, divided by rank. None where fewer than two programs or equal ranks exist."""
     shown = panels(part, metrics)
     if not shown:
         return None
@@ -59,7 +59,7 @@ def ranks(part: NondeterminismPart, metrics: Sequence[str], width: theme.Width =
 
 
 def _key(title: str, condition: str) -> str:
-    """A row's name: conditions have the same names in every panel."""
+    """A unique key for a row, since conditions have the same names in every panel."""
     return f"{title} · {condition}"
 
 

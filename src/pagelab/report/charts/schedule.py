@@ -1,4 +1,4 @@
-"""Drift: every execution, in the order of the runs."""
+"""Draws drift: every execution, in the order of the runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ HEIGHT = 220
 
 
 def drift(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any] | None:
-    """Primary metric over the median of its own condition, by place in the schedule; failed runs as crosses below.
+    """A chart of each execution's primary metric, divided by its condition's median, by place in the schedule.
 
-    A flat cloud means that the machine stayed the same. None when nothing can be drawn.
+    Failed runs are crosses below. A flat cloud means that the machine stayed the same. None where there is nothing to
+    draw.
     """
     values = []
     for run in analysis.executions:

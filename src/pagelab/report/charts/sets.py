@@ -1,4 +1,4 @@
-"""A set of programs: the geometric mean of time and of spread under each policy, over every program's own ratio."""
+"""Draws a set of programs: every program's ratio of time or of spread under each policy, and the geometric mean."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from pagelab.charts import theme
 
 ROW_HEIGHT = 40
 _NARROW = 560
-"""CSS pixels of the picture's place below which the words at the right are the short ones."""
+"""Width in CSS pixels below which the short words stand at the right."""
 _NEVER_CUT = 1.25
-"""Ratios up to this, or its inverse, are on the axis whatever the others are."""
+"""Ratios between the inverse of this and this are always on the axis."""
 _SHARE = 0.9
-"""Of the programs' ratios that the axis holds at least; those beyond stand at its end."""
+"""Least share of the programs' ratios that the axis holds; the others stand at its ends."""
 
 
 def over_set(analysis: Analysis, quantity: str, width: theme.Width = "container") -> dict[str, Any]:
-    """One row a policy, on an axis of ratios in logarithmic steps. A small mark is a program; the large one and its bar
-    the geometric mean with its unadjusted interval, filled where a difference was found.
+    """A chart with a row per policy, on a logarithmic axis of ratios.
+
+    A small mark is a program. The large mark and its bar are the geometric mean with its unadjusted interval; the mark
+    is filled where a difference was found.
     """
     part = analysis.over_set
     assert part is not None
@@ -38,7 +40,7 @@ def over_set(analysis: Analysis, quantity: str, width: theme.Width = "container"
             "program": name,
             "ratio": min(max(ratio, low), high),
             "shown": f"{wording.digits(ratio)} times",
-            # Spread over the height of the row by name, so that equal ratios do not hide each other.
+            # Programs are spread over the height of the row by name, so that equal ratios do not hide each other.
             "offset": (sum(map(ord, name)) * 37 % 21 - 10) / 10,
         }
         for ratio, (policy, name) in ratios
@@ -72,7 +74,7 @@ def _ratios(part: SetPart, quantity: str) -> list[tuple[float, tuple[str, str]]]
 
 
 def _reach(ratios: list[float], shown: list[SetContrast]) -> tuple[float, float]:
-    """Symmetric on the scale of logarithms: all intervals, and of the programs those that are not far out."""
+    """The ends of the axis, symmetric around 1 on the log scale: for all intervals, and most of the programs."""
     sizes = sorted(abs(log(ratio)) for ratio in ratios)
     crowd = sizes[min(len(sizes) - 1, int(_SHARE * len(sizes)))] if sizes else 0.0
     ends = [abs(log(end)) for c in shown if c.interval for end in (c.interval.low, c.interval.high)]
@@ -174,7 +176,7 @@ _STEPS = (
     (1.02, 1.05, 1.1),
     (1.01, 1.02),
 )
-"""Ratios above 1 that are labelled, with their inverses; the coarsest of which the axis holds two."""
+"""Ratios above 1 for ticks, which stand also at their inverses; the axis uses the first row of which it holds two."""
 
 
 def _ticks(high: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""PREPAGE's boxplot, horizontal: five numbers and every execution."""
+"""Draws PREPAGE's boxplot, horizontally: five numbers and every execution."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FEW_ROWS_HEIGHT = 64
 def boxplot(
     analysis: Analysis, workload: str, width: theme.Width = "container", metric_name: str | None = None
 ) -> dict[str, Any]:
-    """Executions of one workload by policy: whiskers to the extremes, box between the hinges, line at the median.
+    """A chart of one workload's executions by policy: whiskers to the extremes, box between the hinges, line at median.
 
-    Inside a row, points run from the first execution (top) to the last (bottom), so that drift shows. Executions that
-    got fewer pages of the asked size are triangles.
+    Inside a row, points run from the first execution (top) to the last (bottom), so that drift is visible. Executions
+    that got fewer pages of the requested size are triangles.
     """
     metric = analysis.metric(metric_name or analysis.primary_of(workload).name)
     rows = [c for c in analysis.design.conditions if c.workload == workload]
@@ -45,7 +45,7 @@ def _box(summary: Summary, policy: str, factor: float) -> dict[str, Any]:
 
 
 def _points(runs: list[Execution], labels: dict[str, str], metric: Metric, factor: float) -> list[dict[str, Any]]:
-    """Points with their place inside the row, from 0 (first execution) to 1 (last)."""
+    """The points, each with its place inside the row, from 0 (first execution) to 1 (last)."""
     last = {c: max(1, max((r.position for r in runs if r.condition == c), default=1)) for c in labels}
     first = {c: min((r.position for r in runs if r.condition == c), default=0) for c in labels}
     return [
@@ -99,7 +99,7 @@ def _layers(
             yOffset=alt.YOffset("order:Q", scale=alt.Scale(domain=[-0.35, 1.35])),
             stroke=stroke,
             fill=fill,
-            # Hollow marks mean "no difference found", in the plot of effects.
+            # Hollow marks mean "no difference found" in the plot of effects.
             shape=alt.condition("datum.placed === 'as asked'", alt.value("circle"), alt.value("triangle-down")),
             size=alt.condition("datum.placed === 'as asked'", alt.value(26), alt.value(70)),
             tooltip=[

@@ -1,4 +1,4 @@
-"""The figures of non-determinism. Numbers of ALLOC's own are in the captions."""
+"""Makes the figures on non-determinism; their captions name the corresponding figures of ALLOC."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pagelab.report.figure import Figure, slug
 from pagelab.stats.nondeterminism import Metric
 
 MANY_GROUPS = 6
-"""From so many programs on, how often each policy was best can answer."""
+"""From this many programs on, the answer can be how often each policy was best."""
 MOST_ROWS = 30
-"""Comparisons of which the plot of effects fits a screen: with no more of programs timed as a whole, it answers."""
+"""Most comparisons for which the plot of effects fits a screen and is the answer, for programs timed as a whole."""
 MOST_MISSES = 6
 SHOWN = (Metric.MEAN.value, Metric.EXECUTION.value)
-"""ALLOC's Figures 4, 5 and 7; the other two metrics have only sentences there (5.2, 5.3)."""
+"""The metrics of ALLOC's Figures 4, 5 and 7; ALLOC has only sentences on the other two metrics (5.2, 5.3)."""
 OTHERS = (Metric.MEASUREMENT.value, Metric.UNCLASSIFIED.value)
 _RANKED = (
     "Bars add up to all programs. Best: no other policy’s {level} interval lies wholly below, so that several can be "
@@ -31,9 +31,10 @@ _RANKED = (
 
 
 def is_the_answer(analysis: Analysis) -> bool:
-    """Whether the spread and the ranks over programs come first on the page: many were measured repeatedly, as studies
-    of non-determinism do, or there are too many comparisons for a picture of each. Not where the study answers of the
-    set, nor where no ranks differ.
+    """Whether the spread and the ranks over programs come first on the page.
+
+    They do where many programs were measured repeatedly, as in studies of non-determinism, or where there are too many
+    comparisons for a row each; but not where the study is answered as a set, nor where no ranks differ.
     """
     part = analysis.nondeterminism
     if part is None or analysis.over_set is not None or not panels(part, SHOWN):
@@ -45,7 +46,7 @@ def is_the_answer(analysis: Analysis) -> bool:
 
 
 def programs(analysis: Analysis, before: int) -> list[Figure]:
-    """The spread of each program under every policy, where a study is of non-determinism, or of a set; nowhere else."""
+    """The spread of each program under every policy; only for studies of non-determinism or of a set."""
     rows = program_spreads.rows_of(analysis) if is_the_answer(analysis) or analysis.over_set is not None else []
     if len(rows) < words.FEWEST_GROUPS:
         return []
@@ -71,13 +72,13 @@ def programs(analysis: Analysis, before: int) -> list[Figure]:
 
 
 def ranks(analysis: Analysis, before: int) -> list[Figure]:
-    """Mean time, and spread between executions."""
+    """The figure of ranks in mean time, and in spread between executions."""
     title = "How often each policy was best: speed, and steadiness from one execution to the next"
     return _ranks(analysis, before, "ranks", SHOWN, title, "Hocko and Kalibera’s Figures 4, 5 and 7. ")
 
 
 def other_ranks(analysis: Analysis, before: int) -> list[Figure]:
-    """Spread inside executions, and of everything."""
+    """The figure of ranks in spread inside executions, and in the spread of everything."""
     title = "How often each policy was best: spread inside executions, and of everything together"
     return _ranks(analysis, before, "ranks-others", OTHERS, title, "Drawn as the ranks of speed. ")
 
@@ -107,7 +108,7 @@ def _ranks(analysis: Analysis, before: int, name: str, metrics: tuple[str, ...],
 
 
 def factors(analysis: Analysis, before: int) -> list[Figure]:
-    """ALLOC's Figure 9."""
+    """The figure of impact factors: ALLOC's Figure 9."""
     found = None if analysis.nondeterminism is None else analysis.nondeterminism.distribution
     if found is None or max(len(curve.values) for curve in found.curves) < words.FEWEST_GROUPS:
         return []
@@ -135,7 +136,7 @@ def _median(values: tuple[float, ...], fractions: tuple[float, ...]) -> float:
 
 
 def traces(analysis: Analysis, before: int) -> list[Figure]:
-    """ALLOC's Figure 1, for the programs whose executions differ most."""
+    """Figures like ALLOC's Figure 1, for the programs whose executions differ most."""
     part = analysis.nondeterminism
     found: list[Figure] = []
     used: set[str] = set()
@@ -182,7 +183,7 @@ def _of_trace(analysis: Analysis, trace: Trace) -> Callable[[theme.Width], dict[
 
 
 def misses(analysis: Analysis, before: int) -> list[Figure]:
-    """ALLOC's Figure 10: programs whose times differ under all policies; else those whose times differ most."""
+    """Figures like ALLOC's Figure 10: programs whose times differ under all policies; else those that differ most."""
     part = analysis.nondeterminism
     if part is None or not part.misses.groups:
         return []
@@ -229,4 +230,4 @@ def _of_misses(one: Misses, label: str) -> Callable[[theme.Width], dict[str, Any
 
 
 MAKERS = (programs, ranks, traces, other_ranks, factors, misses)
-"""In reading order."""
+"""The functions that make figures, in reading order."""

@@ -1,4 +1,4 @@
-"""The tables of non-determinism: all data of the figures."""
+"""Makes the tables on non-determinism, which contain all data of the figures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pagelab.stats import coverage
 from pagelab.stats import nondeterminism as nd
 
 PAIR_THRESHOLDS = (0.0, 1.0, 3.0, 10.0, 50.0)
-"""Columns of the table of pairs; the data have all of them."""
+"""Thresholds with a column in the table of pairs; the exported data have all thresholds."""
 
 
 def metrics(analysis: Analysis) -> Table:
-    """ALLOC's four metrics of every experiment, each with its interval, and the ranks."""
+    """The table of ALLOC's four metrics for every experiment, each with its interval, and of the ranks."""
     part = analysis.nondeterminism
     ranks = _ranks(analysis)
     rows, groups = _by_group(analysis, lambda one: _metric_row(one, analysis.metric(one.column), ranks))
@@ -36,7 +36,7 @@ def metrics(analysis: Analysis) -> Table:
 
 
 def _coverage(experiments: Sequence[Experiment]) -> str:
-    """Of programs with repeated measurements, and of those with one an execution."""
+    """Sentences on the coverage of the intervals, for programs with repeated measurements and for those with one."""
     said = (
         coverage.sentence((one.executions for one in experiments if one.repeated is repeated), names)
         for repeated, names in ((True, coverage.NAMES), (False, coverage.SINGLES))
@@ -45,7 +45,7 @@ def _coverage(experiments: Sequence[Experiment]) -> str:
 
 
 def _ranks(analysis: Analysis) -> dict[tuple[str, str, str], int]:
-    """Metric, group and condition to the rank."""
+    """(metric, group, condition) → the rank."""
     part = analysis.nondeterminism
     return {
         (ranking.metric, group, condition): rank
@@ -100,7 +100,7 @@ def _times(found: Number) -> str:
 
 
 def components(analysis: Analysis) -> Table:
-    """Variance components, independence diagnostics, and the recommended numbers for the next study."""
+    """The table of variance components, independence diagnostics, and the recommended numbers for the next study."""
     rows, groups = _by_group(analysis, lambda one: _component_row(one, analysis.metric(one.column)))
     return Table(
         columns=(
@@ -166,7 +166,7 @@ def _level_change(seen: Dependence) -> str:
 
 
 def best(analysis: Analysis) -> Table:
-    """ALLOC's Figures 6 and 8: how often each condition is best, by the least difference that counts."""
+    """The table of ALLOC's Figures 6 and 8: how often each condition is best, by the least difference that counts."""
 
     def rows_of(family: Family, ranking: Ranking) -> list[tuple[str, ...]]:
         return [(name, *(f"{share.percent[name][0]:.0f}" for share in ranking.shares)) for name in family.conditions]
@@ -183,7 +183,7 @@ def best(analysis: Analysis) -> Table:
 
 
 def pairs(analysis: Analysis) -> Table:
-    """Two policies alone, over all programs that have both."""
+    """The table of two policies alone, over all programs that have both."""
 
     def rows_of(_: Family, ranking: Ranking) -> list[tuple[str, ...]]:
         found: dict[tuple[str, str], dict[float, tuple[int, str]]] = {}
@@ -207,7 +207,7 @@ def pairs(analysis: Analysis) -> Table:
 
 
 def overheads(analysis: Analysis) -> Table:
-    """Sizes of differences (ALLOC 4.4, 5.5)."""
+    """The table of sizes of differences (ALLOC 4.4, 5.5)."""
     rows, groups = _by_ranking(analysis, lambda _, ranking: [_overhead_row(one) for one in ranking.overheads])
     return Table(
         columns=("policy", "against", "no overlap", "greatest reduction", "greatest increase", "mean change"),
@@ -236,7 +236,7 @@ def _overhead_row(one: Overhead) -> tuple[str, ...]:
 
 
 def correlations(analysis: Analysis) -> Table:
-    """Time against cache misses over the executions within each policy."""
+    """The table of correlations of time with cache misses, over the executions within each policy."""
     part = analysis.nondeterminism
     rows, groups = grouped(
         [(one.group, [_correlation_row(each) for each in one.within]) for one in (part.misses.groups if part else ())]
@@ -269,7 +269,9 @@ MAKERS = (metrics, components, best, pairs, overheads, correlations)
 
 
 def balance_sentences(analysis: Analysis) -> list[str]:
-    """For each family: is every configuration represented alike, and which programs are in no percentage?"""
+    """Sentences for each family: whether every configuration is represented equally, and which programs are in no
+    percentage.
+    """
     part = analysis.nondeterminism
     lines = []
     for family in part.families if part is not None else ():
@@ -302,7 +304,7 @@ def balance_sentences(analysis: Analysis) -> list[str]:
 
 
 def refusals(analysis: Analysis) -> list[str]:
-    """Missing statistics and the data they need: each reason once, with its experiments."""
+    """Sentences on missing statistics and the data that they need: each reason once, with its experiments."""
     part = analysis.nondeterminism
     found: dict[tuple[str, str], list[str]] = {}
     for one in part.experiments if part is not None else ():

@@ -1,4 +1,4 @@
-"""The demonstration: a study of page size and prepaging that takes minutes. See demo.toml."""
+"""Writes the inputs of the demonstration: a study of page size and prepaging that takes minutes. See demo.toml."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_inputs(directory: Path) -> Path:
 
 
 def _function(number: int, draw: random.Random) -> str:
-    """C for a compiler to chew on: loops, branches, and arithmetic of its own constants."""
+    """A C function as work for a compiler: loops, branches, and arithmetic with constants of its own."""
     lines = [f"unsigned f{number}(unsigned a, unsigned b)", "{", f"    for (int i = 0; i < {number + 2}; i++) {{"]
     for _ in range(6):
         bound, factor, shift = draw.randrange(1 << 20), draw.randrange(3, 999), draw.randrange(1, 31)

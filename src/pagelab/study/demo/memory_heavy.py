@@ -1,4 +1,4 @@
-"""Ordinary Python that needs memory: a dictionary of strings, looked up in random order."""
+"""A program of the demonstration that needs memory: a dictionary of strings, looked up in random order."""
 
 import random
 

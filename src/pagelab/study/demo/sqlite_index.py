@@ -1,4 +1,4 @@
-"""A table in memory with an index, filled in random order and looked up again."""
+"""A program of the demonstration: an SQLite table in memory with an index, filled and looked up in random order."""
 
 import random
 import sqlite3

@@ -1,4 +1,4 @@
-"""``python -m pagelab.study.reboots begin|runs DIR``: the commands of the units, not for people."""
+"""``python -m pagelab.study.reboots begin|runs DIR``: the commands that the systemd units call, not for users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .boot import begin, runs
 
 
 def main(what: str, directory: Path) -> int:
-    """Exit code 1 after an error, which is printed for the journal."""
+    """Runs one command; returns exit code 1 after an error, which is printed for the journal."""
     try:
         if what == "begin":
             begin(directory, Systemd(), _say)

@@ -1,4 +1,4 @@
-"""The way into a study that restarts the machine, and the way out by hand."""
+"""Starts, continues and stops a study that restarts the machine."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _KEPT = (
     *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONPATH", "SHELL", "TMPDIR", "TZ", "USER"),
     *("SUDO_GID", "SUDO_UID"),
 )
-"""Variables that the programs of the boots have as they were when the study was begun, beside _KEPT_PREFIXES.
+"""Variables that keep the values from the start of the study in all boots, in addition to _KEPT_PREFIXES.
 
-The launcher runs programs as SUDO_UID names: without it, those of a boot would run as root.
+The launcher runs programs as the user SUDO_UID: without it, the programs of a boot would run as root.
 """
 _KEPT_PREFIXES = ("LC_", "PAGELAB_")
 
 
 def describe(prepared: Prepared, systemd: Systemd) -> str:
-    """What the study would do to this machine, for ``--dry-run`` and before it is done."""
+    """Describes what the study would do to this machine, for ``--dry-run`` and before the start."""
     plan = prepared.plan
     slots = schedule(len(plan.active()), plan.executions, plan.warmups, plan.seed, plan.together, plan.each_boot)
     return permission.told(plan, permission.restarts(slots, set(), plan), systemd)
@@ -51,7 +51,8 @@ def run(
 ) -> None:
     """Prepares the study, installs its units and restarts the machine.
 
-    Raises MachineError where it cannot, before anything is written; otherwise as :func:`..control.run_study` does.
+    Raises MachineError where that is impossible, before anything is written; other errors as
+    :func:`..control.run_study`.
     """
     prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick)
     permission.refuse(prepared.plan, directory, systemd)
@@ -76,7 +77,7 @@ def resume(
     executions: int | None = None,
     as_begun: bool = False,
 ) -> None:
-    """Goes on with the study in ``directory``, or extends it, in boots of its own. As :func:`run` otherwise."""
+    """Continues the study in ``directory``, or extends it, in boots of its own; otherwise as :func:`run`."""
     with Store.open(directory, write=False) as store:
         permission.refuse(store.plan(), directory, systemd)
     resume_study(
@@ -107,6 +108,8 @@ def _restart(directory: Path, systemd: Systemd) -> None:
 
 
 def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[Store], None]:
+    """A function that installs the units for a study's remaining runs, before the machine is restarted."""
+
     def arm(store: Store) -> None:
         plan = store.plan()
         number = permission.restarts(store.slots(), store.finished(), plan)
@@ -128,7 +131,7 @@ def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[S
 
 
 def unit_texts(plan: Plan, directory: Path) -> dict[str, str]:
-    """The units of this study, with the interpreter and the environment of this process."""
+    """The texts of this study's units, with the interpreter and the environment of this process."""
     assert plan.reboots is not None
     return units.texts(
         directory.resolve(),
@@ -144,7 +147,7 @@ def _is_kept(name: str, value: str) -> bool:
 
 
 def stop(systemd: Systemd) -> tuple[Path | None, bool]:
-    """No further boot goes on with a study. Returns its directory, and whether its runs were ended just now.
+    """Stops the study: no further boot continues it. Returns its directory, and whether runs in progress were ended.
 
     Raises MachineError where the units cannot be removed.
     """

@@ -1,7 +1,7 @@
-"""What a boot does for a study: it is counted, has the machine to itself, does its runs, and ends in the next one.
+"""The steps of a study's boot: count it, leave the machine to the study, make its runs, restart.
 
-:func:`begin` is called by pagelab-study-begin.service before any other service has started, :func:`runs` by
-pagelab-study.service. Whatever ends either, the next boot finds the store and the count as they were on the disk.
+pagelab-study-begin.service calls :func:`begin` before any other service has started; pagelab-study.service calls
+:func:`runs`. Whatever ends either of them, the next boot finds the store and the count on the disk.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ Say = Callable[[str], None]
 
 
 def begin(directory: Path, systemd: Systemd, say: Say) -> None:
-    """Counts this boot and leaves it to the study; after three in a row that finished nothing, this one is a usual one.
+    """Counts this boot and leaves it to the study.
 
-    Raises StudyError where the store or the count cannot be read, which ends the study's boots, and OSError where this
-    boot cannot be counted: then it is a usual one, too.
+    After three boots in a row that finished nothing, it ends the study's boots instead, and this boot is an ordinary
+    one. Raises StudyError where the store or the count cannot be read, which ends the study's boots, and OSError where
+    this boot cannot be counted, which makes it an ordinary boot.
     """
     if not systemd.is_whole():
         systemd.remove()
@@ -46,9 +47,10 @@ def begin(directory: Path, systemd: Systemd, say: Say) -> None:
 
 
 def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
-    """Does the runs of this boot, and restarts the machine: into the next boot of the study, or the usual system.
+    """Makes the runs of this boot, and restarts the machine: into the next boot of the study, or the ordinary system.
 
-    An error is kept in the count and raised; the unit then restarts the machine, and :func:`begin` ends it after three.
+    An error is stored in the count and raised. The unit then restarts the machine, and after three such boots
+    :func:`begin` ends the study's boots.
     """
     from ..boot_session import UsedBootError
     from ..control import resume_study
@@ -76,7 +78,7 @@ def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
         raise
     else:
         _end_if_over(directory, systemd, say)
-    # Somebody may have stopped the study meanwhile, and then wants no restart.
+    # A user may have stopped the study meanwhile, and then wants no restart.
     if systemd.armed() is not None or _ended(directory):
         systemd.restart_machine()
 
@@ -96,7 +98,7 @@ def _kept(directory: Path) -> list[str]:
 
 
 def _ended(directory: Path) -> bool:
-    """Whether every run is in, a look has ended the study, or it was stopped."""
+    """Whether every run is done, a look has ended the study, or the study was stopped."""
     from ..boot_session import STOPPED, unfinished
     from ..interim_looks import looks_of
     from ..store import Store
@@ -106,7 +108,7 @@ def _ended(directory: Path) -> bool:
 
 
 def stop(directory: Path, systemd: Systemd, why: str, say: Say) -> None:
-    """No further boot goes on with the study, and its store has the reason."""
+    """Makes this the study's last boot, and stores the reason in the study."""
     from ..boot_session import STOPPED
     from ..store import Store
 

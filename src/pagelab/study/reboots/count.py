@@ -1,6 +1,6 @@
-"""The number of boots that a study has had, and of those in a row that finished nothing: on the disk before each.
+"""Counts the boots of a study, and those in a row that finished nothing; the count is on the disk before each boot.
 
-It is compared with the store, which alone knows what is finished, so that no crash between the two can miscount.
+It is compared with the store, which alone knows what has finished, so a crash between the two writes cannot miscount.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from ..errors import StudyError
 
 FILE = "boots.json"
 LIMIT = 3
-"""So many boots in a row without a finished analysed execution end a study."""
+"""This many boots in a row without a finished analysed execution end a study's boots."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """As of the latest boot's begin."""
+    """The count as it was when the latest boot began."""
 
     boots: int = 0
-    """All of them."""
+    """All boots of the study."""
     failed: int = 0
-    """Those in a row, until now, that finished no analysed execution; the latest counts as one until it has."""
+    """Latest boots in a row without a finished analysed execution; the present boot counts until it finishes one."""
     analysed: int = 0
-    """Analysed executions that were finished when it began."""
+    """Analysed executions that had finished when the latest boot began."""
     error: str | None = None
-    """The error that ended the latest one that ended by one."""
+    """The error of the latest boot that ended by an error."""
 
     def after(self, analysed: int) -> Count:
-        """With what its boot has brought: ``analysed`` executions are finished by now."""
+        """The count after its boot: ``analysed`` executions have finished by now."""
         return replace(self, failed=0, analysed=analysed, error=None) if analysed > self.analysed else self
 
     def next(self) -> Count:
-        """One more boot, which has failed unless it is known better."""
+        """The count with one more boot, which counts as failed until it finishes an execution."""
         return replace(self, boots=self.boots + 1, failed=self.failed + 1)
 
 
@@ -54,7 +54,7 @@ def read(directory: Path) -> Count:
 
 
 def write(directory: Path, count: Count) -> None:
-    """Puts it on the disk. Raises OSError."""
+    """Writes the count to the disk. Raises OSError."""
     whole_file.put(directory / FILE, json.dumps(asdict(count)) + "\n")
     sync_directory(directory)
 

@@ -1,4 +1,4 @@
-"""Before a machine is restarted: what would happen, in words, and where it is refused."""
+"""Describes a restart of the machine before it happens, and refuses where it is not safe."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _OF_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", 
 _OF_LOGIN = ("ecryptfs",)
 _SHOWN_SERVICES = 6
 _STAYING = ("systemd-journald.", "systemd-udevd.", "getty@", "serial-getty@", "console-getty.")
-"""Beginnings of the names of services that go on beside a study."""
+"""Beginnings of the names of services that keep running beside a study."""
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class Mount:
-    """The file system that holds a path, as /proc/self/mountinfo has it."""
+    """A mounted file system, as /proc/self/mountinfo lists it."""
 
     point: Path
     kind: str
@@ -39,7 +39,7 @@ class Mount:
 
 
 def mount_of(path: Path, mountinfo: str) -> Mount:
-    """The mount that holds ``path``, which is absolute; of several at one place the latest."""
+    """The mount that holds ``path``, an absolute path; the latest one where several are at the same place."""
     found = Mount(Path("/"), "unknown", "0:0")
     for line in mountinfo.splitlines():
         fields, _, after = line.partition(" - ")
@@ -50,7 +50,7 @@ def mount_of(path: Path, mountinfo: str) -> Mount:
 
 
 def _unescaped(text: str) -> str:
-    """As proc(5) escapes space, tab, line break and backslash."""
+    """``text`` with proc(5)'s escapes of space, tab, line break and backslash replaced."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, character)
     return text
@@ -61,7 +61,7 @@ def _mountinfo(tree: Tree) -> str:
 
 
 def needed_paths(plan: Plan, directory: Path) -> list[Path]:
-    """What must be on file systems that each boot mounts: the study, pagelab, the programs and their directories."""
+    """Paths whose file systems each boot must mount: the study, pagelab, the programs and their directories."""
     here = Path(__file__).resolve()
     found = [directory.resolve(), Path(sys.prefix).resolve(), here.parent, *map(Path, programs.fingerprints(plan))]
     found += [Path(condition.request.cwd) for condition in plan.active() if condition.request.cwd]
@@ -69,7 +69,7 @@ def needed_paths(plan: Plan, directory: Path) -> list[Path]:
 
 
 def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = None) -> None:
-    """Raises MachineError where this machine cannot be restarted for the study, or would not come back to it."""
+    """Raises MachineError where this machine cannot be restarted for the study, or would not continue it after that."""
     tree = tree or Tree.from_environment()
     again = f"sudo pagelab study run SPEC --into {directory} --reboot"
     if not tree.exists("/run/systemd/system"):
@@ -112,14 +112,14 @@ def _refuse_mount(path: Path, mount: Mount, systemd: Systemd) -> None:
 
 
 def restarts(slots: Iterable[Slot], finished: set[int], plan: Plan) -> int:
-    """Boots that the rest of the study takes, without the last one into the usual system."""
+    """Number of boots that the rest of the study takes, without the last one into the ordinary system."""
     assert plan.reboots is not None
     outstanding = {slot.position for slot in slots if slot.position not in finished and not slot.warmup}
     return sum(any(slot.position in outstanding for slot in boot) for boot in boots(list(slots), plan.reboots.each))
 
 
 def told(plan: Plan, number: int, systemd: Systemd) -> str:
-    """What would happen, for a person who has to agree."""
+    """The description of what would happen, for the user who has to agree."""
     assert plan.reboots is not None
     what = "block" if plan.reboots.each == "block" else "execution"
     warm = f" and its warm-up{'s' if plan.warmups > 1 else ''}" if plan.warmups else ""
@@ -155,7 +155,7 @@ def _stopped(keep: list[str], systemd: Systemd) -> str:
 
 
 def _asked(question: Callable[[], Answer]) -> Answer | None:
-    """None where the system manager does not answer: what is told lacks it then."""
+    """The system manager's answer; None where it does not answer, and the description then lacks it."""
     try:
         return question()
     except MachineError:
