@@ -1,9 +1,9 @@
-"""Output of pagelab for people: the only access to a terminal and to logs.
+"""Prints pagelab's output for people; no other module writes to a terminal or a log.
 
-Names of processes, files, measurements and conditions are untrusted: a measured program chooses them, or the author of
-an imported file. :func:`plain` makes characters visible that would move a cursor, change a title or turn text around.
-:func:`console` also prints square brackets unchanged (rich would read them as its own markup). The launcher does the
-same (``crates/launch/src/words.rs``).
+Names of processes, files, measurements and conditions are untrusted: a measured program or the author of an imported
+file chooses them. :func:`plain` makes characters visible that would move the cursor, change a title or reverse text.
+:func:`console` also prints square brackets unchanged, which rich would read as markup. The launcher has the same rules
+(``crates/launch/src/words.rs``).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _PLAIN_LINES = {code: shown for code, shown in _PLAIN.items() if chr(code) not i
 
 
 def plain(text: str) -> str:
-    """*text* with every control character written as an escape (``\\x1b``, ``\\u202e``), line ends too."""
+    """*text* with every control character, line ends included, as an escape (``\\x1b``, ``\\u202e``)."""
     return text.translate(_PLAIN)
 
 
 def plain_lines(text: str) -> str:
-    """As :func:`plain`; line ends and tabs stay. JSON stays the same JSON."""
+    """As :func:`plain`, but line ends and tabs stay. JSON text stays equivalent."""
     return text.translate(_PLAIN_LINES)
 
 
@@ -61,12 +61,12 @@ _TYPED = str.maketrans(
     {"–": "-", "−": "-", "×": "x", "·": ".", "…": "...", "→": "->", "µ": "u", "±": "+-", "≥": ">=", "≤": "<=", "’": "'"}
     | {"“": '"', "”": '"', "│": "|", "┊": ":", "─": "-", "━": "-", "●": "o", "τ": "tau"}
 )
-"""Signs that a locale may lack, as one types them."""
+"""Signs that a locale may lack → the characters to type instead."""
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 
 def spoken(text: str, encoding: str | None) -> str:
-    """*text* in what ``encoding`` has: other signs as one types them (``10^-5``), and the rest as ``?``."""
+    """*text* in the characters of ``encoding``: other signs as one types them (``10^-5``), the rest as ``?``."""
     try:
         text.encode(encoding or "utf-8")
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def spoken(text: str, encoding: str | None) -> str:
 
 
 def tolerate() -> None:
-    """Output of libraries (help texts, bars of progress) never fails for a sign that the locale lacks."""
+    """Keeps output of libraries (help texts, progress bars) from failing on a sign that the locale lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
@@ -95,8 +95,8 @@ def say(text: str) -> None:
 
 
 def only_json() -> None:
-    """From now on standard output is for this process's own text alone: programs that it starts, which inherit the
-    descriptor, and libraries write to standard error instead.
+    """Reserves standard output for this process's own text from now on. Libraries, and programs that it starts, which
+    inherit the descriptor, write to standard error instead.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -106,7 +106,7 @@ def only_json() -> None:
 
 
 def console(**options: Any) -> Console:
-    """A console that takes all text as it is: no markup, and control characters only of its own."""
+    """A console that prints all text literally: no markup, and no control characters but its own."""
     from rich.console import Console, ConsoleOptions, RenderableType, RenderHook, RenderResult
 
     class Shown:
@@ -132,7 +132,7 @@ def console(**options: Any) -> Console:
 
 
 class Shown:
-    """Base of results with a title and a few rows of (name, value)."""
+    """Base class of results that are shown as a title and a few rows of (name, value)."""
 
     def _title(self) -> str:
         raise NotImplementedError
@@ -146,11 +146,11 @@ class Shown:
         return "\n".join([plain(self._title()), *(f"  {name:<{width}}  {value}" for name, value in rows)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """IPython in a terminal."""
+        """Shows the result in a terminal's IPython."""
         printer.text("…" if cycle else str(self))
 
     def _repr_html_(self) -> str:
-        """Jupyter."""
+        """Shows the result in Jupyter."""
         from html import escape
 
         cells = "".join(

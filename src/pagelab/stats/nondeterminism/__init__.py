@@ -6,7 +6,7 @@ degenerate case is in ``docs/method/nondeterminism.md``; the resampling loops ar
 ====================== ==================================================================================
 ``Executions``         ``.of(rows)``, ``.labelled(execution, value, drop_first=0)``: checked data of one experiment
 ``Experiment``         (group, condition, executions, factors): where those data stand
-``Resampling``         (seed, resamples, ratio_draws, level, threads): how intervals are made
+``Resampling``         (seed, resamples, estimate_draws, level, threads): how intervals are made
 ``characterize``       (experiments, settings, *, group_size) -> ``Table``: four metrics, intervals, refusals, warnings
 ``groups_of``          (table, metric, conditions) -> ``Groups``: what can be compared
 ``ranks``              (groups, threshold): 1 + conditions that beat it; ``rank_shares``, ``pair_shares`` in percent
