@@ -184,8 +184,8 @@ def _host_pages(table: _Table) -> HostPages:
 
 
 def _walks_at_once(table: _Table) -> Cycles | None:
-    """Average number of simultaneous walks while several chains are followed, by Little's law: the cost of one walk over
-    the time between loads. A lower bound: walks wait for each other, and loads may wait for something else."""
+    """Average number of simultaneous walks while several chains are followed, by Little's law: the cost of one walk
+    over the time between loads. A lower bound: walks wait for each other, and loads may wait for something else."""
     sizes = sorted({pages for kind, pages, chains in table._one if kind == "4K" and chains > 1})
     best: Costs | None = None
     for pages in sizes:
