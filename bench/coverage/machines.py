@@ -35,7 +35,7 @@ def bursts(random: np.random.Generator, places: int) -> Array:
 
 
 def neighbours(random: np.random.Generator, places: int) -> Array:
-    """Five neighbours that come and go independently; each slows by 6% while present (2 to 30 executions on average)."""
+    """Five neighbours that come and go independently; each slows by 6% while present (for 2 to 30 executions)."""
     stays = (1 - 1 / 2, 1 - 1 / 4, 1 - 1 / 8, 1 - 1 / 16, 1 - 1 / 30)
     return np.asarray(sum(0.06 * _on_and_off(random, places, each) for each in stays))
 
