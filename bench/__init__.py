@@ -1,1 +1,1 @@
-"""Benchmarks of pagelab itself: its costs, each a ratio or difference within one interleaved run."""
+"""Benchmarks of pagelab itself: costs as ratios or differences within one interleaved run."""

@@ -42,7 +42,7 @@ def execute(words: list[str]) -> tuple[float, float]:
 
 
 def judged(times: np.ndarray, blocks: int) -> dict[str, float]:
-    """Of blocks × 2 (A, B): shares of false alarms, and median half-widths in percent."""
+    """Shares of false alarms, and median half-widths in percent, for times of shape blocks × 2 (A, B)."""
     alarms, loose_alarms, widths, loose_widths, narrower = [], [], [], [], []
     for part in times.reshape(-1, blocks, 2):
         a, b = part.T

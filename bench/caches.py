@@ -1,4 +1,4 @@
-"""The simulators of caches and TLBs, in references a CPU-second; cachegrind in the same run."""
+"""Speed of the simulators of caches and TLBs in references per CPU-second, beside cachegrind in the same run."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ GOALS = {
     ("TLB", "gzip -9"): 200.0,
     ("TLB", "Zipf 0.9"): 30.0,
 }
-"""Millions of references a processor second, at least."""
+"""Goals: millions of references per processor second, at least."""
 ROUNDS = 6
 REPEATS = {"matrix product": 3, "gzip -9": 2, "Zipf 0.9": 1}
 """Repetitions of an input in a row, so that a run takes about a second."""
 CPU_UNIT = "Mref/CPU-s"
 EXECUTIONS = 8
-"""Of one trace, shared among threads."""
+"""Number of executions of one trace that threads share."""
 AT_LEVELS = ("caches", "TLB")
 
 
@@ -72,7 +72,7 @@ def measure(bench: Bench) -> Iterator[Result]:
 
 
 def _both_cores(traces: dict[str, Path], rounds: int) -> Iterator[Result]:
-    """From the trace file to the outcomes, the machines' histories included."""
+    """Compares one and two threads from the trace file to the outcomes, the machines' histories included."""
     from pagelab import simulate
 
     for name, trace in traces.items():
@@ -112,7 +112,7 @@ def _run(command: Sequence[str]) -> str:
 
 
 def _cachegrind(binary: Path) -> float:
-    """Data references a CPU-second, user and system."""
+    """Data references per CPU-second, user and system time."""
     out = binary.with_suffix(".out")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     _run([need("valgrind"), "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={out}", str(binary)])

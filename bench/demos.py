@@ -30,7 +30,7 @@ Question = tuple[str, str, str, str]
 
 RESULTS = Path(__file__).parent / "results" / "demos.md"
 LEVEL = 0.99
-"""Of the interval by which the other demos confirm a change."""
+"""Level of the interval by which the other demos confirm a change."""
 HALF_WIDTH, HALF_WIDTH_BESIDE, WIDEST, TRUE_CHANGES, RUNS_WITH_FALSE = 5.0, 8.0, 10.0, 5, 2
 """Goals: median and greatest half-width of a demo in percent; true changes in each; demos with a false one."""
 
@@ -51,9 +51,9 @@ class Found:
 
     percent: float
     half_width: float
-    """Of the 95% interval, in percentage points; infinite where there is none."""
+    """Half-width of the 95% interval, in percentage points; infinite if there is none."""
     changed: bool
-    """By the test, adjusted for all comparisons of the demo."""
+    """Whether the test found a change, adjusted for all comparisons of the demo."""
     pairs: Pairs
 
 

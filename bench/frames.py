@@ -27,12 +27,12 @@ class Shield(TypedDict):
 MIB = 1 << 20
 PAGE = 4096
 MANY = 10_000
-"""Pages of which a repeat takes long enough for fewer of them."""
+"""From this many pages on, a repeat takes so long that fewer repeats suffice."""
 PAUSE_MS = 25
-"""Between repeats: what the refiller has to sort and zero what was given back."""
+"""Pause between repeats, in which the refiller sorts and zeroes the returned pages."""
 
 SHIELD: Shield = {"cpus": [max(os.sched_getaffinity(0))], "scheduler": "fifo"}
-"""Programs of one thread run on one processor in real time: other work of the machine must not count."""
+"""Single-threaded programs run on one processor with real-time priority, so that other work does not count."""
 
 
 def frames(kind: str, more: str = "", colours: int = 64) -> str:
@@ -47,7 +47,7 @@ BINS, BINS_1 = frames("bin-hopping"), frames("bin-hopping", ", fault-around = 1"
 
 @dataclass(frozen=True)
 class Sample:
-    """Of one repeat: times in ns a touched page, and pages resident."""
+    """One repeat: times in ns per touched page, and resident pages."""
 
     wall_ns: float
     cpu_ns: float
@@ -70,7 +70,7 @@ class Case:
 
     @property
     def is_shielded(self) -> bool:
-        """Nothing runs side by side: neither another thread of the program nor, for long, the refiller."""
+        """Whether nothing runs in parallel: no other thread of the program and, for long, no refiller."""
         return self.busy == 0 and self.pause_ms > 0
 
     def argv(self, bench: Bench, repeats: int) -> list[str]:
@@ -99,7 +99,7 @@ EAGER = [
     (Case("eager, page-coloring, while another thread runs", COLORING, None, "populate", busy=1), 1_000_000),
 ]
 SPARSE = Case("sparse", COLORING, None, pages=33 * 1024, stride=33)
-"""Of 33 and not 32 pages: a stride that divides the number of colours would ask for two of them only."""
+"""A stride of 33 pages, not 32: a stride that divides the number of colours would request two colours only."""
 POPULATION = Case("population", COLORING, None, pages=131072, pause_ms=0)
 
 
@@ -165,7 +165,7 @@ def _floor(bench: Bench, repeats: int) -> list[Result]:
 
 
 def _warm_up() -> None:
-    """In a virtual machine the host may have taken free memory back: then a first touch costs several times as much."""
+    """Touches memory first: a virtual machine's host may have taken it back, and a first touch then costs much more."""
     with mmap.mmap(-1, WARM_BYTES) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
         memory[::PAGE] = bytes(WARM_BYTES // PAGE)
@@ -201,7 +201,7 @@ def _against_the_kernel(bench: Bench, case: Case, repeats: int) -> Result:
 
 
 WARM_BYTES = 2 << 30
-"""More than what is measured afterwards touches."""
+"""Bytes to touch, more than the measurements touch afterwards."""
 GROWING = 6
 """Repeats until the pool has the size that the program needs: left out where threads are compared."""
 THREADS, RATE_BEFORE = 8, 42_000
@@ -378,7 +378,7 @@ def _pages_a_move(record: Record) -> str:
 
 
 def _as_asked(record: Record) -> str:
-    """Refuses times of pages that were not placed as requested."""
+    """A note on the pages that were placed as requested; raises an error if the record has no engine."""
     _engine(record)
     asked = record.frames.strategies if record.frames else []
     requested, placed = (

@@ -110,7 +110,7 @@ def run(directory: Path, name: str, minutes: float) -> None:
 
 
 def summary(directory: Path, beside: str) -> str | None:
-    """The document; None where no campaign is done."""
+    """The summary's text; None if no campaign is done."""
     found, failed = [], []
     for name in PAIRS:
         record = directory / f"{name}.json"
@@ -197,7 +197,7 @@ def _sensitive(found: Sequence[Found]) -> str:
 
 
 def gain(file: ModelFile) -> float:
-    """By 2M pages everywhere: 1 − R(2M)/R(4K)."""
+    """Gain of 2M pages everywhere: 1 − R(2M)/R(4K)."""
     points = file.points()
     small, large = points.anchor("4K"), points.anchor("2M")
     assert small is not None

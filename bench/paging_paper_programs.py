@@ -10,7 +10,7 @@ from pathlib import Path
 from pagelab import paths
 
 QUANTUM = 100_000
-"""References of a program in its turn, in the stand-in for ``mult``."""
+"""References per turn of a program, in the stand-in for ``mult``."""
 SHARE = 4
 """Of ``mult``, tree and gcc run for this part of the others' instructions; make and the shell to their ends."""
 
@@ -126,7 +126,7 @@ def capture(directory: Path, instructions: int) -> None:
 
 
 def _prepare(directory: Path) -> None:
-    """The input of the programs."""
+    """Writes the inputs of the programs."""
     (directory / "tree.py").write_text(TREE)
     (directory / "tv.c").write_text(generated_c(6000))
     (directory / "commands.sh").write_text(SHELL)

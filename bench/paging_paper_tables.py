@@ -51,4 +51,4 @@ FAULTS_PER_MILLION: dict[str, tuple[tuple[float, ...], ...]] = {
         (9.73, 9.73, 9.73, 9.73, 9.73, 9.73, 9.73),
     ),
 }
-"""By trace: a row a memory size, a column a colour count."""
+"""Trace → faults: one row per memory size, one column per colour count."""

@@ -13,7 +13,7 @@ from .sample import Result, absolute
 from .tools import Bench
 
 EXECUTIONS, MEASUREMENTS = 40, 100_000
-"""Of each of two conditions; in each execution."""
+"""Number of executions of each of two conditions, and of measurements in each execution."""
 GOAL_S, GOAL_MIB, GOAL_PAGE_MB = 60.0, 2048.0, 5.0
 
 

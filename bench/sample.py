@@ -58,7 +58,7 @@ class Result:
 
 
 def interleave(sides: Mapping[str, Callable[[], float]], rounds: int, seed: int = 1) -> dict[str, list[float]]:
-    """Runs every side once a round, in a seeded random order, after one round that is thrown away."""
+    """Runs every side once per round, in a seeded random order, after one discarded round."""
     order = random.Random(seed)
     samples: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds + 1):
@@ -82,7 +82,7 @@ def compare(
     note: str = "",
     at_least: bool = False,
 ) -> Result:
-    """The median of the paired ratios (or differences): pairs share their moment, so slow drift cancels."""
+    """The median of the paired ratios (or differences); a pair runs at one time, so slow drift cancels."""
     pairs = [t / b if kind == "ratio" else t - b for b, t in zip(baseline, treatment, strict=True)]
     located = median_interval(pairs)
     interval = located.interval if isinstance(located.interval, Interval) else None
@@ -112,7 +112,7 @@ def absolute(
     note: str = "",
     at_least: bool = False,
 ) -> Result:
-    """The median of a figure that stands for itself."""
+    """The median of a figure without a baseline."""
     located = median_interval(samples)
     interval = located.interval if isinstance(located.interval, Interval) else None
     return Result(

@@ -56,7 +56,7 @@ def measure(bench: Bench) -> list[Result]:
 
 
 def _whole(argv: list[str]) -> float:
-    """From spawning a command to its end, in ms."""
+    """Milliseconds from spawning a command to its end."""
     begin = time.monotonic_ns()
     subprocess.run(argv, capture_output=True, check=True)
     return (time.monotonic_ns() - begin) / 1e6

@@ -25,7 +25,7 @@ CAPTURES: dict[str, Sequence[str]] = {
 GOALS = {"matrix": 100.0, "sort": 30.0, "git log": 30.0, "python3": 60.0}
 """For page runs, by the beginning of the program's name; the other figures have no goal."""
 ROUNDS = 6
-"""Captures take seconds each."""
+"""Few rounds, since each capture takes seconds."""
 THREADS = """
 import threading
 words = [str(number) for number in range(20000)]

@@ -34,7 +34,7 @@ def passed_kunit(log: str) -> int:
 
 
 def last_line(console: str) -> str:
-    """What QEMU or the kernel said last: where a limit ended QEMU, ``emulated_boot`` says so there."""
+    """The last line of QEMU or the kernel; if a time limit ended QEMU, ``emulated_boot`` writes that there."""
     return next((line.strip() for line in reversed(console.splitlines()) if line.strip()), "(there is none)")
 
 

@@ -29,7 +29,7 @@ CASES = {
 
 
 TOLD_BELOW = 8
-"""Times what a policy takes: less room than that is a warning."""
+"""Room below this multiple of a policy's need is a warning."""
 PAGES = 16 << 8
 
 

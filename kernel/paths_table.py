@@ -31,7 +31,7 @@ class Row:
 
 
 class BootError(Exception):
-    """A boot whose numbers mean nothing; the message says why."""
+    """A boot whose numbers are invalid; the message gives the reason."""
 
 
 def rows_of(console: str, lines: str) -> dict[str, Row]:
@@ -54,7 +54,7 @@ def rows_of(console: str, lines: str) -> dict[str, Row]:
 
 
 def left_out(console: str) -> list[str]:
-    """What the program says of rows that the machine cannot have."""
+    """The program's lines on rows that the machine cannot have."""
     said = parts(console)[0].get("said", "")
     return [line.partition("left out: ")[2] for line in said.splitlines() if "left out: " in line]
 

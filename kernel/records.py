@@ -16,7 +16,7 @@ from typing import Any
 from tests.harness.emulated import parts
 
 OPTIONAL = ("musl", "api-musl", "go", "api-go")
-"""Their compilers may be missing."""
+"""Cases whose compilers may be missing."""
 COLORING = "frames = { page-coloring = { colors = 16 } }"
 HEAP_SEQUENCE = '[[rule]]\nmemory = "heap"\nframes = { bin-hopping = { cache = "1M,8" } }'
 HEAP = f'[[rule]]\nmemory = "heap"\n{COLORING}'
@@ -52,7 +52,7 @@ class Case:
     frames: str
     placed: tuple[Placed, ...]
     exit_code: int | None = 0
-    """What the program ends with; None: it depends on where its heap begins."""
+    """The program's exit code; None if it depends on where its heap begins."""
     backend: str = "kernel"
     request: dict[str, Any] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ BOTH_BACKENDS = (
     Case("api-auto", ("both", "kernel"), 'frames = "kernel"', (), backend="auto", request=LIBRARY),
     Case("api-pages", ("both", "kernel"), 'frames = "kernel"\npages = "4K"', (), request=LIBRARY),
 )
-"""Programs that hint themselves."""
+"""Programs that give hints themselves."""
 
 CASES = (
     *BOTH_BACKENDS,

@@ -33,7 +33,7 @@ class Window:
 
 
 def windows_of(console: str, lines: str) -> list[Window]:
-    """In the order of the boot; [] where the guest and the emulator do not tell of the same windows."""
+    """The windows in the order of the boot; [] if guest and emulator report different windows."""
     found, codes = parts(console)
     counted = [json.loads(line) for line in lines.splitlines()]
     under, placed = None, []

@@ -88,7 +88,7 @@ def _write_model(schema: Path, to: Path) -> None:
 
 
 def _write_settings(schema: Path, to: Path) -> None:
-    """The fields that have ``x-setting``, as a table without pydantic: every command reads it for its flags."""
+    """Writes the fields with ``x-setting`` as a table without pydantic, which every command reads for its flags."""
     rows = []
     for field, described in json.loads(schema.read_text())["properties"].items():
         if "x-setting" in described:

@@ -19,7 +19,7 @@ Lines = Sequence[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Pair:
-    """Lines are the first of each place in its file."""
+    """Two places that share lines; the line numbers are the first of each place."""
 
     first_file: str
     first_line: int

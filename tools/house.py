@@ -51,7 +51,7 @@ class House:
 
     @property
     def faces(self) -> list[str]:
-        """The short files that a language asks for, or that name a folder: they declare, and hold little else."""
+        """The short files that a language requires, or that name a folder: they only declare."""
         names = {"__init__.py", "__main__.py", "lib.rs", "main.rs", "mod.rs"}
         folders = {str(Path(file).parent) for file in self.lengths}
         return [one for one in self.short_files if Path(one).name in names or one.removesuffix(".rs") in folders]

@@ -1,4 +1,4 @@
-"""Python sources as the measurements need them: lines of code, and modules that import each other."""
+"""Reads Python sources for the measurements: lines of code, and modules that import each other."""
 
 from __future__ import annotations
 

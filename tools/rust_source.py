@@ -1,4 +1,4 @@
-"""Rust sources as the measurements need them: without comments, texts and tests, as modules that import each other."""
+"""Reads Rust sources for the measurements: code without comments, texts and tests, and imports between modules."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Module:
 
     @cached_property
     def uses(self) -> list[tuple[bool, tuple[str, ...], str]]:
-        """Is it public, the path, the name that it gets here."""
+        """For each ``use``: whether it is public, the path, and the name that it gets here."""
         return [
             (found["public"] is not None, path, name)
             for found in USE.finditer(self.code)

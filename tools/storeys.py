@@ -26,7 +26,7 @@ LARGEST_CIRCLE = 8
 """Files that may import each other in a circle: a room and its parts."""
 
 ALLOWED: dict[tuple[str, str], str] = {}
-"""Imports that climb all the same: (file, module) → why."""
+"""Upward imports that are allowed: (file, module) → reason."""
 
 VISIBLE = re.compile(r"\bpub\s*\(\s*in\s[^)]*\)")
 PATH = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")

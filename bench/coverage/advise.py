@@ -33,7 +33,7 @@ Chosen = list[Region]
 DOCUMENT = Path(__file__).parents[2] / "docs/advise.md"
 TILES = 100
 HOT = (5, 35)
-"""Tiles of the block that gains: least and most."""
+"""Least and largest size of the block that gains, in tiles."""
 GAINS = (0.0, 0.05, 0.15)
 NOISE = (("quiet", "rare mode"), ("drifting", "heavy tails"), ("bursts", "steady"), ("memory", "heavy tails"))
 
@@ -72,7 +72,7 @@ class Machine:
 
 
 def by_means(machine: Machine, executions: int) -> Chosen:
-    """Means over executions within blocks, the regions as many as fit; shrunk with normal noise."""
+    """The regions chosen by means over executions within blocks, as many regions as fit; shrunk with normal noise."""
     counts = [count for count in (7, 15, 31, 63) if 3 * rows(count) <= executions]
     parts = regions({"anon": TILES * TILE}, (counts or [7])[-1])
     included = mosaics(len(parts), machine.rng)
@@ -101,12 +101,12 @@ def _shrunk_means(included: NDArray[np.bool_], times: Array) -> tuple[Array, Arr
 
 
 def by_pairs(machine: Machine, executions: int) -> Chosen:
-    """Pairs, in one round."""
+    """The regions chosen by pairs in one round."""
     return _by_rounds(machine, executions, rounds=1)
 
 
 def by_rounds(machine: Machine, executions: int) -> Chosen:
-    """Pairs, in rounds: what ``pagelab advise`` does."""
+    """The regions chosen by pairs in several rounds, as ``pagelab advise`` does."""
     return _by_rounds(machine, executions, rounds=ROUNDS)
 
 
@@ -116,7 +116,7 @@ def _by_rounds(machine: Machine, executions: int, rounds: int) -> Chosen:
 
 
 def estimates(machine: Machine, executions: int, rounds: int = ROUNDS) -> tuple[list[Region], Effects]:
-    """Regions of the last round, and what is known of them."""
+    """Regions of the last round, and their estimated gains."""
     wanted = regions({"anon": TILES * TILE}, FIRST)
     ran: list[Round] = []
     while len(ran) < rounds:
@@ -158,13 +158,13 @@ class Held:
 
     regions: float
     gaining: float
-    """Of regions that gain."""
+    """Coverage of the gains of regions that gain."""
     promised: float
-    """Of all chosen regions together."""
+    """Coverage of the total gain of all chosen regions."""
 
 
 def intervals(gain: float, noise: tuple[str, str], executions: int, trials: int) -> Held:
-    """What ``pagelab advise`` prints before fresh executions check it."""
+    """Coverage of the intervals that ``pagelab advise`` prints before fresh executions check them."""
     of_regions: list[tuple[bool, bool]] = []
     of_promises: list[bool] = []
     for trial in range(trials):

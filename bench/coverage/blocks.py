@@ -60,7 +60,7 @@ def block(random: np.random.Generator, machine: str, shape: str, blocks: int, *,
 def rates(
     machine: str, shape: str, blocks: int, trials: int, *, cause: bool, permutations: int = PERMUTATIONS
 ) -> Rates:
-    """At 5%, each comparison by itself."""
+    """Rates of rejection at 5%, for each comparison by itself."""
     random = np.random.default_rng([ord(letter) for letter in repr((machine, shape, blocks, cause))])
     found = np.zeros(3)
     for trial in range(trials):
@@ -108,7 +108,7 @@ class Shifts:
 
 
 def shifts(machine: str, shape: str, blocks: int, trials: int) -> tuple[Shifts, Shifts]:
-    """Of executions (Welch), and of pairs (the released method)."""
+    """Intervals from executions (Welch), and from pairs (the released method)."""
     random = np.random.default_rng([ord(letter) for letter in repr(("shifts", machine, shape, blocks))])
     true, ends = float(np.exp(SLOWER)) - 1, np.empty((2, trials, 2))
     for trial in range(trials):

@@ -30,13 +30,13 @@ SOURCES = ((1, COPIES), (1, COPIES), (5, 2), (2, 2), (2, COPIES), (2, 2), (1, 2)
 """Pinned values of each source of a whole diagnosis, and copies of its control."""
 TESTS = sum(1 + (values > 1) for values, _ in SOURCES)
 BLOCK = COPIES + 4 * CONTROL_COPIES + sum(values for values, _ in SOURCES)
-"""Executions of a block: what a confirmation's share of the budget is counted in."""
+"""Executions of a block, the unit of a confirmation's share of the budget."""
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], NDArray[Any]]
 
 
 def _drifting(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """The machine is a busier one in some blocks: both level and noise follow."""
+    """Log times on a machine that is busier in some blocks, which affects both level and noise."""
     blocks = np.cumsum(random.normal(0, 0.3, shape[-1]))
     return np.asarray(np.exp(0.02 * blocks + 0.01 * random.normal(0, 1, shape) * np.exp(blocks.clip(-3, 3))))
 
@@ -82,7 +82,7 @@ def accused(draw: Draw, blocks: int, factor: float, random: np.random.Generator,
         pinned = factor * rows[5 + number]
         if copies == COPIES:
             control = 0
-        elif number in (7, 8):  # the frames sources have one control in common
+        elif number in (7, 8):  # the frames sources share one control
             assert frames is not None
             control = frames
         else:
@@ -95,7 +95,7 @@ def accused(draw: Draw, blocks: int, factor: float, random: np.random.Generator,
 
 
 def false_alarms(shape: str, blocks: int, factor: float, trials: int, permutations: int = PERMUTATIONS) -> float:
-    """Percent of whole diagnoses."""
+    """Percent of whole diagnoses with a false alarm."""
     random = _random("alarms", shape, blocks, factor)
     draw = SHAPES[shape]
     return 100 * sum(accused(draw, blocks, factor, random, permutations, each) for each in range(trials)) / trials
@@ -188,7 +188,7 @@ CAUSES: dict[str, Draw] = {
     "two modes": lambda r, n: 2.0 * (r.random(n) < 0.5),
     "1 in 10 is slow": lambda r, n: (r.random(n) < 0.1) / 0.3,
 }
-"""With a variance of 1."""
+"""Distributions with a variance of 1."""
 _SD = 0.1
 _SMALL_SD = 0.01
 """Few executions tell such a mean, so that the confirmation has those that the spread needs."""
@@ -203,7 +203,7 @@ class Found:
     refuted: float
     undecided: float
     executions: float
-    """Of each, in the confirmation: median."""
+    """Median number of executions of each condition in the confirmation."""
 
 
 def true_cause(cause: str, share: float, blocks: int, trials: int) -> Found:
@@ -257,7 +257,7 @@ def _sources() -> list[Source]:
 
 
 Program = Callable[[np.random.Generator, int, frozenset[str]], Array]
-"""Random numbers, executions, what is pinned → times."""
+"""(random, executions, pinned sources) → times."""
 
 
 def _additive(cause: str, share: float, *, on_logs: bool) -> Program:
@@ -300,9 +300,9 @@ class Judged:
     alone: float
     """A single source is found."""
     together: float
-    """They act together."""
+    """Several sources are found to act together."""
     small: float
-    """All together do, and no single one is large enough to be seen."""
+    """All sources together have an effect, but no single one is large enough to be found."""
     overlap: float
 
 

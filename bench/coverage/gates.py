@@ -15,7 +15,7 @@ LEVEL = 0.95
 SIZES = ((20, 20), (10, 10), (8, 32), (40, 5), (20, 2))
 """Executions in A and in B."""
 SLOWER = 1.2
-"""B against A where a limit of 20% on the mean is just kept."""
+"""Ratio of B to A at which a limit of 20% on the mean is just met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def measure(comparisons: int, seed: int) -> Iterator[FalseVerdicts]:
             outcomes: dict[str, list[str]] = {gate.text: [] for gate in (*gates, slower)}
             for _ in range(comparisons):
                 times = [program.times(random, 1, n, MEASUREMENTS)[0] for n in (base, new)]
-                # The mean's gate does not look at the impact factor, whose draws take the time.
+                # The mean's gate does not use the impact factor, whose draws take most of the time.
                 for factor, judged, chosen in ((1.0, gates, settings), (SLOWER, [slower], of_means)):
                     sides = [
                         nd.Experiment("g", name, nd.Executions.of(rows))

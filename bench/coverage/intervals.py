@@ -37,15 +37,15 @@ RATIOS_OF_SINGLES = {
     "ratio of CVs of single measurements": Metric.UNCLASSIFIED,
 }
 COPIES = 3
-"""Of the default, in every block of a diagnosis; against one pinned value."""
+"""Copies of the default in every block of a diagnosis, against one pinned value."""
 DRAWN_VALUES = 5
 SLOW = 4
-"""One in so many experiments is used for what takes longest: bootstraps, permutations, drawn signs."""
+"""Only one in this many experiments is used for the slowest methods: bootstraps, permutations, drawn signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Share of simulated experiments whose interval held the truth."""
+    """Share of simulated experiments whose interval contained the truth."""
 
     interval: str
     program: Program
@@ -76,7 +76,7 @@ def _characterized(times: Array, seed: int) -> nd.Table:
 
 
 def _held(table: nd.Table, metric: Metric, true: float) -> float:
-    """An interval that was refused holds nothing."""
+    """Share of intervals that contain the truth; a refused interval contains nothing."""
     grid = table.grid(metric)
     return float(((grid.low <= true) & (true <= grid.high)).mean())
 
@@ -99,7 +99,7 @@ def _singles(program: Program, times: Array, seed: int) -> dict[str, float]:
 
 
 def _ratios(names: Mapping[str, Metric], times: Array, others: Array, seed: int) -> dict[str, float]:
-    """Of two experiments of one program: the true change is 0."""
+    """Coverage of ratios between two experiments of one program, whose true change is 0."""
     held = dict.fromkeys(names, 0)
     settings = nd.Resampling(seed=seed, level=LEVEL)
     for i, sides in enumerate(zip(times, others, strict=True)):
@@ -112,7 +112,7 @@ def _ratios(names: Mapping[str, Metric], times: Array, others: Array, seed: int)
 
 
 def _of_means(program: Program, means: Array, others: Array, seed: int) -> dict[str, float]:
-    """Intervals that rest on one value an execution; the two of a block are independent draws of one program."""
+    """Coverage of intervals from one value per execution; the two of a block are independent draws of one program."""
     low, high = true_median(program, MEASUREMENTS)
     random = np.random.default_rng([seed, 5])
     spread = float(means.std())

@@ -17,7 +17,7 @@ from pagelab.stats.factorial import factorial_contrast
 Noise = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
 REPETITIONS = 8000
 DESIGNS = ((1, 6), (3, 9), (3, 12), (3, 20))
-"""Kinds, and blocks."""
+"""Numbers of kinds and of blocks."""
 NOISES: dict[str, Noise] = {
     "normal": lambda random, shape: random.normal(0, 0.03, shape),
     "t, 2 degrees": lambda random, shape: 0.02 * random.standard_t(2, shape),
@@ -29,7 +29,7 @@ NOISES: dict[str, Noise] = {
 
 
 def coverage(noise: Noise, kinds: int, blocks: int, random: np.random.Generator) -> float:
-    """Share of the 95% intervals of a main effect of nothing that hold nothing."""
+    """Share of the 95% intervals of a main effect of 0 that contain 0."""
     weights = factorial_contrast(kinds, (0,))
     held = 0
     for _ in range(REPETITIONS):

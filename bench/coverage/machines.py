@@ -30,12 +30,12 @@ def drifting(random: np.random.Generator, places: int) -> Array:
 
 
 def bursts(random: np.random.Generator, places: int) -> Array:
-    """Half of the time 40% slower, for 8 executions on average."""
+    """40% slower during half of the time, in bursts of 8 executions on average."""
     return 0.34 * _on_and_off(random, places, stays=1 - 1 / 8)
 
 
 def neighbours(random: np.random.Generator, places: int) -> Array:
-    """Five that come and go independently, each 6% slower while it is there, for 2 to 30 executions on average."""
+    """Five neighbours that come and go independently; each slows by 6% while present (for 2 to 30 executions)."""
     stays = (1 - 1 / 2, 1 - 1 / 4, 1 - 1 / 8, 1 - 1 / 16, 1 - 1 / 30)
     return np.asarray(sum(0.06 * _on_and_off(random, places, each) for each in stays))
 
@@ -75,7 +75,7 @@ SHAPES: dict[str, Draw] = {
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Blocks × conditions of times, and the block that each stands in."""
+    """Times of shape blocks × conditions, and the block of each."""
 
     times: Array
 

@@ -29,9 +29,9 @@ COVERAGE_CSV = ROOT / "docs/method/models_coverage.csv"
 ERRORS_CSV = ROOT / "docs/method/models_errors.csv"
 LAYOUTS = (20, 54)
 NEW = 40
-"""New layouts in each experiment, on which intervals are tried."""
+"""Number of new layouts in each experiment, on which intervals are tested."""
 SCATTER = 0.003
-"""Of a layout around the truth, relative; a layout's own, which no repeats remove."""
+"""Relative scatter of a layout around the truth, which repeats do not remove."""
 RUN_SD = 0.01
 REPEATS = 5
 FOLDS = 10
@@ -45,7 +45,7 @@ RULES: dict[str, Callable[[Array, Array, Array], Array]] = {
     "saturation": lambda h, _m, c: 1 + 1.4 * c / (0.4 + c) + 0.05 * h * (1 - c),
     "contention": lambda h, m, c: 1 + 0.5 * c + 0.5 * m * c + 0.3 * (1 - np.exp(-3 * h)),
 }
-"""R over its least, from H, M and C over about their largest."""
+"""R relative to its minimum, as a function of H, M and C relative to about their maxima."""
 
 
 def counts(layouts: int, random: np.random.Generator, *, ends: bool) -> tuple[Array, Array, Array]:

@@ -56,7 +56,7 @@ class Cell:
     coverage_any_shape: float
     coverage_unpaired: float
     half_width: float
-    """Median, in percent."""
+    """Median half-width, in percent."""
     half_width_unpaired: float
 
 

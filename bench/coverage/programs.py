@@ -46,7 +46,7 @@ class Program:
         return f"{self.shape}, {'between executions' if self.differ else 'inside only'}"
 
     def times(self, random: np.random.Generator, experiments: int, executions: int, measurements: int) -> Array:
-        """Experiments × executions × measurements."""
+        """Times, shape experiments × executions × measurements."""
         shape = (experiments, executions, 1 if self.differ else measurements)
         noise = random.normal(0, NOISE, (experiments, executions, measurements))
         return np.asarray(SHAPES[self.shape](random, shape) + noise)

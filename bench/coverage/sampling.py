@@ -46,7 +46,7 @@ def traces() -> dict[str, tuple[NDArray[np.int64], tuple[int, ...]]]:
 
 @dataclass
 class Cell:
-    """A trace, a number of colours, a memory size: what the samples said."""
+    """Results of the samples for a trace, a number of colours and a memory size."""
 
     held: int = 0
     shown: int = 0
@@ -58,7 +58,7 @@ class Cell:
 def cells(
     name: str, seeds: range, how: dict[str, float], colours: tuple[int, ...] = COLOURS
 ) -> dict[tuple[int, int], Cell]:
-    """By colours and memory size."""
+    """Results by number of colours and memory size."""
     trace, memory = traces()[name]
     exact = {
         (row["colours"], row["memory_pages"]): row["faults_per_million"]

@@ -25,7 +25,7 @@ from pagelab.stats.set_mean import set_ratio, spread_ratio
 DOCUMENT = Path(__file__).parents[2] / "docs/method/nondeterminism.md"
 LEVEL = 0.95
 SIZES = ((20, 6), (50, 6), (50, 20))
-"""Programs, and executions of each."""
+"""Numbers of programs, and of executions of each."""
 QUANTITIES = ("time", "spread")
 
 
@@ -40,7 +40,7 @@ class Cell:
     """Standard deviation between programs."""
     spread_varies: float = 0.0
     share: float = 1.0
-    """Of programs on which the policy has any effect."""
+    """Share of programs on which the policy has any effect."""
     machine: str = "quiet"
 
 
@@ -65,7 +65,7 @@ class Outcome:
     rejected: float
     """Share of p ≤ 0.05."""
     half_width: float
-    """Median, of the ratio, in percent."""
+    """Median half-width of the ratio's interval, in percent."""
 
 
 def ratios_of(cell: Cell, random: np.random.Generator, programs: int, executions: int) -> tuple[Array, Array]:
@@ -115,7 +115,7 @@ def truth(cell: Cell, executions: int, programs: int = 40_000) -> dict[str, floa
 def simulate(
     cell: Cell, *, programs: int, executions: int, experiments: int, seed: int, true: dict[str, float] | None = None
 ) -> dict[str, Outcome]:
-    """So many studies of so many programs, judged as reports judge them."""
+    """Simulates studies of sets of programs and judges them as reports do."""
     random = np.random.default_rng([seed, programs, executions, *map(ord, cell.name)])
     true = true or truth(cell, executions)
     held, wrong = dict.fromkeys(QUANTITIES, 0), dict.fromkeys(QUANTITIES, 0)

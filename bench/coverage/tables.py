@@ -11,19 +11,19 @@ DOCUMENT = Path(__file__).parents[2] / "docs/diagnose.md"
 
 
 def table(heads: list[str], rows: Iterator[list[str]]) -> str:
-    """In Markdown."""
+    """The table in Markdown."""
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def cell(percent: float, *, wanted: float = 0.0) -> str:
-    """Bold below the wanted value."""
+    """A percentage as text, bold if below ``wanted``."""
     text = f"{percent:.1f}"
     return f"**{text}**" if percent < wanted else text
 
 
 def put(name: str, text: str, document: Path = DOCUMENT) -> None:
-    """Puts one table into a document; ends the program where the document has no place for it."""
+    """Puts one table into a document; ends the program if the document has no place for it."""
     place = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
     whole, found = place.subn(lambda match: f"{match[1]}\n{text}\n\n{match[2]}", document.read_text(encoding="utf-8"))
     if not found:

@@ -59,16 +59,16 @@ class Row:
 
     place: Place
     seconds: float
-    """Asked for."""
+    """Requested time."""
     size: float
     took_s: float
     answer: Answer | None
     error: str | None
     at: str
     load: tuple[float, float]
-    """Before and after."""
+    """Load before and after."""
     others: float
-    """Of all processors' time, what programs that are not the tool's took."""
+    """Share of all processors' time that other programs than the tool's took."""
 
     def line(self) -> str:
         return json.dumps({"row": asdict(self)}) + "\n"

@@ -13,15 +13,15 @@ from .tools import CO_RUN, TOOLS, Decision
 
 READ = "hyperfine, as printed"
 GOAL_WIDTH = 0.5
-"""pagelab's half-width over hyperfine's, at most."""
+"""Goal: largest ratio of pagelab's half-width to hyperfine's."""
 GOAL_ALARMS = 0.05
 MAIN = 0.05
-"""The planted difference that is to be found."""
+"""The planted difference that a tool should find."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """So many of so many, with the exact interval (Clopper and Pearson, 95%) of the share."""
+    """A count out of a total, with the exact interval (Clopper and Pearson, 95%) of the share."""
 
     found: int
     of: int
@@ -57,9 +57,9 @@ class Cell:
     wrong: Count
     """False alarms where nothing is planted; else misses: all but the answer "slower", no answer among them."""
     held: Count
-    """Intervals that hold the planted difference."""
+    """Number of intervals that contain the planted difference."""
     silent: int
-    """Questions without an answer."""
+    """Number of questions without an answer."""
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:

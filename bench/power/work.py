@@ -15,9 +15,9 @@ from ..tools import need
 SOURCE = Path(__file__).with_name("work.c")
 KINDS = ("compute", "memory")
 STEPS = {"compute": 60_000_000, "memory": 300_000}
-"""Of the first command; about 50 ms where nothing else runs."""
+"""Steps of the first command, by kind: about 50 ms on an idle machine."""
 MEBIBYTES = 48
-"""Of the memory-bound pair: beyond the last-level cache of the machine that this was written on (32 MiB)."""
+"""Memory of the memory-bound pair: more than the last-level cache (32 MiB) of the machine this was written on."""
 _CALIBRATIONS = 25
 
 
@@ -31,9 +31,9 @@ class Ran:
 
 @dataclass(frozen=True)
 class Work:
-    """``steps_per_run``: how many steps take as long as the whole first command, its start and first touches too.
+    """The work of the commands. ``steps_per_run`` steps take as long as the whole first command with its start.
 
-    Without that a twentieth more steps would be less than a twentieth more time.
+    Start and first touches must count: otherwise 5% more steps would take less than 5% more time.
     """
 
     program: str

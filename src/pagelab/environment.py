@@ -1,7 +1,7 @@
-"""The environment that programs inherit: the caller's, without the additions of pagelab's own libraries.
+"""The environment that programs inherit: the caller's, without the variables that pagelab's own libraries set.
 
-polars sets a variable of its allocator when it is imported. A program measured before and one measured after would have
-different environments, and so other addresses on their stacks; and one that has the same allocator would obey it.
+polars sets a variable for its allocator when it is imported. Programs measured before and after that import would have
+different environments, and so different stack addresses. A program with the same allocator would even obey it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _AT_START = None if "polars" in sys.modules else {name: os.environ.get(name) for
 
 
 _OURS: set[str] = set()
-"""Variables that pagelab has set for its own libraries."""
+"""Names of the variables that pagelab has set for its own libraries."""
 
 
 def set_for_own(name: str, value: str) -> None:
-    """Sets a variable of ``OF_LIBRARIES`` for this process alone."""
+    """Sets a variable of ``OF_LIBRARIES`` for this process, not for the programs it starts."""
     os.environ[name] = value
     _OURS.add(name)
 
 
 def inherited() -> dict[str, str]:
-    """A copy of this process's environment, in which those variables are as they were when pagelab was imported.
+    """A copy of this process's environment, with ``OF_LIBRARIES`` as they were when pagelab was imported.
 
-    Who imported polars before pagelab has chosen to have its variable.
+    If polars was imported before pagelab, its variable stays.
     """
     found = dict(os.environ)
     if _AT_START is None or not (_OURS or "polars" in sys.modules):
@@ -43,7 +43,7 @@ def inherited() -> dict[str, str]:
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """This process's own environment is :func:`inherited`, for native code that starts programs."""
+    """Gives this process the environment of :func:`inherited` meanwhile, for native code that starts programs."""
     now, before = dict(os.environ), inherited()
     try:
         _put(before)

@@ -11,27 +11,27 @@ from typing import TypeVar
 
 
 class PagelabError(Exception):
-    """pagelab itself failed; every error meant for users derives from this."""
+    """pagelab itself failed. Every error for users derives from this class."""
 
     exit_code = 4
     another_would_do = False
-    """It is about a directory, and another one would do: see :func:`another_would_do`."""
+    """Whether the error is about a directory and another directory would do: see :func:`another_would_do`."""
 
 
 class RunFailedError(PagelabError):
-    """The measured program, or runs of a study, failed; results are kept."""
+    """The measured program, or some runs of a study, failed; the results are kept."""
 
     exit_code = 1
 
 
 class BadInputError(PagelabError):
-    """Flags, TOML, CSV or files that cannot be accepted."""
+    """A flag, TOML, CSV or other file is not acceptable."""
 
     exit_code = 2
 
 
 class MachineError(PagelabError):
-    """The machine cannot do it."""
+    """The machine cannot do what was requested."""
 
     exit_code = 3
 
@@ -40,13 +40,13 @@ _Error = TypeVar("_Error", bound=PagelabError)
 
 
 def another_would_do(error: _Error) -> _Error:
-    """The same error, marked: the command line adds the option for another directory, where the command has one."""
+    """Marks an error and returns it: the command line then adds the option for another directory, if there is one."""
     error.another_would_do = True
     return error
 
 
 def system_reason(error: OSError) -> str:
-    """``No space left on device (errno 28)``. Errors of libraries that write by themselves have no errno but a text."""
+    """``No space left on device (errno 28)``; only the text for errors of libraries, which may have no errno."""
     if error.errno is None:
         return re.sub(r"\(os error (\d+)\)", r"(errno \1)", str(error)) or type(error).__name__
     return f"{error.strerror or os.strerror(error.errno)} (errno {error.errno})"

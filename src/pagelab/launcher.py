@@ -1,7 +1,7 @@
-"""The native launcher: a request goes in as a plain document, the record that it wrote comes out.
+"""Calls the native launcher with a request as a plain document, and returns the record that it wrote.
 
-Plain data and the standard library only, so that a run from the command line starts without the libraries that validate
-and draw; :mod:`pagelab.runner` has the same with types.
+It uses plain data and the standard library only, so that a run from the command line does not import the libraries that
+validate and draw. :mod:`pagelab.runner` is the same with types.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .errors import BadInputError, MachineError, PagelabError
 MEASURE_FD = 3
 """Default descriptor on which a program reports measurements."""
 _RECORDED = (0, 1, 130)
-"""Exit codes of the launcher after which there is a record: done, the program failed, interrupted."""
+"""Exit codes of the launcher with a record: done, the program failed, interrupted."""
 _END_PATIENCE_S = 10.0
-"""Time for an interrupted launcher to end the tree (TERM, 2 s, KILL), restore settings and write the record."""
+"""Seconds for an interrupted launcher to end the tree (TERM, 2 s, KILL), restore settings and write the record."""
 
 
 class LauncherError(PagelabError):
-    """``pagelab-launch`` failed, and the fault is pagelab's own."""
+    """``pagelab-launch`` failed by a fault of pagelab's own."""
 
 
 def launch(request: Mapping[str, Any], described: Mapping[str, Any]) -> bytes:
-    """Makes the run of a request (``pagelab.request/1``; fields that are left out have their defaults) on the machine
-    that ``described`` describes, and returns the record as the launcher wrote it, in JSON.
+    """Runs a request (``pagelab.request/1``; missing fields have their defaults) on the machine that ``described``
+    describes; returns the record as the launcher wrote it, in JSON.
 
-    Where the library is and where the record goes is filled in. Raises what :func:`pagelab.runner.run` raises.
+    The paths of the library and the record are filled in. Raises what :func:`pagelab.runner.run` raises.
     """
     with _private_directory() as directory:
         record_path, request_path = directory / "record.json", directory / "request.json"
@@ -70,7 +70,7 @@ def document(request: Mapping[str, Any], described: Mapping[str, Any], record: P
 
 
 def _library(preload: str) -> str | None:
-    """Without preloading the path only counts for the size of the environment, and may be missing."""
+    """The library's path. Without preloading it only affects the environment's size, so it may be missing (None)."""
     try:
         return str(paths.library())
     except paths.MissingPartError:
@@ -81,8 +81,8 @@ def _library(preload: str) -> str | None:
 
 @contextmanager
 def _private_directory() -> Iterator[Path]:
-    """A directory of this process's own, which is gone with its files afterwards."""
-    # As tempfile makes it, which takes long to import; wherever this is no plain case, tempfile does it.
+    """A temporary directory of this process's own, which is removed with its files afterwards."""
+    # tempfile takes long to import, so the plain case is done here; tempfile handles the others.
     path = Path(os.environ.get("TMPDIR") or "/tmp", f"pagelab-request-{os.urandom(8).hex()}")
     try:
         path.mkdir(mode=0o700)
@@ -100,26 +100,26 @@ def _private_directory() -> Iterator[Path]:
 
 
 _RUNNING: list[subprocess.Popen[bytes]] = []
-"""Launchers that some thread waits for."""
+"""Launchers that a thread waits for."""
 
 
 HELD: set[int] = set()
-"""Descriptors that each launcher inherits: a lock that its run holds also when this process is killed before it."""
+"""Descriptors that each launcher inherits: locks that its run still holds if this process is killed first."""
 
 
 def end_running() -> None:
-    """Ends the runs of all threads, which get their records as those of programs that were ended."""
+    """Ends the runs of all threads; each thread gets a record that says so."""
     for process in list(_RUNNING):
-        # Its own thread reaps it: nothing but the signal is sent here.
+        # Only the signal is sent here; the launcher's own thread reaps it.
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
 
 
 def _wait_for(request_path: Path, pass_on: tuple[int, ...]) -> tuple[int, str]:
-    """The launcher's exit code and its own messages.
+    """Waits for the launcher; returns its exit code and its own messages.
 
-    The program shares the terminal's standard error with the launcher when asked to inherit it, so the launcher
-    writes its own messages to a file of their own.
+    A program that inherits standard error shares it with the launcher, so the launcher writes its messages to a
+    separate file.
     """
     complaint_path = request_path.with_name("complaint")
     complaint_path.touch()
@@ -137,8 +137,8 @@ def _wait_for(request_path: Path, pass_on: tuple[int, ...]) -> tuple[int, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C reaches the launcher too, as it shares our process group; another signal may have reached only us."""
-    # A second signal would make the launcher skip the program's grace; KILL leaves the clean-up to its guard.
+    """Ends the launcher. Ctrl-C has reached it too, as it is in our process group; another signal may have not."""
+    # A second signal would make the launcher skip the program's grace period; KILL leaves the clean-up to its guard.
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         process.send_signal(signal.SIGTERM)
         process.wait(_END_PATIENCE_S)
@@ -148,7 +148,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def scarce(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The warnings, as the record would have them, of limits that leave a run of this request too little room."""
+    """Warnings about limits that leave a run of this request too little room, in the form of the record."""
     asked = [str(paths.launcher()), "--limits", "-"]
     text = document(request, machine.describe(), Path("/dev/null"))
     done = subprocess.run(asked, input=text.encode(), capture_output=True, check=False)

@@ -1,8 +1,8 @@
-"""Policies: place, size and fetch time of a program's pages.
+"""Policies: where a program's pages lie, their sizes, and when they are fetched.
 
-Reading and checking is done by the Rust crate ``policy``; this module gives it Python types. Every function takes
-the description of the machine that the policy is for (``pagelab.machine.describe()``); without one, a policy is
-checked against a machine that offers everything.
+The Rust crate ``policy`` reads and checks policies; this module adds Python types. The functions take the description
+of the machine that the policy is for (``pagelab.machine.describe()``). Without one, a policy is checked against a
+machine that offers everything.
 
 >>> parse('pages = "2M"', "p.toml").name
 'pages=2M'
@@ -26,14 +26,14 @@ from .errors import BadInputError
 from .spelling import meant
 
 Machine = Mapping[str, Any]
-"""A machine description as :func:`pagelab.machine.describe` gives it."""
+"""A machine description in the form of :func:`pagelab.machine.describe`."""
 
 
 class PolicyError(BadInputError, ValueError):
     """A policy that is refused before anything runs.
 
-    ``file`` is a path, or the flag as it was typed. ``line`` counts from 1 (``None`` for flags). ``allowed`` has the
-    accepted values, if they can be listed. ``next`` is the next step: a command, if there is one.
+    ``file`` is a path, or the flag as it was typed. ``line`` counts from 1 (``None`` for flags). ``allowed`` lists the
+    accepted values, if possible. ``next`` is the next step, a command if there is one.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class Interval:
 
 @dataclass(frozen=True)
 class Mosaic:
-    """Intervals with sizes, sorted and disjoint; ``otherwise_bytes`` is ``None`` where the kernel chooses."""
+    """Intervals with page sizes, sorted and disjoint; outside of them pages have ``otherwise_bytes`` (``None``: the
+    kernel chooses)."""
 
     intervals: tuple[Interval, ...]
     otherwise_bytes: int | None
@@ -85,13 +86,13 @@ Pages = int | Mosaic | None
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of a policy. ``memory`` is ``("all",)`` for every kind; it is empty where the rule is for a ``range``."""
+    """A rule of a policy. ``memory`` is ``("all",)`` for every kind; it is empty if the rule is for a ``range``."""
 
     memory: tuple[str, ...]
     range: tuple[int, int] | None
     at_least_bytes: int | None
     names: frozenset[str]
-    """The axes it decides: of ``frames``, ``pages``, ``fetch``."""
+    """The axes that the rule decides: some of ``frames``, ``pages``, ``fetch``."""
     frames: str
     pages: Pages
     via: str | None
@@ -100,23 +101,23 @@ class Rule:
 
 @dataclass(frozen=True)
 class Policy:
-    """A validated policy; ``toml`` is its canonical form, equal for equal policies."""
+    """A validated policy; ``toml`` is its canonical form, which is the same for equal policies."""
 
     name: str
     toml: str
     is_kernel: bool
-    """Every axis is left to the kernel everywhere."""
+    """Whether the policy leaves every axis of all memory to the kernel."""
     frames: str
     pages: Pages
     via: str
     fetch: str
     backend: str
-    """The placer of frames: ``library``, ``kernel`` or ``auto``."""
+    """What places frames: ``library``, ``kernel`` or ``auto``."""
     inherit_fork: bool
     inherit_exec: bool
     rules: tuple[Rule, ...]
     document: Mapping[str, Any] = field(repr=False, compare=False)
-    """All of it, in the JSON form of the Rust crate."""
+    """The whole policy in the JSON form of the Rust crate."""
 
     @property
     def governs_frames(self) -> bool:
@@ -145,8 +146,8 @@ class Flags:
 
 
 def parse(text: str, path: str, machine: Machine | None = None) -> Policy:
-    """A policy from TOML; ``path`` is for messages and for the files it names (layouts, saved maps, modules), which
-    are looked for beside it.
+    """A policy from TOML. ``path`` appears in messages; files that the policy names (layouts, saved maps, modules) are
+    looked up beside it.
 
     Raises :class:`PolicyError`.
     """
@@ -154,9 +155,9 @@ def parse(text: str, path: str, machine: Machine | None = None) -> Policy:
 
 
 def load(path: Path | str, machine: Machine | None = None) -> Policy:
-    """A policy from a TOML file, or from a Mosalloc layout where the name ends in ``.csv``.
+    """A policy from a TOML file, or from a Mosalloc layout if the name ends in ``.csv``.
 
-    Raises :class:`PolicyError`, also where the file cannot be read.
+    Raises :class:`PolicyError`, also if the file cannot be read.
     """
     text = _read(Path(path))
     if Path(path).suffix.lower() == ".csv":
@@ -165,7 +166,7 @@ def load(path: Path | str, machine: Machine | None = None) -> Policy:
 
 
 def from_flags(flags: Flags, machine: Machine | None = None, base: Path | str | None = None) -> Policy:
-    """A policy from flags, on top of the TOML file ``base`` where there is one; flags override the file.
+    """A policy from flags. With ``base``, a TOML file, the flags override the file.
 
     Raises :class:`PolicyError`.
     """
@@ -184,7 +185,7 @@ def from_layout(text: str, path: str, machine: Machine | None = None) -> Policy:
 
 
 def check_runnable(policy: Policy, machine: Machine) -> None:
-    """Raises :class:`PolicyError` where ``policy`` cannot run on ``machine``."""
+    """Raises :class:`PolicyError` if ``policy`` cannot run on ``machine``."""
     try:
         _native.check_policy(policy.toml, f"policy {policy.name!r}", _json(machine))
     except _native.PolicyRefused as refused:

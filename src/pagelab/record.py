@@ -1,7 +1,7 @@
 """The record of one run: request, result, times and counts.
 
-Records are written by capture and read by analysis; nothing else passes between the two. Units are in the
-names; ``None`` means "not measured", never zero. The models are generated (``pagelab.contract``).
+Capture writes records and analysis reads them; nothing else passes between the two. Names include the units; ``None``
+means "not measured", never zero. The models are generated (``pagelab.contract``).
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ __all__ = [
 
 
 def about_the_machine(data: Mapping[str, Any]) -> bool:
-    """Whether a warning, by its ``data``, is about the machine and not the run: every run there has the same one, and a
+    """Whether a warning, by its ``data``, is about the machine and not the run. All runs on a machine have it, and a
     study reports it once.
     """
     return bool(data.get("scope") == "machine")
 
 
 def is_short(warning: Mapping[str, Any]) -> bool:
-    """Whether a warning says that memory got fewer pages of the asked size, by more than the 1% that only informs."""
+    """Whether a warning says that over 1% of the memory lacks pages of the requested size; up to 1% only informs."""
     return warning["kind"] == WarningKind.PLACEMENT_SHORTFALL and warning.get("severity") != "info"
 
 

@@ -58,9 +58,9 @@ class RunRequest(Request):
 
 
 def run(request: Request) -> Record:
-    """Makes the run and returns its record, whatever became of the program.
+    """Runs the program and returns the record, whether or not the program succeeded.
 
-    Where the library is, what the machine offers and where the record goes is filled in.
+    The paths of the library and the record, and the description of the machine, are filled in.
 
     Raises :class:`BadInputError` or :class:`MachineError` when the run was refused before the program started,
     and :class:`LauncherError` when pagelab itself failed. ``KeyboardInterrupt`` (or whatever else a signal
@@ -71,7 +71,7 @@ def run(request: Request) -> Record:
 
 
 def complete(written: bytes, described: dict[str, Any]) -> Record:
-    """The record that the launcher wrote, with what it does not know: id, machine, provenance, warnings of colours.
+    """Completes the launcher's record with what it does not know: id, machine, provenance, warnings about colours.
 
     Raises :class:`LauncherError` for a record of another version.
     """
@@ -89,7 +89,7 @@ def complete(written: bytes, described: dict[str, Any]) -> Record:
 
 
 def scarce(request: Request) -> list[RunWarning]:
-    """The limits that would leave a run of this request too little room, without making it."""
+    """Warnings about limits that would leave a run of this request too little room; nothing is run."""
     return [RunWarning.model_validate(warning) for warning in launcher.scarce(_plain(request))]
 
 

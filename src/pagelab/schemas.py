@@ -1,6 +1,6 @@
-"""The published schemas in docs/schema, generated: ``python -m pagelab.schemas docs/schema``.
+"""Generates the published schemas in docs/schema: ``python -m pagelab.schemas docs/schema``.
 
-Those of records and requests are written by ``make contract``.
+``make contract`` writes those of records and requests.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "simulator-sensitivity-1.json": SimulatorSensitivity,
     "prediction-1.json": Prediction,
 }
-"""File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, an advice, a sweep's file as written, a model's file, what it reports, alone and beside others, and how it minds
-wrong counts, a campaign's file, effects of page sizes by kind of memory, layouts of equal walk cycles, a prediction."""
+"""Name of each schema's file → the pydantic model that it is made from."""
 
 _STORE_HEAD = """\
 # The store
@@ -72,13 +70,13 @@ and `origin` for imported studies.
 
 
 def json_schema(model: type[BaseModel]) -> str:
-    """The model's JSON Schema (draft 2020-12), as it is written to JSON."""
+    """The model's JSON Schema (draft 2020-12) as JSON text, for documents as they are written."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(by_alias=True)}
     return json.dumps(schema, indent=2) + "\n"
 
 
 def store_document() -> str:
-    """The store's tables as Markdown, one section a version."""
+    """The store's tables as Markdown, one section per version."""
     parts = [_STORE_HEAD.format(version=migrations.VERSION)]
     for number, sql in enumerate(migrations.CHAIN, start=1):
         title = "Version 1" if number == 1 else f"Version {number} adds"

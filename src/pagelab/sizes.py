@@ -1,4 +1,4 @@
-"""Sizes and lists of numbers as people write them: ``64K``, ``1.5M``, ``1 GiB``, all units binary; ``1..64``."""
+"""Parses sizes and lists of numbers as people write them: ``64K``, ``1.5M``, ``1 GiB`` (binary units); ``1..64``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def size_bytes(value: object, where: str) -> int:
-    """Bytes of ``65536``, ``"64K"``, ``"1.5 MiB"``; ``where`` is named in errors: a flag, a key.
+    """Bytes of ``65536``, ``"64K"``, ``"1.5 MiB"``; errors name ``where``, a flag or a key.
 
-    Raises :class:`BadInputError` for what is no size, or no whole number of bytes.
+    Raises :class:`BadInputError` if the value is no size, or no whole number of bytes.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value

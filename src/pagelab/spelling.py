@@ -9,7 +9,7 @@ _MOST = 3
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Suggestions: names that begin with the word, or differ in a few letters."""
+    """The known names that begin with the word, or differ from it in a few letters."""
     names = list(known)
     bare = word.lstrip("-")
     begins = [name for name in names if len(bare) > 1 and name.lstrip("-").startswith(bare)]
@@ -19,7 +19,7 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """``; did you mean NAME?``, or nothing."""
+    """``; did you mean NAME?``, or an empty text if no name is near."""
     found = nearest(word, known)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 

@@ -1,7 +1,7 @@
-"""Files written whole or not at all.
+"""Writes files whole or not at all.
 
-A new file is made beside the place under a random name and renamed. In a directory that others may write to (``/tmp``),
-a name that can be guessed could be a link of theirs to a file of the user's own, which would be overwritten.
+The new file is written beside the target under a random name, and then renamed. With a predictable name, in a directory
+that others may write to (``/tmp``), somebody could place a link there to one of the user's files, to be overwritten.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 def put(path: Path, text: str, *, mode: int | None = None) -> None:
-    """Puts a file of this text in the place of ``path``, on the disk before it is there. Raises :class:`OSError`.
+    """Writes ``text`` to ``path``; it is on the disk before it has that name. Raises :class:`OSError`.
 
-    ``mode``: its permissions; without it as for any new file.
+    ``mode``: permissions of the file; None: as for any new file.
     """
     temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

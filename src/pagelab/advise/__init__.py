@@ -1,1 +1,1 @@
-"""Where a program's huge pages should go: random mosaics, what each region gains, and a check of what is promised."""
+"""Advises where a program's huge pages should go: random mosaics, each region's gain, and a check of the promise."""

@@ -1,4 +1,4 @@
-"""What was found as an :class:`~pagelab.advise.document.AdviceDocument`: the verdict first."""
+"""Makes the :class:`~pagelab.advise.document.AdviceDocument` of a finished advice, its verdict included."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KERNEL = "the kernel's own way"
 
 
 def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
-    """Reads the check's study in ``directory``; where there was nothing to check, says so."""
+    """The document of an advice, with the check's study in ``directory``; it says so if nothing was checked."""
     answers: dict[str, Answer] = {}
     analysis: Analysis | None = None
     if found.choice is not None:
@@ -71,7 +71,7 @@ def place(region: Region) -> str:
 
 
 def joined(regions: Iterable[Region]) -> list[Region]:
-    """Neighbours as one, in order of pools and addresses."""
+    """The regions with neighbours joined, in order of pools and addresses."""
     found: list[Region] = []
     for region in sorted(regions, key=lambda region: (POOLS.index(region.pool), region.start)):
         if found and found[-1].pool == region.pool and found[-1].end == region.start:

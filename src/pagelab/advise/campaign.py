@@ -1,7 +1,7 @@
-"""Carrying advice out: a footprint, random mosaics, a choice, and a check by executions that had no part in the choice.
+"""Runs an advice: footprint, random mosaics, choice, and a check by executions that had no part in the choice.
 
-Directory: ``DIR/footprint`` (one execution in base pages, one in huge pages), ``DIR/mosaics-1`` and on, one a round,
-``DIR/check``: each is a study. ``DIR/policy.toml`` is the advice, and ``DIR/mosalloc.csv`` the same for Mosalloc.
+Studies: ``DIR/footprint`` (one execution in base pages, one in huge pages), ``DIR/mosaics-1`` and so on for the rounds,
+``DIR/check``. ``DIR/policy.toml`` is the advice, and ``DIR/mosalloc.csv`` the same for Mosalloc.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from pagelab.study.trying import Trying
 FOOTPRINT, MOSAICS, CHECK = "footprint", "mosaics", "check"
 POLICY, LAYOUT = "policy.toml", "mosalloc.csv"
 CHECKED = ("kernel", "advice", "2M")
-"""Conditions of the check: what there is without advice, the advice, and everything in huge pages."""
+"""Conditions of the check: the kernel's own choice, the advice, and everything in huge pages."""
 _EXPLORED = 0.6
-"""Share of the time that goes to mosaics; the rest checks what they promise."""
+"""Share of the time for mosaics; the check has the rest."""
 _FEWEST_BLOCKS, _MOST_BLOCKS = 2, 40
 _FEWEST_PAIRS = 8
-"""Whole pairs of all rounds, below which nothing can be told."""
+"""Least number of whole pairs over all rounds; fewer give no result."""
 _FAR = (1 << 39, (1 << 39) + TILE)
-"""A tile in the middle of a pool's 1 TiB, where no program gets."""
+"""A tile in the middle of a pool's 1 TiB, which no program reaches."""
 _CANNOT = "no advice can be given"
 _APART = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in POOLS)
 """Everything in 2M pages, each kind of memory in a pool of its own."""
@@ -57,61 +57,61 @@ _APART = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in PO
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be advised on."""
+    """The request: the command, the limits and the evidence."""
 
     argv: tuple[str, ...]
     cwd: str
     budget: int | None = None
-    """Bytes of huge pages that may be used; None: as many as gain something."""
+    """Most bytes of huge pages to advise; None: no limit."""
     minutes: float = 5.0
     seed: int = 1
     metric: str | None = None
     regex: str | None = None
     timeout_s: float | None = None
     evidence: Evidence | None = None
-    """None: mosaics are timed."""
+    """A file of misses to choose by; None: mosaics are timed."""
 
     @property
     def options(self) -> str:
-        """The evidence and the budget as they are typed, each with a space before it."""
+        """The options of evidence and budget as they are typed, each after a space."""
         typed = "" if self.evidence is None else f" {self.evidence.option}"
         return typed + (f" --budget {self.budget >> 20}M" if self.budget is not None else "")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What mosaics showed, before the check."""
+    """The result of the mosaics (or misses), before the check."""
 
     used: dict[str, int]
-    """Bytes by pool, from its beginning to the last byte that was used."""
+    """Pool → bytes from its beginning to the last byte that was used."""
     regions: list[Region]
     effects: Effects | None
-    """None where there is nothing to give huge pages to, and by misses."""
+    """Gains by region; None by misses, or if there is no memory to give huge pages to."""
     choice: Choice | None
     rounds: int
-    """Of mosaics, each with regions of its own."""
+    """Rounds of mosaics; each has regions of its own."""
     executions: int
-    """Of mosaics, in all rounds."""
+    """Executions of mosaics in all rounds."""
     metric: str
     metric_why: str
     resident_base: int
     """Peak resident bytes in base pages."""
     resident_huge: int
-    """The same with everything in 2M pages."""
+    """Peak resident bytes with everything in 2M pages."""
     misses: NDArray[np.float64] | None = None
-    """By region, shares of all; None where mosaics were timed."""
+    """Shares of all misses, by region; None if mosaics were timed."""
 
 
 def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> Found:
-    """Footprint, mosaics, choice, check; writes ``policy.toml`` where something is advised.
+    """Runs footprint, mosaics, choice and check; writes ``policy.toml`` if something is advised.
 
-    Raises BadInputError where the command fails or is too long for the time, MachineError where 2M pages cannot be had,
-    StudyInterruptedError where somebody stops it.
+    Raises BadInputError if the command fails or takes too long for the time, MachineError if 2M pages are not
+    available, StudyInterruptedError if it is interrupted.
     """
     try:
         return _advised(asked, directory, tools, progress)
     except (StudyInterruptedError, KeyboardInterrupt) as error:
-        # A round that goes on later is not next to the others in time: the advice begins anew.
+        # A round that is continued later would not be close to the others in time, so the advice must start again.
         stopped = str(error).split(";", 1)[0] or "stopped"
         raise StudyInterruptedError(
             f"{stopped} before the advice was made; {directory} has the executions until then; begin again with: "
@@ -161,7 +161,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
 
 @dataclass(frozen=True)
 class _Missing:
-    """What misses say."""
+    """The result by misses."""
 
     extent: dict[str, int]
     regions: list[Region]
@@ -171,7 +171,7 @@ class _Missing:
 
 
 def _by_misses(asked: Asked, directory: Path, used_bytes: int) -> _Missing | None:
-    """None where the program uses less than a tile."""
+    """Chooses by misses; None if the program uses less than a tile."""
     assert asked.evidence is not None
     if used_bytes < TILE:
         return None
@@ -187,9 +187,9 @@ def _by_misses(asked: Asked, directory: Path, used_bytes: int) -> _Missing | Non
 def _check(
     asked: Asked, directory: Path, advice: str, time: tuple[float, float], tools: Tools, progress: Progress
 ) -> None:
-    """Executions of the advice (none where it is empty), of the kernel's own way and of everything in 2M pages.
+    """Runs the check: the kernel's own choice, the advice (unless it is empty), and everything in 2M pages.
 
-    ``time``: when the time that the user gave began, and the seconds of an execution.
+    ``time``: the start of the user's time limit, and the seconds of an execution.
     """
     began, run_s = time
     left_s = 60 * asked.minutes - (monotonic() - began)
@@ -197,7 +197,7 @@ def _check(
     if not advice:
         del settings[1]
     check = _trying(asked, tuple(settings))
-    # A number, not minutes: a machine that has become slower must not cost the answer.
+    # A number of blocks, not minutes: if the machine became slower, the check must still have enough executions.
     blocks = min(max(check.fewest, floor(left_s / (run_s * len(settings)))), MOST_BLOCKS)
     spec = check.write(directory / CHECK, {"executions": blocks})
     run_own(spec, directory / CHECK, tools, Titled(progress, "check"), _CANNOT)
@@ -206,8 +206,8 @@ def _check(
 def policy_text(otherwise: str, huge: Iterable[Region], *, aligned: bool = False) -> str:
     """A policy with ``huge`` in 2M pages and the rest of heap, anonymous memory and arenas in ``otherwise``.
 
-    Blocks of 2 MiB and more begin at multiples of the largest page size of their pool. ``aligned``: a pool without huge
-    pages gets one tile far beyond its use, so that blocks have the same offsets in all mosaics.
+    Blocks of 2 MiB and more begin at multiples of their pool's largest page size. With ``aligned``, a pool without huge
+    pages gets one huge tile far beyond its used part, so that blocks have the same offsets in all mosaics.
     """
     rules = []
     huge = list(huge)
@@ -220,7 +220,7 @@ def policy_text(otherwise: str, huge: Iterable[Region], *, aligned: bool = False
 
 
 def mosalloc_text(extent: Mapping[str, int], huge: Iterable[Region]) -> str:
-    """The advice as Mosalloc's CSV (docs/policy.md, "Mosalloc layouts"); pools as far as they were used, in tiles."""
+    """The advice as Mosalloc's CSV (docs/policy.md, "Mosalloc layouts"); pools end where their use did, in tiles."""
     lines = ["type,pageSize,startOffset,endOffset"]
     regions_ = list(huge)
     for pool, kind in (("heap", "brk"), ("anon", "mmap")):
@@ -235,7 +235,7 @@ def _all_huge() -> str:
 
 
 def _joined(parts: Iterable[Region]) -> list[tuple[int, int]]:
-    """Spans of neighbours as one."""
+    """Spans of the regions, with neighbours joined."""
     spans: list[tuple[int, int]] = []
     for region in sorted(parts, key=lambda region: region.start):
         if spans and spans[-1][1] == region.start:
@@ -260,7 +260,7 @@ def _trying(asked: Asked, settings: tuple[Setting, ...]) -> Trying:
 
 @contextmanager
 def _kept_if_it_runs(directory: Path) -> Iterator[None]:
-    """Takes the directory away where the first executions already say that nothing can come of it."""
+    """Removes the directory if the first executions show that there can be no advice."""
     try:
         yield
     except PagelabError:
@@ -271,7 +271,7 @@ def _kept_if_it_runs(directory: Path) -> Iterator[None]:
 
 
 def _footprint(pilot: Trying, directory: Path, tools: Tools, asked: Asked) -> pl.DataFrame:
-    """One execution in base and one in huge pages: how long they take, and how much memory they use."""
+    """Runs one execution in base and one in huge pages; returns the two runs."""
     limit = 60 * asked.minutes / (rows(SIZES[0]) * _FEWEST_BLOCKS)
     if asked.timeout_s is not None:
         limit = min(limit, asked.timeout_s)
@@ -301,7 +301,7 @@ def _metric(asked: Asked, directory: Path, runs: pl.DataFrame) -> tuple[str, str
 
 
 def _used(directory: Path) -> tuple[dict[str, int], tuple[int, int]]:
-    """Bytes used of each pool, and peak resident bytes in base and in huge pages."""
+    """Used bytes of each pool, and peak resident bytes in base and in huge pages."""
     with Store.open(directory, write=False) as store:
         names = [condition.policy for condition in store.plan().conditions]
         order = store.runs()["policy"].to_list()
@@ -315,7 +315,7 @@ def _used(directory: Path) -> tuple[dict[str, int], tuple[int, int]]:
 
 
 def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: Asked) -> int:
-    """Regions of the first round: :data:`FIRST`, or fewer where the time, or the memory, does not allow so many."""
+    """Number of regions of the first round: :data:`FIRST`, or fewer if time or memory does not allow as many."""
     tiles = sum(-(-size // TILE) for size in extent.values())
     allowed = [size for size in SIZES if size <= FIRST and rows(size) * _FEWEST_BLOCKS * run_s <= seconds]
     if not allowed:
@@ -330,15 +330,15 @@ def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: As
 def _explore(
     asked: Asked, first: list[Region], began: float, run_s: float, directory: Path, tools: Tools, progress: Progress
 ) -> tuple[list[Region], Effects, list[Round], float]:
-    """Rounds of mosaics while there is time; returns the last one's regions, their gains, all rounds, and the seconds
-    of an execution. ``began``: when the time that the user gave did.
+    """Runs rounds of mosaics while there is time; returns the last round's regions, their gains, all rounds, and the
+    seconds of an execution. ``began``: the start of the user's time limit.
     """
     start = monotonic()
     left_s = began + 60 * asked.minutes - start
     rng = np.random.default_rng(asked.seed)
     wanted, rounds = first, list[Round]()
     while len(rounds) < ROUNDS:
-        # The check could not tell with less than the fewest; what they take is known better after each round.
+        # Time for the check's least number of executions is kept; their duration is known better after each round.
         check_s = max(left_s * (1 - _EXPLORED), fewest_of(2, 0.95) * len(CHECKED) * run_s)
         seconds = left_s - check_s - (monotonic() - start)
         blocks = blocks_for(len(wanted), floor(seconds / run_s), first=not rounds)
@@ -350,7 +350,7 @@ def _explore(
         where = directory / f"{MOSAICS}-{len(rounds) + 1}"
         rounds.append(_round(asked, found, min(blocks, _MOST_BLOCKS), where, rng, tools, progress))
         _refuse_too_few(rounds, where)
-        # What an execution really takes: the session's part of it, and how busy the machine is by now.
+        # The real time of an execution includes the session's overhead and the present load of the machine.
         run_s = (monotonic() - start) / sum(one.times.size for one in rounds)
         shares = estimated(rounds, found, rng)
         wanted = refined(found, shares)
@@ -373,13 +373,13 @@ def _round(
     )
     progress.note(f"{len(found)} regions, {included.shape[0]} mosaics of them, {blocks} executions of each")
     spec = _trying(asked, settings).write(directory, {"executions": blocks}, together=2)
-    # A comparison of single mosaics could find nothing, and is not made.
+    # Comparisons of single mosaics are not made; they could find nothing.
     run_own(spec, directory, tools, Titled(progress, "mosaics", notes=False), _CANNOT)
     return Round(found, included, _times(directory, asked.metric or "wall_s", included.shape[0], blocks))
 
 
 def _times(directory: Path, metric: str, mosaics_: int, blocks: int) -> NDArray[np.float64]:
-    """Shape (blocks, mosaics). NaN where an execution failed or has no value above 0."""
+    """Values of the metric, shape (blocks, mosaics); NaN if an execution failed or has no value above 0."""
     with Store.open(directory, write=False) as store:
         values = store.runs().filter(pl.col("status") == "ok").join(store.metric(metric), on="run_id")
         order = {condition.policy: at for at, condition in enumerate(store.plan().conditions)}

@@ -1,4 +1,4 @@
-"""Which regions get the huge pages."""
+"""Chooses the regions that get huge pages."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pagelab.advise.design import Region
 from pagelab.advise.effects import Effects
 
 SURE = 0.8
-"""A region is advised when a gain is at least so probable."""
+"""A region is advised if the probability of a gain is at least this."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The advised regions and what they promise."""
+    """The advised regions and their promised gain."""
 
     chosen: NDArray[np.bool_]
-    """Shape (regions,)."""
+    """Whether each region is advised, shape (regions,)."""
     gain: float | None
     low: float | None
     high: float | None
-    """Promised gain and its 95% interval, as fractions of the time in base pages; None by misses, which promise none.
-    """
+    """``gain``, ``low``, ``high``: promised gain and its 95% interval, as fractions of the time in base pages; None by
+    misses."""
     huge_bytes: int
     left_out: int
-    """Regions that would gain (by misses: tiles), and for which the budget has no room."""
+    """Number of regions (by misses: tiles) that would gain, but do not fit into the budget."""
 
 
 def choose(found: list[Region], effects: Effects, budget: int | None) -> Choice:
-    """The regions that gain most a byte, as many as fit into ``budget`` bytes of huge pages (None: no limit).
+    """Chooses the regions with the largest gain per byte that fit into ``budget`` bytes of huge pages (None: no limit).
 
-    A region whose gain is less probable than :data:`SURE` costs huge pages and promises nothing, so it gets none.
-    Greedy by gain a byte, then single exchanges while they gain: regions are nearly of one size, so little is lost.
+    A region whose gain is less probable than :data:`SURE` gets none. The choice is greedy by gain per byte, followed by
+    single exchanges while these gain. Regions are nearly of one size, so the loss against the optimum is small.
     """
     sizes = np.array([region.bytes for region in found], dtype=np.int64)
     worth = np.where(effects.sure >= SURE, effects.mean, 0.0)

@@ -1,10 +1,10 @@
-"""Random mosaics that show what each region of a program's memory gains by huge pages.
+"""Designs random mosaics that show how much each region of a program's memory gains from huge pages.
 
-A region is a run of whole tiles of one pool. Each mosaic has about half of the regions in huge pages; mosaics come in
-pairs of a mosaic and its complement. The rows are those of a Hadamard matrix: every region is huge in half of the
-mosaics, and any two regions are huge together in a quarter of them. So the effect of each region is estimated from all
-executions, apart from the effects of the others (Plackett and Burman, Biometrika 33, 1946); and because every row has
-its complement, products of two regions' effects bias none of them (fold-over; Box and Wilson 1951).
+A region is a run of whole tiles of one pool. Each mosaic has about half of the regions in huge pages, and is paired
+with its complement. The mosaics are the rows of a Hadamard matrix: every region is huge in half of the mosaics, and any
+two regions are huge together in a quarter of them. So each region's effect is estimated from all executions, separately
+from the others' effects (Plackett and Burman, Biometrika 33, 1946). Because every row has its complement, interactions
+of two regions bias none of the effects (fold-over; Box and Wilson 1951).
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 TILE = 2 << 20
-"""Bytes of a tile: regions are made of whole ones."""
+"""Bytes of a tile; regions are made of whole tiles."""
 SIZES = (3, 7, 15, 31, 63)
 """Numbers of regions for which a Hadamard matrix of Sylvester's kind has one column each, beside the constant."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A run of whole tiles of one pool: offsets in it, bytes."""
+    """A run of whole tiles of one pool; offsets in the pool, in bytes."""
 
     pool: str
-    """``heap``, ``anon`` or ``arenas``; mosaics have the arenas in ``anon``."""
+    """``heap``, ``anon`` or ``arenas``; in mosaics, arenas lie in ``anon``."""
     start: int
     end: int
 
     @property
     def bytes(self) -> int:
-        """Its length."""
+        """Length of the region in bytes."""
         return self.end - self.start
 
 
 def regions(used: Mapping[str, int], most: int) -> list[Region]:
-    """At most ``most`` regions over the used parts of the pools; ``used``: bytes from the beginning of each.
+    """At most ``most`` regions over the used parts of the pools; ``used``: bytes from the beginning of each pool.
 
-    Tiles are shared out evenly; a region never reaches from one pool into another. A pool of which less than half a
-    tile is used is left out; where all pools together use less than a tile, nothing is left.
+    Tiles are shared out evenly, and no region crosses pools. A pool with less than half a tile in use is left out; if
+    all pools together use less than a tile, there are no regions.
     """
     if sum(used.values()) < TILE:
         return []
@@ -50,7 +50,7 @@ def regions(used: Mapping[str, int], most: int) -> list[Region]:
     total = sum(tiles.values())
     if most < len(tiles):
         return []
-    # Largest remainders, with at least one region a pool.
+    # Method of largest remainders, with at least one region per pool.
     shares = {pool: min(count, max(1, most * count // total)) for pool, count in tiles.items()}
     while sum(shares.values()) > most:
         shares[max(shares, key=lambda pool: shares[pool])] -= 1
@@ -65,14 +65,14 @@ def regions(used: Mapping[str, int], most: int) -> list[Region]:
 
 
 def rows(count: int) -> int:
-    """Mosaics of a design for ``count`` regions, complements included."""
+    """Number of mosaics in a design for ``count`` regions, complements included."""
     return 2 * _order(count)
 
 
 def mosaics(count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Shape (rows, count): which regions are huge in which mosaic; row 2k + 1 is the complement of row 2k.
+    """Which regions are huge in which mosaic, shape (rows, count); row 2k + 1 is the complement of row 2k.
 
-    Which column a region gets, the order of the pairs and which of a pair comes first are random.
+    Random are: the column of each region, the order of the pairs, and which of a pair comes first.
     """
     order = _order(count)
     matrix = hadamard(order)[:, 1:] > 0

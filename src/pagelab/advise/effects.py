@@ -1,20 +1,22 @@
-"""What each region gains, from pairs of a mosaic and its complement that ran next to each other.
+"""Estimates the gain of each region from pairs of a mosaic and its complement that ran next to each other.
 
-With γᵢ the gain of region i as a fraction of the mean time of a pair, and xᵢ the share of it that is in huge pages in
-the first execution, from -1 (none) to 1 (all; the second has the rest), the relative difference of a pair is
+Let γᵢ be the gain of region i as a fraction of a pair's mean time, and xᵢ the share of the region in huge pages in the
+first execution, from -1 (none) to 1 (all; the second has the rest). The relative difference of a pair is
 
     r = (t₂ - t₁) / ((t₁ + t₂) / 2) = Σ xᵢ γᵢ + noise.
 
-That is exact where gains add up: the times of a mosaic and its complement have the same sum, whatever the mosaic. What
-slows both down by one factor (a neighbour, the clock frequency, drift) cancels; what slows one down leaves |r| below 2,
-and is noise of heavy tails: Student's t, whose scale and degrees of freedom are estimated with the gains, so that a
-single slow execution hardly counts (Lange, Little, Taylor, JASA 84, 1989). Most regions gain nothing and a few gain
-much: a region has no gain with a probability that is estimated, too, else one from a normal distribution around zero (a
-spike and a slab; George and McCulloch, JASA 88, 1993). So what is chosen for being large is not promised for more than
-it is, and the few regions that matter leave enough pairs to tell what noise is.
+This is exact if gains add up: the times of a mosaic and its complement then have the same sum for every mosaic.
 
-All is drawn from the posterior by Gibbs sampling, with two regions in one step: then a gain can move from a region to
-the next, whose difference fewer pairs tell.
+- A disturbance that slows both executions by one factor (a neighbour, the clock frequency, drift) cancels.
+- One that slows a single execution leaves |r| below 2; it is noise with heavy tails: Student's t. Its scale and degrees
+  of freedom are estimated with the gains, so that one slow execution hardly counts (Lange, Little, Taylor, JASA 84,
+  1989).
+- Most regions gain nothing and a few gain much. So a region has no gain with a probability that is also estimated, else
+  a gain from a normal distribution around zero (spike and slab; George and McCulloch, JASA 88, 1993). Gains that are
+  chosen because they look large are thereby not overstated, and the few that matter leave enough pairs for the noise.
+
+Gibbs sampling draws from the posterior, with two regions in one step: a gain can then move from a region to the next,
+although few pairs distinguish them.
 """
 
 from __future__ import annotations
@@ -29,13 +31,13 @@ Array = NDArray[np.float64]
 
 _CHAINS, _WARM, _KEPT = 16, 60, 120
 _FREEDOMS = np.array([1.0, 2.0, 4.0, 8.0, 30.0])
-"""Degrees of freedom that noise may have, equally likely beforehand."""
+"""Possible degrees of freedom of the noise, equally likely a priori."""
 _SPREADS = np.geomspace(0.005, 1.0, 24)
-"""Standard deviations that gains may have, as fractions of the time."""
+"""Possible standard deviations of the gains, as fractions of the time."""
 _HAVE, _HAVE_NOT = 1.0, 1.5
-"""Beta distribution of the share of regions that gain or lose something."""
+"""Parameters of the Beta prior of the share of regions that gain or lose something."""
 _LEAST_NOISE = 1e-9
-"""Where times are counted, or planted, there may be no noise at all: what follows divides by it."""
+"""Smallest scale of the noise: exact data may have none, and later steps divide by it."""
 
 
 @dataclass(frozen=True)
@@ -43,30 +45,30 @@ class Effects:
     """Gains by region, as fractions of the time in base pages; positive is faster."""
 
     mean: Array
-    """Shape (regions,): posterior means."""
+    """Posterior means, shape (regions,)."""
     sure: Array
-    """Shape (regions,): posterior probabilities of a gain above nothing."""
+    """Posterior probabilities of a gain above 0, shape (regions,)."""
     draws: Array
-    """Shape (draws, regions): draws of the posterior."""
+    """Draws from the posterior, shape (draws, regions)."""
     noise: float
     """Posterior median of the scale of a pair's noise, as a fraction of the time."""
 
     def gain(self, chosen: NDArray[np.bool_], level: float = 0.95) -> tuple[float, float, float]:
-        """Posterior mean, low and high end of the gain of all ``chosen`` regions together."""
+        """Posterior mean and interval's ends of the total gain of the ``chosen`` regions, as fractions of the time."""
         sums = self.draws[:, chosen].sum(axis=1)
         low, high = np.quantile(sums, [(1 - level) / 2, (1 + level) / 2])
         return float(self.mean[chosen].sum()), float(low), float(high)
 
 
 def differences(first: Array, second: Array) -> Array:
-    """Relative differences of pairs, ``(second - first)`` over their mean; times are positive."""
+    """Relative differences of pairs, ``(second - first)`` over their mean; times must be positive."""
     return np.asarray(2 * (second - first) / (first + second))
 
 
 def effects(shares: Array, found: Array, rng: np.random.Generator) -> Effects:
-    """From ``shares``, shape (pairs, regions), each x in -1 … 1, and ``found``, shape (pairs,): their differences.
+    """Estimates gains from ``shares`` (pairs, regions), each x in -1 … 1, and ``found`` (pairs,): their differences.
 
-    Raises ValueError where a difference is missing, or with fewer than two pairs: nothing tells noise from effects.
+    Raises ValueError if a difference is missing, or with fewer than two pairs, which cannot separate noise and effects.
     """
     pairs, regions = shares.shape
     if pairs < 2:
@@ -81,13 +83,13 @@ def effects(shares: Array, found: Array, rng: np.random.Generator) -> Effects:
         if step >= 0:
             draws[step], noise[step] = chains.gains, np.sqrt(chains.variance)
     gains = draws.reshape(-1, regions)
-    # The mean time of a pair has half of all gains in it; the time in base pages has none.
+    # The mean time of a pair includes half of all gains; the time in base pages includes none.
     of_base = gains / np.maximum(0.1, 1 + gains.sum(axis=1, keepdims=True) / 2)
     return Effects(of_base.mean(axis=0), (of_base > 0).mean(axis=0), of_base, float(np.median(noise)))
 
 
 class _Chains:
-    """States of all chains: gains, and what they and the noise are distributed as."""
+    """States of all chains: gains, and the parameters of their distribution and of the noise's."""
 
     def __init__(self, shares: Array, found: Array, rng: np.random.Generator) -> None:
         pairs, regions = shares.shape
@@ -100,7 +102,7 @@ class _Chains:
         self._products = (shares[:, :, None] * shares[:, None, :]).reshape(pairs, -1)
 
     def step(self) -> None:
-        """One sweep over everything."""
+        """One Gibbs sweep over all parameters."""
         weights = self._weighed()
         self._gained(weights)
         has = self.gains != 0
@@ -111,7 +113,7 @@ class _Chains:
         self._share = self._rng.beta(_HAVE + count, _HAVE_NOT + has.shape[1] - count)
 
     def _weighed(self) -> Array:
-        """Scale and tails of the noise anew; returns weights of pairs over the variance, shape (chains, pairs)."""
+        """Draws scale and tails of the noise; returns the pairs' weights over the variance, shape (chains, pairs)."""
         left2 = (self._r - self.gains @ self._x.T) ** 2
         scaled = left2 / self.variance[:, None]
         density = np.stack([_log_student(scaled, freedom).sum(axis=1) for freedom in _FREEDOMS], axis=1)
@@ -122,7 +124,7 @@ class _Chains:
         return np.asarray(weights / self.variance[:, None])
 
     def _gained(self, weights: Array) -> None:
-        """Gains anew, two regions at a time: neither, one of them, or both have one."""
+        """Draws the gains, two regions at a time: neither, one of them, or both have a gain."""
         count = self.gains.shape[1]
         precision = (weights @ self._products).reshape(_CHAINS, count, count)
         along = (weights * self._r) @ self._x
@@ -130,7 +132,7 @@ class _Chains:
             if count == 1:
                 self._single(precision, along)
                 continue
-            # Neighbours are most alike: their gains change places most often.
+            # Neighbours are most alike, so their gains should change places most often.
             apart = 1 if self._rng.random() < 0.5 else int(self._rng.integers(1, count))
             self._two(one, (one + apart) % count, precision, along)
 
@@ -161,7 +163,7 @@ class _Chains:
         )
         state = _drawn(states, self._rng)
         normal = self._rng.normal(size=(2, _CHAINS))
-        # j by itself or, where both have one, apart from i; then i given j.
+        # First j, alone or (if both have a gain) with i integrated out; then i given j.
         centre_j = np.where(state == 3, (a_i * b_j - both * b_i) / determinant, b_j / a_j)
         width_j = np.sqrt(np.where(state == 3, a_i / determinant, 1 / a_j))
         self.gains[:, j] = np.where(state >= 2, centre_j + width_j * normal[0], 0.0)
@@ -170,13 +172,13 @@ class _Chains:
 
 
 def _log_student(scaled: Array, freedom: float) -> Array:
-    """Logarithm of Student's density at squares over the variance, less what all degrees of freedom have in common."""
+    """Log of Student's density at squares over the variance, up to a term common to all degrees of freedom."""
     constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom)
     return np.asarray(constant - (freedom + 1) / 2 * np.log1p(scaled / freedom))
 
 
 def _drawn(logarithms: Array, rng: np.random.Generator) -> NDArray[np.intp]:
-    """One column a row, with probabilities in proportion to the exponentials."""
+    """Draws one column for each row, with probabilities proportional to the exponentials."""
     shares = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))
     sums = shares.cumsum(axis=1)
     return np.asarray((sums < rng.random((len(sums), 1)) * sums[:, -1:]).sum(axis=1))

@@ -1,4 +1,4 @@
-"""The bundled benchmarks (ALLOC's, appendix A): the ``catalogue``, their programs and their inputs.
+"""The bundled benchmarks (ALLOC, appendix A): their ``catalogue``, programs and inputs.
 
 A study names them with ``benchmarks = ["native", "gcc", …]``; docs/benchmarks.md lists them.
 """

@@ -1,6 +1,6 @@
-"""The bundled benchmarks as workloads of a study. Pure data: the caller checks what this machine has.
+"""The bundled benchmarks as workloads of a study. Pure data: the caller checks whether this machine has the programs.
 
-Names are stable: they are part of labels in stores. Every benchmark has all of :data:`FACTORS`.
+Names are stable, since labels in stores contain them. Every benchmark has all of :data:`FACTORS`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 Scalar = str | int | float | bool
 
 FACTORS = ("benchmark", "granularity", "problem", "language", "jit", "cache", "size", "memory")
-"""The factors over which ALLOC balanced its experiments (4.3), but for the platform; ``none`` if one does not apply."""
+"""The factors of ALLOC's balanced experiments (4.3) except the platform; ``none`` if one does not apply."""
 ALLOWED: dict[str, tuple[str, ...]] = {
     "cache": ("L1", "L2", "L3"),
     "size": ("half", "equal", "double"),
@@ -23,7 +23,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "optimise": ("-O0", "-O1", "-O2", "-O3", "-Os"),
     "source": ("lexer", "machine", "records", "matrix", "hashes", "strings", "states", "trees", "functions"),
 }
-"""Values of the benchmarks' own parameters."""
+"""Allowed values of the benchmarks' own parameters."""
 _DEFAULTS: dict[str, Sequence[Scalar]] = {
     "cache": ("L2",),
     "size": ALLOWED["size"],
@@ -47,12 +47,12 @@ class Benchmark:
     parameters: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
-    """Kinds of :mod:`pagelab.benchmarks.inputs`."""
+    """Kinds of input that it needs (:mod:`pagelab.benchmarks.inputs`)."""
     scripts: tuple[str, ...] = field(default=())
-    """Files of ``managed/`` that it runs as they are."""
+    """Files of ``managed/`` that it runs unchanged."""
 
     def workload(self, study: Mapping[str, Sequence[Scalar]], measurements: int) -> dict[str, object]:
-        """The workload as a study would write it; the study's own parameters replace the defaults."""
+        """The workload in the form of study.toml; the study's own parameters replace the defaults."""
         return {
             "name": self.name,
             "command": [str(measurements) if word == _MEASUREMENTS else word for word in self.command],
@@ -63,7 +63,7 @@ class Benchmark:
         }
 
     def files(self) -> list[Path]:
-        """Its files of this package, which thereby are inputs of the study."""
+        """The files of this package that it runs; they count as inputs of the study."""
         return [managed(name) for name in self.scripts]
 
 
@@ -122,7 +122,7 @@ class _Runtime:
 _CLASSES = ("-cp", f"{_IN}/java")
 _JAVA = ("java", "-XX:+UseSerialGC")
 _RUNTIMES = (
-    # Without site (-S) and the user's environment (-E): start-up is the same wherever it runs. Nothing is written (-B).
+    # -S (no site) and -E (no user environment) make start-up the same everywhere; -B writes no files.
     _Runtime(
         "python",
         "python",
@@ -148,7 +148,7 @@ _RUNTIMES = (
     ),
     _Runtime("node-limited", "javascript", "limited", ("node", "--no-opt"), ("node",), ".js"),
     _Runtime("node-full", "javascript", "full", ("node",), ("node",), ".js"),
-    # C1 alone against C1 and C2: ALLOC's default set of optimisations against all of them.
+    # ALLOC's default set of optimisations against all of them: C1 alone against C1 and C2.
     _Runtime(
         "java-limited",
         "java",
@@ -237,9 +237,9 @@ SETS = tuple(dict.fromkeys(benchmark.set_name for benchmark in BENCHMARKS))
 
 
 def chosen(names: Sequence[str]) -> list[Benchmark]:
-    """The benchmarks that ``names`` name: sets, benchmarks, or patterns (``java-*``); each once, in catalogue order.
+    """The benchmarks of these names of sets, benchmarks or patterns (``java-*``); each once, in catalogue order.
 
-    Raises KeyError with the first name that names nothing.
+    Raises KeyError with the first name that matches nothing.
     """
     for name in names:
         if not any(_named(benchmark, name) for benchmark in BENCHMARKS):
@@ -269,7 +269,7 @@ PACKAGES = {
     "xz": "xz-utils",
     "zstd": "zstd",
 }
-"""Which Debian package has a program that a benchmark needs."""
+"""Program that a benchmark needs → the Debian package that has it."""
 
 
 def advice(programs: list[str]) -> str:

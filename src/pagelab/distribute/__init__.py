@@ -1,1 +1,1 @@
-"""Distributed work on several processes, here or on a cluster, with one interface (:mod:`pagelab.distribute.model`)."""
+"""Distributes work over processes, here or on a cluster, with one interface (:mod:`pagelab.distribute.model`)."""

@@ -1,4 +1,4 @@
-"""A Dask cluster (dask.distributed): its scheduler finds workers, repeats jobs of dead ones, and returns results."""
+"""Executes jobs on a Dask cluster: its scheduler finds workers, repeats jobs of dead ones, and returns results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .model import Job, Lost, Outcomes, Result, raised
 
 _CONNECT_S = 10.0
 _AHEAD = 2
-"""Jobs under way for each thread of a worker: one to do, one to go on with."""
+"""Jobs submitted for each thread of a worker: one that runs and one that waits."""
 _ENDED = frozenset({"finished", "error", "cancelled"})
-"""What becomes of a job. The others of a future's states are ``pending`` and ``lost``, which has to be done again."""
+"""Final states of a job. A future's other states are ``pending`` and ``lost``; a lost job has to be done again."""
 
 
 class DaskCluster:
@@ -29,18 +29,19 @@ class DaskCluster:
         resources: Mapping[str, float] | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``resources``: what a job takes of its worker's (``dask worker --resources``): ``{"measuring": 1}`` on
-        workers that have one is a host that does nothing else meanwhile. ``say`` is told what the cluster waits for.
+        """``resources``: the part of its worker's resources (``dask worker --resources``) that a job takes. With
+        ``{"measuring": 1}``, on workers that have 1, a host does nothing else meanwhile. ``say`` receives what the
+        cluster waits for.
         """
         self.address = address
         self._resources = dict(resources or {})
         self._say = say
 
     def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]:
-        """See :class:`~pagelab.distribute.model.Executor`. A job is lost when the scheduler gives it up (its
-        ``allowed-failures``).
+        """See :class:`~pagelab.distribute.model.Executor`. A job is lost when the scheduler gives it up, after its
+        ``allowed-failures``.
 
-        Raises :class:`MachineError` where there is no scheduler, it goes away, or a worker has another pagelab.
+        Raises :class:`MachineError` if there is no scheduler, it ends, or a worker has another version of pagelab.
         """
         distributed = library()
         source = iter(jobs)
@@ -62,7 +63,7 @@ class DaskCluster:
 
             fill()
             for future in finished:
-                if future.status not in _ENDED:  # its worker died with the result: the scheduler has it done again
+                if future.status not in _ENDED:  # its worker died with the result; the scheduler repeats the job
                     finished.add(future)
                     continue
                 job = running.pop(future.key)
@@ -72,7 +73,7 @@ class DaskCluster:
 
     @contextmanager
     def _client(self, distributed: Any) -> Iterator[Any]:
-        """A connection. Leaving it makes the scheduler forget the jobs that nobody has begun."""
+        """A connection to the scheduler. At its end the scheduler forgets the jobs that have not begun."""
         client = self.connect()
         try:
             yield client
@@ -82,7 +83,7 @@ class DaskCluster:
             client.close(timeout=_CONNECT_S)
 
     def connect(self) -> Any:
-        """A client of the scheduler, which the caller closes. Raises :class:`MachineError` where there is none."""
+        """A client of the scheduler; the caller closes it. Raises :class:`MachineError` if there is no scheduler."""
         distributed = library()
         try:
             return distributed.Client(self.address, timeout=_CONNECT_S, set_as_default=False)
@@ -92,7 +93,7 @@ class DaskCluster:
             ) from error
 
     def _check(self, client: Any) -> None:
-        """Every worker that is there has this pagelab; later ones are the work's to check."""
+        """Raises an error unless every present worker has this pagelab; the work itself must check later workers."""
         mine = _mine()
         found: dict[str, Any] = client.run(pagelab_version, on_error="return")
         if not found:
@@ -107,7 +108,7 @@ class DaskCluster:
 
     def _outcome(self, future: Any, distributed: Any) -> Any:
         try:
-            return future.result()  # where its worker dies now: waits until the job is done again
+            return future.result()  # if its worker dies now, this waits until the job is done again
         except (Exception, distributed.CancelledError) as error:
             if future.status != "error":
                 raise self._gone(f"a job is {future.status}") from error
@@ -127,7 +128,7 @@ def _mine() -> str | None:
 
 
 def library() -> Any:
-    """The library, of which most of pagelab has no need. Raises :class:`MachineError`."""
+    """Imports dask.distributed, which most of pagelab does not need. Raises :class:`MachineError` if it is missing."""
     try:
         return import_module("distributed")
     except ImportError as error:

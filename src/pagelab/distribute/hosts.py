@@ -1,7 +1,7 @@
-"""The hosts of a Dask cluster, one job at a time on the worker that is named: measurements choose where they run.
+"""Runs jobs on named workers of a Dask cluster, one at a time each, for measurements that belong to a host.
 
-:class:`~pagelab.distribute.cluster.DaskCluster` sends a job to any worker, and again to another when that one dies. A
-measurement belongs to its host, so that here the caller chooses the worker, hears of its death, and decides itself.
+:class:`~pagelab.distribute.cluster.DaskCluster` sends a job to any worker, and to another one if that one dies. Here
+the caller chooses the worker, is told of its death, and decides what to do.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from .cluster import DaskCluster, library
 from .model import Lost, raised
 
 RESOURCE = "measuring"
-"""What a worker that measures is started with (``dask worker --resources measuring=1``): others of its jobs that take
-it wait, and a worker without it is left alone."""
+"""Resource of measuring workers (``dask worker --resources measuring=1``): a worker's jobs that take it run one at a
+time, and workers without it get none."""
 _ASKED_S = 1.0
-"""Between two questions for the workers that there are."""
+"""Seconds between two queries for the present workers."""
 _RESULT_S = 10.0
 _HERE = "127.0.0.1"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that has an outcome: what it was submitted as, and its result, or why it has none."""
+    """A job that has ended: the name of its submission, and its result or the reason for none."""
 
     name: str
     outcome: Any
 
 
 class HostCluster:
-    """The workers of the scheduler at ``where`` (``tcp://host:port``), or so many workers of its own here (``"2"``)."""
+    """The workers of the scheduler at ``where`` (``tcp://host:port``), or that number of local workers (``"2"``)."""
 
     def __init__(self, where: str, say: Callable[[str], None] = lambda _: None) -> None:
         self.where = where
@@ -44,23 +44,23 @@ class HostCluster:
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """Raises :class:`MachineError` where there is no scheduler, or it goes away."""
+        """Connects to the scheduler. Raises :class:`MachineError` if there is none, or it ends."""
         with _own_workers(int(self.where)) if self.where.isdigit() else nullcontext(self.where) as address:
             client = DaskCluster(address).connect()
             try:
                 yield Connection(client, address, self._say)
             finally:
-                with suppress(Exception):  # a scheduler that is gone needs no farewell
+                with suppress(Exception):  # the scheduler may be gone
                     client.close(timeout=_RESULT_S)
 
 
 @contextmanager
 def _own_workers(count: int) -> Iterator[str]:
-    """Workers in processes of their own, on the loopback interface; one that dies is started again."""
+    """Starts workers in processes of their own, on the loopback interface; dead workers are restarted."""
     distributed = library()
     import dask
 
-    # Dask samples the stacks of its workers' threads a hundred times a second; here a program is measured beside it.
+    # Dask would sample the stacks of its workers' threads a hundred times a second, and disturb the measured program.
     with dask.config.set({"distributed.worker.profile.enabled": False}):
         cluster = distributed.LocalCluster(
             n_workers=count,
@@ -78,7 +78,7 @@ def _own_workers(count: int) -> Iterator[str]:
 
 
 class Connection:
-    """Jobs by name on workers by address."""
+    """A connection to the scheduler; jobs are known by name, workers by address."""
 
     def __init__(self, client: Any, address: str, say: Callable[[str], None]) -> None:
         self.address = address
@@ -91,9 +91,9 @@ class Connection:
         self._without: set[str] = set()
 
     def workers(self) -> set[str]:
-        """Addresses of the workers that may measure, as of a second ago at most.
+        """Addresses of the workers that may measure; at most a second old.
 
-        Raises :class:`MachineError` when the scheduler is gone.
+        Raises :class:`MachineError` if the scheduler is gone.
         """
         if time.monotonic() - self._asked >= _ASKED_S:
             found = self._told()
@@ -115,8 +115,8 @@ class Connection:
         return told
 
     def ask(self, function: Callable[[], Any], workers: set[str]) -> dict[str, Any]:
-        """What a short function returns in the process of each worker, beside the job that it has; without those that
-        do not answer."""
+        """Runs a short function in each worker's process beside its job; returns the results of the workers that
+        answer."""
         if not workers:
             return {}
         with self._alive():
@@ -124,7 +124,7 @@ class Connection:
         return dict(found)
 
     def submit(self, work: Callable[[Any], Any], job: Any, worker: str) -> str:
-        """Starts a job on one worker; returns its name."""
+        """Submits a job to one worker; returns the job's name."""
         name = f"pagelab-{uuid.uuid4()}"
         with self._alive():
             future = self._client.submit(
@@ -141,14 +141,14 @@ class Connection:
         return name
 
     def forget(self, name: str) -> None:
-        """Gives up a job, whatever becomes of it."""
+        """Gives up a job; its outcome is ignored."""
         future = self._running.pop(name, None)
         if future is not None:
             with suppress(Exception):
                 future.cancel()
 
     def next(self, timeout_s: float) -> Ended | None:
-        """The next job with an outcome, within that time."""
+        """The next job that ends within that time; None if none does."""
         try:
             name = self._ended.get(timeout=timeout_s)
         except queue.Empty:
@@ -162,7 +162,7 @@ class Connection:
             except Exception as error:
                 if not _is_timeout(error):
                     raise MachineError(f"lost the Dask scheduler at {self.address}: {error}") from error
-                # The result died with its worker: that the worker is gone is told by workers().
+                # The result died with its worker; workers() no longer lists that worker.
                 self._ended.put(name)
                 return None
         elif future.status == "error":
@@ -180,7 +180,7 @@ class Connection:
             yield
         except MachineError:
             raise
-        except Exception as error:  # of many kinds: of sockets, of tornado, of Dask, of asyncio
+        except Exception as error:  # sockets, tornado, Dask and asyncio raise many kinds
             raise MachineError(f"lost the Dask scheduler at {self.address}: {error}") from error
 
 

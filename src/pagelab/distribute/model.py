@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Lost:
-    """A job without a result: all its workers died, or the work raised; ``message`` has the reason."""
+    """A job without a result: all its workers died, or the work raised an exception; ``message`` is the reason."""
 
     message: str
 
@@ -25,16 +25,16 @@ Outcomes = Generator[tuple[Job, Result | Lost], None, None]
 class Executor(Protocol):
     """Does work on jobs, in any order, and returns each result as soon as it exists.
 
-    Jobs are drawn from ``jobs`` only as workers come free, so that it may be as long as it likes. Jobs, results and the
-    work itself are pickled: the work is a function of a module. A worker that dies loses nothing: its job is done
-    again. Closing the iterator (an exception in the loop, Ctrl-C) gives up what is under way.
+    Jobs are taken from ``jobs`` only as workers become free, so that it may be of any length. Jobs, results and work
+    are pickled, so the work must be a module's function. The job of a worker that dies is done again. Closing the
+    iterator (an exception in the loop, Ctrl-C) gives up the jobs in progress.
     """
 
     def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]: ...
 
 
 class ThisProcess:
-    """No other process: one job after the other, on request. A crash ends everything."""
+    """Executes jobs in this process, one after the other, on request. A crash ends everything."""
 
     def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]:
         """See :class:`Executor`."""
@@ -48,17 +48,17 @@ def attempted(work: Callable[[Job], Result], job: Job) -> Result | Lost:
         return work(job)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of the native part is no Exception
+    except BaseException as error:  # a panic of the native part is not an Exception
         return raised(error)
 
 
 def raised(error: BaseException) -> Lost:
-    """For an exception that the work let out."""
+    """The lost job of an exception that the work raised."""
     return Lost(f"{type(error).__name__}: {error}")
 
 
 def ending(exit_code: int | None) -> str:
-    """The end of a process in words, from multiprocessing's exit code (negative: a signal)."""
+    """Words for a process's end, from multiprocessing's exit code (negative: a signal)."""
     if exit_code is None:
         return "its connection broke"
     if exit_code >= 0:

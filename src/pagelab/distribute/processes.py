@@ -1,6 +1,6 @@
-"""Local processes. Each has a pipe of its own, so that the job of a dead process is known.
+"""Executes jobs in local processes. Each has a pipe of its own, so that the job of a dead process is known.
 
-concurrent.futures' pool is not used: when one of its processes dies all jobs fail, and which one killed it is not told.
+concurrent.futures' pool is not used: when one of its processes dies, all jobs fail and the guilty one is not known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..errors import MachineError
 from .model import Job, Lost, Outcomes, Result, attempted, ending
 
 _PATIENCE_S = 5.0
-"""How long an idle process may take to end."""
+"""Seconds that an idle process may take to end."""
 _READY = "ready"
 
 
@@ -32,18 +32,18 @@ class _Attempt(Generic[Job]):
 
 
 class LocalProcesses:
-    """As many processes as asked for, started when there is something for them to do (spawned: they import what they
-    need and share nothing)."""
+    """The requested number of processes, started when there is work for them. They are spawned: they import what they
+    need and share nothing."""
 
     def __init__(self, processes: int | None = None, *, attempts: int = 3) -> None:
-        """``processes``: None for the processors at hand. ``attempts``: deaths after which a job is lost."""
+        """``processes``: None for one per available processor. ``attempts``: deaths after which a job is lost."""
         self.processes = processes if processes is not None else len(os.sched_getaffinity(0))
         self.attempts = attempts
         if self.processes < 1 or attempts < 1:
             raise ValueError(f"{self.processes} processes, {attempts} attempts: at least one of each")
 
     def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]:
-        """See :class:`~pagelab.distribute.model.Executor`. Raises :class:`MachineError` where no process can start."""
+        """See :class:`~pagelab.distribute.model.Executor`. Raises :class:`MachineError` if no process can start."""
         source = (_Attempt(job) for job in jobs)
         again: deque[_Attempt[Job]] = deque()
         idle: list[_Worker[Job, Result]] = []
@@ -51,7 +51,7 @@ class LocalProcesses:
         try:
             while True:
                 while len(busy) < self.processes:
-                    # What took a process with it comes last: by then there may be more memory.
+                    # A job that killed a process is repeated last, when more memory may be free.
                     attempt = next(source, None) or (again.popleft() if again else None)
                     if attempt is None:
                         break
@@ -90,7 +90,7 @@ def _lost(deaths: int, death: _Died) -> str:
 
 
 class _Died(Exception):  # noqa: N818 (an event, dealt with here)
-    """A process ended with a job in its hands."""
+    """A process died while it had a job."""
 
 
 class _Worker(Generic[Job, Result]):
@@ -114,11 +114,11 @@ class _Worker(Generic[Job, Result]):
 
     def give(self, attempt: _Attempt[Job]) -> None:
         self.attempt = attempt
-        with suppress(BrokenPipeError, ConnectionResetError):  # it has died: take() tells
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has died; take() raises _Died
             self.connection.send(attempt.job)
 
     def heard(self) -> bool:
-        """Whether there is an outcome (or a death) to take, after something came through the pipe."""
+        """Whether an outcome (or a death) can be taken now; the first message only says that the process is ready."""
         if self._ready:
             return True
         with suppress(EOFError, ConnectionResetError):
@@ -128,7 +128,7 @@ class _Worker(Generic[Job, Result]):
         return True
 
     def take(self) -> Result | Lost:
-        """The outcome of the job. Raises :class:`_Died`, and :class:`MachineError` where it never came up."""
+        """The job's outcome. Raises :class:`_Died`, or :class:`MachineError` if the process never started."""
         try:
             if not self._ready:
                 raise EOFError
@@ -150,7 +150,7 @@ class _Worker(Generic[Job, Result]):
         self.end()
 
     def end(self) -> None:
-        """An idle process sees the end of its pipe and ends."""
+        """Closes the pipe, which ends an idle process."""
         self.connection.close()
         self._process.join(_PATIENCE_S)
         if self._process.is_alive():
@@ -159,7 +159,7 @@ class _Worker(Generic[Job, Result]):
 
 
 def _pending(busy: list[_Worker[Job, Result]]) -> list[_Worker[Job, Result]]:
-    """Workers with pending messages; waits for the first. A closed connection reports a death."""
+    """Workers with pending messages; waits until there is one. A closed connection means a death."""
     while True:
         speaking = set(wait([worker.connection for worker in busy]))
         found = [worker for worker in busy if worker.connection in speaking and worker.heard()]
@@ -168,8 +168,8 @@ def _pending(busy: list[_Worker[Job, Result]]) -> list[_Worker[Job, Result]]:
 
 
 def _serve(connection: Connection[Any, Any], work: Callable[[Any], Any]) -> None:
-    """The process: one job after the other, until the pipe ends."""
-    # Ctrl-C goes to the whole group; who started this decides what it means.
+    """Main loop of the process: one job after the other, until the pipe is closed."""
+    # Ctrl-C goes to the whole group; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -179,7 +179,7 @@ def _serve(connection: Connection[Any, Any], work: Callable[[Any], Any]) -> None
 
 
 def _end_with_parent() -> None:
-    """Whatever happened to the parent, nobody is left to want the result."""
+    """Makes this process end with its parent, since nobody would take the result."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

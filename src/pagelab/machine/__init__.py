@@ -1,4 +1,4 @@
-"""Capabilities of this machine, provenance of records, missing features, and settings that can be restored."""
+"""Describes this machine: capabilities, provenance for records, missing features; changes and restores settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control group limits in force on this process, version 1 and 2: the lowest of all ancestors."""
+"""Reads the control group limits on this process (version 1 and 2): the lowest of all ancestors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNLIMITED_V1_BYTES = 1 << 62
 
 @dataclass(frozen=True)
 class Limits:
-    """``limits``: file name → value as the kernel writes it; only what limits something is listed."""
+    """``limits``: file name → value as the kernel writes it; "no limit" is left out."""
 
     version: int | None
     path: str | None
@@ -20,7 +20,7 @@ class Limits:
 
 
 def limits(tree: Tree) -> Limits:
-    """From ``/proc/self/cgroup`` and ``/proc/self/mounts``."""
+    """The limits of the groups in ``/proc/self/cgroup``, found by ``/proc/self/mounts``."""
     groups = _groups(tree)
     mounts = _mounts(tree)
     if not groups or not mounts:
@@ -42,7 +42,7 @@ def limits(tree: Tree) -> Limits:
 
 
 def _groups(tree: Tree) -> dict[str, str]:
-    """Controllers (as one comma-separated text; empty for version 2) → group path."""
+    """Controllers (comma-separated; empty for version 2) → group path."""
     groups = {}
     for line in (tree.text("/proc/self/cgroup") if tree.exists("/proc/self/cgroup") else "").splitlines():
         _number, controllers, group = line.split(":", 2)
@@ -90,7 +90,7 @@ def _hugetlb_files(tree: Tree, directory: str) -> list[str]:
 
 
 def _share(quota: str) -> float:
-    """CPUs' worth of ``quota period``."""
+    """Number of CPUs that the text ``quota period`` stands for."""
     used, _, period = quota.partition(" ")
     return int(used) / int(period or 100_000)
 

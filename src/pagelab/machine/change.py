@@ -1,4 +1,4 @@
-"""Changing settings so that they can always be put back, by the rules of ``docs/doctor.md`` (``crates/settings``)."""
+"""Changes settings so that they can always be restored, by the rules of ``docs/doctor.md`` (``crates/settings``)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Outcome = Literal["restored", "already", "handed-on", "owned", "changed", "faile
 class Undone:
     """The outcome of one journal entry in a restore.
 
-    ``restored``: put back; ``already``: it had its old value; ``handed-on``: a later owner of the setting will put it
-    back; ``gone``: the setting no longer exists; ``stale``: an earlier boot's; ``owned``: its owner still runs, left;
-    ``changed``: somebody else changed it since, left; ``failed``: could not be written, left; ``forbidden``: not a
-    setting that pagelab changes, left.
+    Done: ``restored``: put back; ``already``: it had its old value; ``handed-on``: a later owner of the setting will
+    put it back; ``gone``: the setting no longer exists; ``stale``: of an earlier boot. Left as it is: ``owned``: its
+    owner still runs; ``changed``: somebody else changed it since; ``failed``: it could not be written; ``forbidden``:
+    not a setting that pagelab changes.
     """
 
     entry: Entry
@@ -45,7 +45,7 @@ def _no_step(_name: str) -> None:
 
 @dataclass
 class Changer:
-    """Applies and undoes changes. ``step`` is called between any two durable steps (tests kill the process there)."""
+    """Applies and undoes changes. ``step`` is called between durable steps (tests kill the process there)."""
 
     tree: Tree
     journal: Journal
@@ -59,13 +59,13 @@ class Changer:
         self.pid = self.pid or os.getpid()
 
     def owner_lives(self, entry: str) -> bool:
-        """Whether the owner of an entry (JSON) still runs."""
+        """Whether the owner of a journal entry (JSON) still runs."""
         return self.alive(Entry(**json.loads(entry)))
 
     def apply(self, changes: list[Change], by: str) -> list[Entry]:
         """Makes all changes or none: when one fails, those made before it are undone, and the error reports it.
 
-        Returns the entries made (none for a setting that had its value already). Raises :class:`MachineError`.
+        Returns the journal entries (none for a setting that had its value already). Raises :class:`MachineError`.
         """
         made: list[Entry] = []
         for change in changes:
@@ -90,12 +90,12 @@ class Changer:
         return Entry(**told["made"]) if told["made"] else None
 
     def undo(self, entry_id: str, *, force: bool = False) -> Undone | None:
-        """Undo one change (of one's own); None when it is not active."""
+        """Undoes one change of this process; None if it is not active."""
         undone = [_undone(**one) for one in self._ask(_native.journal_undo, entry_id, force)]
         return undone[0] if undone else None
 
     def restore(self, *, force: bool = False) -> list[Undone]:
-        """Undo every active change whose owner is dead (``force``: of living owners too), the latest first."""
+        """Undoes every active change whose owner is dead (with ``force`` also of living owners), the latest first."""
         if not self.journal.read().entries:
             return []
         return [_undone(**one) for one in self._ask(_native.journal_restore, force)]
@@ -113,7 +113,7 @@ def _undone(entry: dict[str, Any], outcome: dict[str, Any]) -> Undone:
 
 
 def _message(entry: Entry, outcome: dict[str, Any]) -> str:
-    """The outcome of the entry, for people."""
+    """The outcome of a journal entry in words."""
     surplus = outcome.get("surplus")
     note = f"; {surplus} pages are still in use, and go when they are freed" if surplus else ""
     errno_ = outcome.get("errno")

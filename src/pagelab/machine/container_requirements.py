@@ -1,6 +1,6 @@
-"""``pagelab doctor --print``: rights and devices that a unit or a container needs, with reasons.
+"""Prints rights and devices that a unit or a container needs, with reasons (``pagelab doctor --print``).
 
-Each block is a comment with the loss without it, and the lines to paste.
+Each block is a comment that says what is lost without it, and the lines to paste.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS: tuple[Kind, ...] = ("systemd", "docker", "podman", "kubernetes")
 
 @dataclass(frozen=True)
 class Block:
-    """Lines that belong together, and why they are wanted."""
+    """Lines that belong together, and their purpose."""
 
     why: str
     lines: tuple[str, ...]
@@ -41,11 +41,11 @@ SECCOMP: tuple[dict[str, Any], ...] = (
         "comment": "ADDR_NO_RANDOMIZE: run --aslr off",
     },
 )
-"""To be added to the engine's default seccomp profile, under ``syscalls``."""
+"""Additions to the container engine's default seccomp profile, under ``syscalls``."""
 
 
 def text(kind: Kind, machine: dict[str, Any], pagelab: str = "pagelab") -> str:
-    """The settings for ``kind`` as text to paste, made for this machine's page sizes."""
+    """The settings for ``kind`` as text to paste, for this machine's page sizes."""
     render = {"systemd": _systemd, "docker": _docker, "podman": _podman, "kubernetes": _kubernetes}[kind]
     return render(machine, pagelab)
 
@@ -59,7 +59,7 @@ def _blocks(blocks: list[Block], indent: str = "") -> str:
 
 
 def _host(machine: dict[str, Any], pagelab: str) -> str:
-    """Settings of the host that no unit or container can change."""
+    """Lines for settings of the host, which no unit or container can change."""
     fixes = [f"hugepages-{size_name(pool['page_bytes'])}=N" for pool in machine["hugetlb"]]
     why = (
         "On the host itself, before starting (the pools and switches are the machine's, not the container's);\n"

@@ -1,7 +1,7 @@
-"""The machine description: page sizes, switches, pools, caches and colours, CPUs and nodes, as plain data.
+"""Makes the machine description: page sizes, switches, pools, caches, colours, CPUs and nodes, as plain data.
 
-It is handed as JSON to ``crates/policy`` (type ``Machine``), which validates policies against it, and stored
-with every record. What cannot be read is null or left out, never guessed.
+``crates/policy`` (type ``Machine``) receives it as JSON and validates policies against it; every record contains it.
+Values that cannot be read are null or left out, never guessed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 _BALLOONS = "/sys/bus/virtio/drivers/virtio_balloon"
 _REPORTING = 5
-"""Number of the feature (virtio 1.2, section 5.5.3)."""
+"""Feature number of VIRTIO_BALLOON_F_REPORTING (virtio 1.2, section 5.5.3)."""
 
 
 class Cache(NamedTuple):
     """One kind of cache; ``shared_cpus`` lists the CPUs of each instance of it.
 
-    ``colours`` = size / ways / base page (ALLOC: pages of different colours never compete for a set). It is
-    the nominal number: a last-level cache that hashes addresses over slices has no colours in this sense.
+    ``colours`` = size / ways / base page (ALLOC: pages of different colours never compete for a set). This is the
+    nominal number: a last-level cache that hashes addresses over slices has no such colours.
     """
 
     level: int
@@ -43,7 +43,7 @@ class Cache(NamedTuple):
 
 
 def describe(tree: Tree | None = None) -> dict[str, Any]:
-    """Capabilities of this machine. Geometry is read once; switches and pools are read at every call (about 1 ms)."""
+    """Describes this machine. Geometry is read once, switches and pools at every call (about 1 ms)."""
     tree = tree or Tree.from_environment()
     base = os.sysconf("SC_PAGE_SIZE")
     geometry = _geometry(str(tree.root), base)
@@ -83,15 +83,15 @@ def _reports_free_pages(tree: Tree) -> bool:
 def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The verdict of ``doctor --probe-colours``; None if it is missing or outdated."""
     if str(tree.root) != "/":
-        return None  # a recorded or invented machine: this one's verdict is not its own
+        return None  # a recorded or invented machine, to which this machine's verdict does not apply
     from .colours.store import stored
 
     return stored(caches, tree)
 
 
 def _pmd_bytes(tree: Tree, base: int) -> int | None:
-    """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still shows whether the kernel has any; a page table
-    of ``base`` bytes holds ``base / 8`` entries, on every architecture that has them.
+    """Bytes of a PMD-mapped huge page. Without /sys, /proc/meminfo still shows whether the kernel has any. Their size
+    follows from a page table of ``base`` bytes with ``base / 8`` entries, on every architecture that has them.
     """
     pmd_bytes = tree.number(f"{_THP}/hpage_pmd_size")
     if (
@@ -133,7 +133,7 @@ def _hugetlb(tree: Tree) -> list[dict[str, Any]]:
 
 
 def _obtainable(pool: dict[str, int | None]) -> int | None:
-    """Pages of a pool for a new mapping: free and unreserved, plus the rest of the overcommit limit."""
+    """Pages of a pool that a new mapping can get: free and unreserved ones, plus the rest of the overcommit limit."""
     free, reserved = pool["free_pages"], pool["reserved_pages"]
     if free is None or reserved is None:
         return None
@@ -187,9 +187,9 @@ def _nodes(tree: Tree) -> list[dict[str, Any]]:
 def _present_bytes(tree: Tree) -> dict[int, int]:
     """Memory of each node: the pages present in its zones.
 
-    Not the node's MemTotal: that counts the pages that the buddy allocator manages at the moment, without those that
-    the kernel reserved or that a balloon or the hypervisor took away. On virtual machines whose memory was plugged in
-    late it was a third of the value in ``/proc/meminfo``.
+    The node's MemTotal is not used: it counts only pages that the buddy allocator manages at the moment, without those
+    that the kernel reserved or that a balloon or the hypervisor took away. On virtual machines whose memory was plugged
+    in late it was a third of the value in ``/proc/meminfo``.
     """
     present: dict[int, int] = {}
     # "Node 0, zone Normal pages free … present 5505024 …", zone after zone
@@ -207,7 +207,7 @@ def _node_memory(tree: Tree, directory: str) -> int | None:
 
 
 def _caches(tree: Tree, cpus: list[int], base_page_bytes: int) -> list[Cache]:
-    """Every kind of cache once. CPUs that a read instance already covers are skipped: large hosts stay cheap."""
+    """Every kind of cache once. CPUs of an instance that was already read are skipped: that is cheap on large hosts."""
     kinds: dict[tuple[Any, ...], list[list[int]]] = {}
     for index in _cache_indices(tree, cpus):
         covered: set[int] = set()
@@ -224,7 +224,7 @@ def _caches(tree: Tree, cpus: list[int], base_page_bytes: int) -> list[Cache]:
 
 
 def _last_level(caches: list[Cache]) -> dict[str, int] | None:
-    """The cache of colours without an explicit choice: the last level with a known shape."""
+    """The cache that defines colours by default: the last level with a known shape."""
     for entry in reversed(caches):
         if entry.kind != "instruction" and entry.line_bytes and entry.sets and entry.ways:
             return {"line_bytes": entry.line_bytes, "sets": entry.sets, "ways": entry.ways}
@@ -245,7 +245,7 @@ def _cache_key(tree: Tree, directory: str) -> tuple[Any, ...] | None:
     ways = tree.number(f"{directory}/ways_of_associativity")
     line = tree.number(f"{directory}/coherency_line_size")
     sets = tree.number(f"{directory}/number_of_sets")
-    # The kernel writes 0 where the firmware does not say.
+    # The kernel writes 0 if the firmware does not report a value.
     return level, kind.lower(), size, ways or None, line or None, sets or None
 
 
@@ -268,7 +268,7 @@ def _size_bytes(text: str | None) -> int | None:
 
 
 def parse_list(text: str | None) -> list[int]:
-    """The kernel's list format, ``0-3,8``, as numbers; empty for nothing or anything else."""
+    """Numbers of a text in the kernel's list format, ``0-3,8``; empty for no text or another format."""
     numbers: list[int] = []
     for part in (text or "").split(","):
         first, dash, last = part.strip().partition("-")

@@ -1,4 +1,4 @@
-"""All probes in sequence, each isolated from the others' failures."""
+"""Runs all probes in sequence; a failing probe does not affect the others."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _journal(context: Context) -> Finding:
 
 
 def changed() -> list[Entry]:
-    """Settings that pagelab changed in this boot and that are not put back. Raises :class:`JournalError`."""
+    """Settings that pagelab changed in this boot and has not restored. Raises :class:`JournalError`."""
     return Journal().read().active(boot_id())
 
 
@@ -76,7 +76,7 @@ QUESTIONS: tuple[Question, ...] = (
 def examine(
     context: Context, *, with_noise: bool = True, asking: Callable[[str], None] = lambda _name: None
 ) -> list[Probe]:
-    """Runs every probe (about a second, half of it noise); ``asking`` gets the name of each before it runs."""
+    """Runs every probe (about a second, half of it for noise); ``asking`` gets each probe's name before it runs."""
     probes: list[Probe] = []
     for question in QUESTIONS:
         if question.group == "noise" and not with_noise:
@@ -87,7 +87,7 @@ def examine(
 
 
 def report(context: Context, probes: list[Probe]) -> dict[str, Any]:
-    """The JSON of ``doctor --json``."""
+    """The document of ``doctor --json``."""
     return {
         "schema": SCHEMA,
         "machine": context.machine,

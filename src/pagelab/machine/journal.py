@@ -1,7 +1,6 @@
-"""The settings journal: what pagelab changed on this machine, so that it can be undone after any crash.
+"""Reads the settings journal: pagelab's changes to this machine, so that they can be undone after any crash.
 
-Its format and rules are in ``docs/doctor.md``; ``crates/settings`` keeps them, here and in ``pagelab-launch``. This
-module reads.
+``docs/doctor.md`` has its format and rules; ``crates/settings`` implements them, for Python and ``pagelab-launch``.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ State = Literal["intended", "applied", "restored", "failed"]
 
 
 class JournalError(MachineError):
-    """The journal cannot be used; the message names the operation, the file and what to do."""
+    """The journal cannot be used; the message names the operation, the file and the next step."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the journal; ``docs/doctor.md`` has the meaning of each field."""
+    """One line of the journal; ``docs/doctor.md`` explains each field."""
 
     id: str
     time: str
@@ -48,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The journal as read: the present state of every id, in the order of their first lines."""
+    """The journal as read: the present state of every id, in the order of first lines."""
 
     entries: tuple[Entry, ...] = ()
     damaged_lines: int = 0
@@ -59,7 +58,7 @@ class Snapshot:
 
 
 def boot_id() -> str:
-    """This boot's identity; empty where the kernel does not tell."""
+    """This boot's identity; empty if the kernel does not report it."""
     return _native.boot_id()
 
 
@@ -70,7 +69,7 @@ class Journal:
         self.path = path or Path(os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
 
     def read(self) -> Snapshot:
-        """The present state; empty when there is no journal. Raises :class:`JournalError` when unreadable."""
+        """The present state; empty if there is no journal. Raises :class:`JournalError` if it is unreadable."""
         try:
             told: dict[str, Any] = json.loads(_native.journal_read(self.path))
         except _native.JournalRefused as error:

@@ -1,10 +1,10 @@
-"""Disturbances of measurements on this machine: scheduling, steal, shared memory, the clock.
+"""Measures disturbances on this machine: scheduling, steal, shared memory, the clock.
 
-A fixed quantum of work is repeated for half a second. On a quiet machine every repetition takes the same time. What
-takes longer was interrupted: by the kernel, another program, a neighbour of the virtual machine, or a changing clock.
+A fixed quantum of work is repeated for half a second. On a quiet machine every repetition takes the same time. A longer
+one was disturbed by the kernel, another program, a neighbour of the virtual machine, or a changing clock.
 (Method: fixed work quantum; Sottile and Minnich, "Analysis of Microbenchmarks for Performance Tuning of Clusters",
-CLUSTER 2004.) Then memory beyond the caches is copied for a third of a second: only this shows neighbours that use the
-same memory.
+CLUSTER 2004.) Then memory that exceeds the caches is copied for a third of a second; only this shows neighbours that
+use the same memory.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ DURATION_S = 0.5
 QUANTUM_NS = 100_000
 MEMORY_S = 0.35
 COPIED_BYTES = 64 << 20
-"""Beyond most last-level caches, also when others use half of them."""
+"""Larger than most last-level caches."""
 QUIET_LOST_FRACTION = 0.01
 QUIET_MEMORY = 0.05
 QUIET_CLOCK = 0.02
-"""From these on a disturbance is named: rules of thumb, all of them."""
+"""A disturbance is reported from these values on; all are rules of thumb."""
 MUCH = 5
-"""From this multiple on it is a warning; below, a remark."""
+"""From this multiple of the limit on, a disturbance is a warning; below, a remark."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Times of one quantum, in ns, and the lost time."""
+    """Measured noise: times of one quantum in ns, and shares of lost time."""
 
     quanta: int
     minimum_ns: int
@@ -43,22 +43,22 @@ class Noise:
     p99_ns: int
     maximum_ns: int
     slowed_fraction: float
-    """(mean − minimum) / mean: the part of the time that an undisturbed machine would not have needed."""
+    """(mean − minimum) / mean: the share of the time that an undisturbed machine would not have needed."""
     preempted_fraction: float
-    """1 − CPU time / wall time: the part in which something else ran on this CPU, as this kernel sees it."""
+    """1 − CPU time / wall time: the share in which something else ran on this CPU, as this kernel sees it."""
     involuntary_switches: int
     steal_fraction: float | None
-    """Of all CPUs' time, the part the hypervisor gave to others; None where the kernel does not tell."""
+    """Share of all CPUs' time that the hypervisor gave to others; None if the kernel does not report it."""
     clock_fraction: float = 0.0
-    """Difference between the fastest tenths of quanta in the first and in the second half, of their mean."""
+    """Difference between the fastest tenths of quanta of the first and second half, relative to their mean."""
     memory_bytes_per_s: float | None = None
-    """Median of copies of ``COPIED_BYTES`` by one thread, read and written bytes added; None where there is no room."""
+    """Median rate of one thread's copies of ``COPIED_BYTES`` (bytes read plus written); None if memory is too small."""
     memory_spread: float | None = None
-    """Half of the range from the tenth to the ninetieth percentile of these copies' times, of the median."""
+    """Half of the range from the 10th to the 90th percentile of these copies' times, relative to the median."""
 
 
 def measure(tree: Tree, duration_s: float = DURATION_S, memory_s: float = MEMORY_S) -> Noise:
-    """Occupies one CPU for both times, on whichever CPUs the scheduler chooses."""
+    """Measures the noise; occupies one CPU, of the scheduler's choice, for both durations."""
     rounds = _calibrate()
     steal_before = _steal(tree)
     switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
@@ -93,7 +93,7 @@ def measure(tree: Tree, duration_s: float = DURATION_S, memory_s: float = MEMORY
 
 
 def _clock(times: list[int]) -> float:
-    """Change of the clock between the fastest undisturbed quanta of each half."""
+    """Relative change of the clock between the fastest, undisturbed quanta of each half."""
     half = len(times) // 2
     fastest = [sorted(part)[: max(1, half // 10)] for part in (times[:half], times[half:]) if part]
     means = [sum(part) / len(part) for part in fastest]
@@ -101,9 +101,9 @@ def _clock(times: list[int]) -> float:
 
 
 def _copies(duration_s: float) -> list[int]:
-    """Processor times of copies in ns, after a first that brings the pages; empty where there is no memory for them.
+    """Processor times of copies in ns, after a first copy that touches the pages; empty if memory is too small.
 
-    Of wall times scheduling would be a part.
+    Wall times would include scheduling.
     """
     try:
         source, target = bytearray(b"\1") * COPIED_BYTES, bytearray(COPIED_BYTES)
@@ -122,7 +122,7 @@ def _copies(duration_s: float) -> list[int]:
 
 
 def _memory(times: list[int]) -> tuple[float | None, float | None]:
-    """Bytes a second and spread of these copies."""
+    """Bytes per second and relative spread of these copies."""
     if not times:
         return None, None
     ordered = sorted(times)
@@ -131,7 +131,7 @@ def _memory(times: list[int]) -> tuple[float | None, float | None]:
 
 
 def _calibrate() -> int:
-    """Rounds of the loop that take about QUANTUM_NS when undisturbed (the least of several tries)."""
+    """Rounds of the loop that take about QUANTUM_NS undisturbed, from the fastest of several tries."""
     rounds = 1000
     while True:
         best = min(_quanta(rounds, 5 * QUANTUM_NS))
@@ -154,7 +154,7 @@ def _quanta(rounds: int, duration_ns: int) -> list[int]:
 
 
 def _steal(tree: Tree) -> tuple[int, int] | None:
-    """(stolen, total) of all CPUs in clock ticks since boot."""
+    """(stolen, total) time of all CPUs in clock ticks since boot."""
     words = (tree.get("/proc/stat") or "").split(" ")
     if words[:1] != ["cpu"] or len(words) < 9:
         return None
@@ -170,7 +170,7 @@ def _steal_fraction(before: tuple[int, int] | None, after: tuple[int, int] | Non
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One disturbance."""
+    """One kind of disturbance and its size."""
 
     what: str
     """``scheduling``, ``steal``, ``memory`` or ``clock``."""
@@ -182,12 +182,12 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The meaning of measured noise for small effects."""
+    """What measured noise means for small effects."""
 
     text: str
-    """The figures, which are comparable between machines."""
+    """The figures in words; they are comparable between machines."""
     disturbances: tuple[Disturbance, ...]
-    """The worst first, in units of what is still quiet."""
+    """The disturbances, the worst first (relative to its limit)."""
     load: float
     """Mean number of runnable tasks over the last minute."""
 
@@ -197,8 +197,8 @@ class Verdict:
 
 
 def judge(found: Noise, *, wall: bool = True) -> Verdict:
-    """What disturbs; the bounds are rules of thumb. With ``wall`` false nothing is measured but processor time, of
-    which other programs on this CPU take nothing.
+    """Judges measured noise; the limits are rules of thumb. ``wall`` false: only processor time is measured in the
+    study, and other programs on the CPU take nothing from it.
     """
     load = os.getloadavg()[0]
     given = (
@@ -243,16 +243,16 @@ def judge(found: Noise, *, wall: bool = True) -> Verdict:
 
 
 _FEWEST = 6
-"""Pairs without which no comparison can tell (docs/method/pairs.md)."""
+"""Least number of pairs for any comparison (docs/method/pairs.md)."""
 
 
 def _executions_for_3_percent(spread: float) -> int:
-    """Of two conditions, as if an execution were one moment and no pair cancelled anything: both make it fewer."""
+    """Executions of each of two conditions, an upper estimate: long executions and pairing need fewer."""
     return max(_FEWEST, ceil((1.96 * sqrt(2) * spread / 0.03) ** 2))
 
 
 def _figures(found: Noise) -> str:
-    """Comparable between machines."""
+    """The figures in words, comparable between machines."""
     ratio, longest = found.p99_ns / found.median_ns, found.maximum_ns / found.median_ns
     parts = [f"scheduling {found.preempted_fraction:.1%}"]
     if found.steal_fraction is not None:

@@ -1,4 +1,4 @@
-"""``/proc/page_color``: what a kernel with page placement (``kernel/``) counted, by strategy."""
+"""Reads ``/proc/page_color``: counts by strategy of a kernel with page placement (``kernel/``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ PATH = "/proc/page_color"
 HINTS = "/proc/self/page_hints"
 
 Counts = dict[str, dict[str, int]]
-"""Strategy → word → count. Pages but for ``scanned`` and ``longest`` (entries of free lists), ``drained`` (times)."""
+"""Strategy → word → count. Counts are pages, but ``scanned``, ``longest`` free-list entries and ``drained`` times."""
 
 
 def parse(text: str) -> Counts:
-    """The counts of the file's text; ``orders`` become ``order_0``, ``order_1`` … Lines that are none are left out."""
+    """The counts in the file's text; ``orders`` become ``order_0``, ``order_1`` … Other lines are ignored."""
     found: Counts = {}
     for line in text.splitlines():
         words = line.split()
@@ -38,7 +38,7 @@ def _counts(words: list[str]) -> dict[str, int]:
 
 
 def read(tree: Tree) -> Counts | None:
-    """The counts since boot; ``None`` on a kernel without page placement. Raises ``OSError`` for any other reason."""
+    """The counts since boot; ``None`` on a kernel without page placement. Raises ``OSError`` for other failures."""
     try:
         return parse(tree.text(PATH))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Probes: one property of the machine each, with its result as data; a failing probe does not affect others."""
+"""Defines probes: each examines one property of the machine and returns data; a failure does not affect others."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .sysfs import Tree
 from .virtual import Container, Virtualisation, container, in_first_user_namespace, virtualisation
 
 Status = Literal["ok", "degraded", "absent", "denied", "unsupported", "unknown"]
-"""``absent``: could be had, is not set up; ``denied``: there, but not for this process; ``unsupported``: this kernel or
-hardware has none; ``degraded``: works with less; ``unknown``: could not be found out."""
+"""``absent``: possible here, but not set up; ``denied``: present, but not for this process; ``unsupported``: this
+kernel or hardware lacks it; ``degraded``: works with restrictions; ``unknown``: could not be determined."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer to one question. ``needs``: the command or change that would make it ``ok``."""
+    """A probe's result. ``needs``: the command or change that would make it ``ok``."""
 
     status: Status
     text: str
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Probe:
-    """A finding with its name and its use; an entry of ``doctor --json``."""
+    """A finding with its name and purpose; an entry of ``doctor --json``."""
 
     name: str
     group: str
@@ -60,39 +60,39 @@ class Context:
 
     @cached_property
     def container(self) -> Container:
-        """Container verdict."""
+        """Whether this process runs in a container, and in which kind."""
         return container(self.tree)
 
     @cached_property
     def virtualisation(self) -> Virtualisation:
-        """Virtual-machine verdict."""
+        """Whether this is a virtual machine, and of which kind."""
         return virtualisation(self.tree)
 
     @cached_property
     def sees_sysfs(self) -> bool:
-        """Whether the kernel's own part of /sys is there; a chroot or a sandbox may have none."""
+        """Whether the kernel's part of /sys is visible; a chroot or a sandbox may have none."""
         return self.tree.exists("/sys/kernel/mm")
 
     @cached_property
     def is_real_root(self) -> bool:
-        """Root of the machine, not of a user namespace."""
+        """Whether this process is root of the machine, not of a user namespace only."""
         return os.geteuid() == 0 and in_first_user_namespace(self.tree)
 
     @cached_property
     def own_capabilities(self) -> bool:
-        """Whether the capabilities of this process are the machine's."""
+        """Whether this process's capabilities are valid on the machine, not in a user namespace only."""
         return in_first_user_namespace(self.tree)
 
     def on_host(self, command: str) -> str:
-        """The command, and where to type it."""
+        """The command, with the place to type it (in a container: on the host)."""
         return f"on the host: {command}" if self.container.kind != "none" else command
 
     def fix(self, *settings: str) -> str:
-        """The command that makes these settings, and where to type it."""
+        """The command that makes these settings, with the place to type it."""
         return self.on_host(f"sudo {self.pagelab} doctor --fix {' '.join(settings)}")
 
     def as_root(self, what: str) -> str:
-        """Advice for an ordinary user without the rights."""
+        """Advice for a user without the rights."""
         if self.container.kind != "none":
             return f"give the container {what}; see: {self.pagelab} doctor --print {self.print_kind}"
         return f"run as root: sudo {self.pagelab} …; or with {what}"
@@ -112,10 +112,10 @@ class Question:
     group: str
     why: str
     ask: Callable[[Context], Finding | list[tuple[str, Finding]]]
-    """One finding, or several with a suffix for the name of each (one a cache, one a pool)."""
+    """Returns one finding, or several with name suffixes (one per cache or pool)."""
 
     def answer(self, context: Context) -> list[Probe]:
-        """Never raises: a failing probe returns its error and does not affect others."""
+        """Runs the probe. Never raises: a failing probe returns its error as a finding."""
         try:
             found = self.ask(context)
         except OSError as error:
@@ -131,7 +131,7 @@ class Question:
 
 
 def own_command() -> str:
-    """The command that calls pagelab again from a shell: ``pagelab`` if sudo finds it too, else its full path."""
+    """The command to call pagelab from a shell: ``pagelab`` if sudo finds it too, else its full path."""
     started = Path(sys.argv[0])
     found = shutil.which("pagelab", path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     if started.name != "pagelab" or found:

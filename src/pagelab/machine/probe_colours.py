@@ -1,4 +1,4 @@
-"""Measures with ``pagelab-workload colour-chase`` and judges, one cache after the other, the innermost first."""
+"""Probes cache colours with ``pagelab-workload colour-chase``, one cache after the other, the innermost first."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ROUNDS = 60
 _CLASSES = 3
 _PAGES_A_CLASS = 128
 _LARGEST_SHARE = 4
-"""A pool takes at most this part of the available memory."""
+"""A pool takes at most 1 / this of the available memory."""
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Properties of a cache, and of the one above it, for the measurement."""
+    """A cache's properties, and the next inner cache's, for the measurement."""
 
     level: int
     size_bytes: int
@@ -45,7 +45,7 @@ Measure = Callable[[Sequence[str]], Chase]
 
 
 def caches(machine: dict[str, Any]) -> list[Cache]:
-    """The caches with two colours or more, innermost first; those with unknown ways are left out."""
+    """The caches with two colours or more, innermost first, without those of unknown ways."""
     found = []
     inner = (1, 1)
     for entry in machine["caches"]:
@@ -60,11 +60,11 @@ def caches(machine: dict[str, Any]) -> list[Cache]:
 def arguments(
     cache: Cache, *, rounds: int, seed: int, available_bytes: int, classes: int, masks: Sequence[int] = ()
 ) -> list[str]:
-    """The command line of ``colour-chase`` for one cache: lengths below, at and above the ways, and a pool for them."""
+    """Arguments of ``colour-chase`` for one cache: chain lengths below, at and above the ways, and the pool's size."""
     ways = cache.ways
     lengths = sorted({max(1, ways // 2), ways, 2 * ways, 3 * ways, 4 * ways})
     colours = 1 << len(masks) if masks else cache.colours
-    # Half as many again, since no pool has as many pages of each colour.
+    # 1.5 times as many, since no pool has equally many pages of each colour.
     wanted = max(colours * 4 * ways * 3 // 2, 4096)
     candidates = max(_PAGES_A_CLASS * cache.colours, 8 * cache.colours * ways) if classes else 2
     pool = min(max(wanted, candidates), available_bytes // _LARGEST_SHARE // 4096)
@@ -94,10 +94,10 @@ def probe(
     machine: dict[str, Any] | None = None,
     virtual: str | None = None,
 ) -> VerdictFile:
-    """Measures and judges every cache with colours (some seconds, one CPU); ``telling`` gets each step.
+    """Measures and judges every cache with colours (some seconds, one CPU); ``telling`` is called at each step.
 
-    ``measure``, ``machine`` and ``virtual`` are for tests. Raises :class:`MachineError` where the caches' shape or
-    frame numbers are not to be had.
+    ``measure``, ``machine`` and ``virtual`` are for tests. Raises :class:`MachineError` if the caches' shape or frame
+    numbers are not available.
     """
     measure = measure or chase
     described = machine or describe()
@@ -175,7 +175,7 @@ def chase(asked: Sequence[str]) -> Chase:
 
 @contextmanager
 def _on_one_cpu() -> Iterator[None]:
-    """Keeps processes started meanwhile on one CPU, since the chain is only in that CPU's cache."""
+    """Keeps processes that start meanwhile on one CPU, since the chain is in that CPU's cache only."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:

@@ -1,4 +1,4 @@
-"""Measures with ``pagelab-workload page-chase`` and judges: levels, walks, the host's pages."""
+"""Probes address translation with ``pagelab-workload page-chase``: TLB levels, walks, the host's page size."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ ROUNDS = 15
 NAME = "translation.json"
 _BYTES = 512 << 20
 _LARGEST_SHARE = 8
-"""Memory of each page size is at most this part of the available one."""
+"""Memory of each page size is at most 1 / this of the available memory."""
 _SMALL_PAGES = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512, 640, 768, 896, 1024)
 _MORE_PAGES = (1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 8192, 12288, 16384, 32768, 65536, 131072)
 _CHAINS = (1, 2, 4, 8, 16)
 _CHAIN_PAGES = 6144
-"""Beyond every second level; a single chain is so short that no other program empties the caches meanwhile."""
+"""More pages than any second-level TLB holds; yet a chain so short that no other program empties the caches."""
 
 Measure = Callable[[Sequence[str]], Chases]
 
 
 def arguments(*, rounds: int, seed: int, available_bytes: int) -> list[str]:
-    """The command line of ``page-chase``. Raises :class:`MachineError` where there is too little memory."""
+    """Arguments of ``page-chase``. Raises :class:`MachineError` if there is too little memory."""
     bytes_ = min(_BYTES, available_bytes // _LARGEST_SHARE) >> 21 << 21
     if bytes_ < 64 << 20:
         raise MachineError(
@@ -58,9 +58,9 @@ def arguments(*, rounds: int, seed: int, available_bytes: int) -> list[str]:
 def probe(
     *, rounds: int = ROUNDS, seed: int = 1, measure: Measure | None = None, virtual: str | None = None
 ) -> TranslationFile:
-    """Measures (half a minute, one CPU) and judges. ``measure`` and ``virtual`` are for tests.
+    """Measures (half a minute, one CPU) and judges address translation. ``measure`` and ``virtual`` are for tests.
 
-    Raises :class:`MachineError` where there is too little memory, and :class:`PagelabError` where measuring failed.
+    Raises :class:`MachineError` if there is too little memory, :class:`PagelabError` if the measurement fails.
     """
     asked = arguments(rounds=rounds, seed=seed, available_bytes=_available_bytes())
     measured = (measure or chase)(asked)
@@ -85,7 +85,7 @@ def probe(
 
 
 def chase(asked: Sequence[str]) -> Chases:
-    """Runs ``page-chase`` on one CPU."""
+    """Runs ``page-chase`` on one CPU; returns its output."""
     command = [str(paths.workload()), "page-chase", *asked]
     with _on_one_cpu():
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -96,7 +96,7 @@ def chase(asked: Sequence[str]) -> Chases:
 
 
 class _Table:
-    """Cycles a load by kind, length and round."""
+    """Cycles per load, by kind, length and round."""
 
     def __init__(self, measured: Chases) -> None:
         self.rounds = measured.rounds
@@ -110,12 +110,12 @@ class _Table:
         return sorted({pages for known, pages, chains in self._one if known == kind and chains == 1})
 
     def column(self, kind: Kind, pages: int, chains: int = 1) -> Costs | None:
-        """One value a round; None where it was not measured in each."""
+        """One value per round; None if some round has none."""
         cell = self._one.get((kind, pages, chains), {})
         return np.array([cell[r] for r in range(self.rounds)]) if len(cell) == self.rounds else None
 
     def beyond(self, kind: Kind, reference: Kind) -> tuple[list[int], Costs]:
-        """The lengths that both have, and what ``kind`` costs beyond ``reference``: rounds × lengths."""
+        """The lengths that both have, and the cost of ``kind`` beyond ``reference``, shape (rounds, lengths)."""
         columns = {
             pages: own - other
             for pages in self.lengths(kind)
@@ -126,14 +126,14 @@ class _Table:
 
 
 def judge(measured: Chases, *, virtual: bool) -> tuple[HostPages, list[Levels], Cycles | None]:
-    """The host's page size, the levels for 4K and 2M pages, and how many walks are under way at once, at least.
+    """Judges the host's page size, the levels for 4K and 2M pages, and the least number of simultaneous walks.
 
-    ``measured`` in nanoseconds; all results in cycles of the round's own clock, as chained additions show it.
+    ``measured`` is in nanoseconds; results are in cycles of each round's clock, measured by chained additions.
     """
     table = _Table(measured)
     host: HostPages = _host_pages(table) if virtual else "none"
-    # The same lines in larger pages take the same sets of all caches; where the host splits these pages, they are no
-    # reference: they are translated in small pieces, too.
+    # The same lines in larger pages use the same cache sets. They are no reference if the host splits these pages, as
+    # they are then translated in small pieces, too.
     larger: Kind | None = next((kind for kind in _IN_LARGER if table.lengths(kind)), None)
     reference: Kind = larger if larger is not None and host in ("none", "2M or larger") else "dense"
     levels = [_levels(table, "4K", reference)]
@@ -164,9 +164,9 @@ def _levels(table: _Table, page: Kind, reference: Kind) -> Levels:
 
 
 def _host_pages(table: _Table) -> HostPages:
-    """Guest pages of 2 MiB whose lines need as many entries as pages of 4 KiB are backed by the host with such.
+    """The host backs guest pages of 2 MiB by 4 KiB pages if their lines need as many TLB entries as 4 KiB pages.
 
-    Judged where the first level has ended for 4 KiB pages, and one page of 2 MiB has all lines: up to 512 pages.
+    Judged at lengths beyond the first level for 4 KiB pages, with all lines in one 2 MiB page: up to 512 pages.
     """
     lengths, costs = table.beyond("4K", "dense")
     _, same = table.beyond("4K in 2M", "dense")
@@ -184,8 +184,8 @@ def _host_pages(table: _Table) -> HostPages:
 
 
 def _walks_at_once(table: _Table) -> Cycles | None:
-    """Walks under way on average while several chains are followed, by Little's law: the cost of a walk alone, over the
-    time from one load to the next. At least: walks wait for each other, and loads may wait for something else."""
+    """Average number of simultaneous walks while several chains are followed, by Little's law: the cost of one walk
+    over the time between loads. A lower bound: walks wait for each other, and loads may wait for something else."""
     sizes = sorted({pages for kind, pages, chains in table._one if kind == "4K" and chains > 1})
     best: Costs | None = None
     for pages in sizes:
@@ -199,7 +199,7 @@ def _walks_at_once(table: _Table) -> Cycles | None:
 
 
 def store(found: TranslationFile) -> tuple[Path, TranslationFile | None]:
-    """Writes the result (a temporary file, renamed); its path, and the one before it of this machine and boot."""
+    """Writes the result (to a temporary file, then renamed); returns its path and this boot's previous result."""
     path = place(NAME)
     before = read(path)
     if before is not None and (before.machine, before.boot_id) != (found.machine, found.boot_id):
@@ -209,7 +209,7 @@ def store(found: TranslationFile) -> tuple[Path, TranslationFile | None]:
 
 
 def read(path: Path) -> TranslationFile | None:
-    """None where there is none, or one that this version cannot read."""
+    """Reads a stored result; None if there is none, or none that this version can read."""
     try:
         return TranslationFile.model_validate_json(path.read_bytes())
     except (OSError, ValueError):
@@ -217,7 +217,7 @@ def read(path: Path) -> TranslationFile | None:
 
 
 def changes(before: TranslationFile, now: TranslationFile) -> list[str]:
-    """Values that differ by more than the intervals of both: the host may have moved the machine, or its memory."""
+    """Sentences on values that differ by more than both intervals: the host may have moved machine or memory."""
     told = []
     if before.host_pages != now.host_pages:
         told.append(f"the host's pages: {before.host_pages}, now {now.host_pages}")

@@ -1,4 +1,4 @@
-"""Probes of the host: settings that change run times, and limits in force."""
+"""Probes of the host: settings that affect run times, and limits in force."""
 
 from __future__ import annotations
 

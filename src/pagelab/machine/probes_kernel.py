@@ -11,7 +11,7 @@ from .settings import size_name
 
 
 def _tried(error: OSError, needs: str | None = None) -> Finding:
-    """The meaning of an errno: refused, absent, or a temporary failure."""
+    """The finding for an errno: denied, absent, or a temporary failure."""
     number = error.errno or 0
     status: Status = "unknown"
     if number in (errno.EPERM, errno.EACCES):

@@ -98,7 +98,7 @@ _PROBE = "doctor --probe-colours"
 
 
 def _colours(context: Context) -> Finding:
-    """Whether frame numbers reach the caches: the measured verdict, else facts known without measuring."""
+    """Whether frame numbers select cache sets: the measured verdict, else facts known without a measurement."""
     found = context.machine["colour_verdict"]
     if found is not None:
         known: dict[str, Status] = {"effective": "ok", "inconclusive": "unknown"}

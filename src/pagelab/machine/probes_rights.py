@@ -1,4 +1,4 @@
-"""Probes of this process's rights, and of counters that count correctly."""
+"""Probes of this process's rights, and of performance counters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHRO
 SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE
 MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE
 """.split()  # noqa: SIM905 (one name a line would be forty)
-"""Names by bit number (capabilities(7))."""
+"""Names of capabilities by bit number (capabilities(7))."""
 
 WANTED = {
     "CAP_SYS_ADMIN": "frame numbers",
@@ -30,7 +30,7 @@ _COUNTERS_TIMEOUT_S = 20.0
 
 
 def decode(mask: int) -> list[str]:
-    """Capability names of a mask; bits newer than this table as ``CAP_<bit>``."""
+    """Capability names of a mask; bits beyond this table as ``CAP_<bit>``."""
     bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
     return [f"CAP_{CAPABILITIES[bit] if bit < len(CAPABILITIES) else bit}" for bit in bits]
 
@@ -118,7 +118,7 @@ def _ptrace_scope(context: Context) -> Finding:
 
 
 def _counters(context: Context) -> Finding:
-    """The launcher's self-test: opens copies of one event and finds those that do not count."""
+    """Runs the launcher's self-test, which opens copies of one event and finds counters that do not count."""
     from pagelab.paths import MissingPartError, launcher
 
     try:
@@ -133,7 +133,7 @@ def _counters(context: Context) -> Finding:
 
 
 def counters_finding(context: Context, report: Any) -> Finding:
-    """From the launcher's ``microarchitecture``, ``hardware`` (advertised, usable, problem) and ``events``."""
+    """The finding from the launcher's ``microarchitecture``, ``hardware`` (advertised, usable, problem), ``events``."""
     try:
         hardware, known = report["hardware"], report["microarchitecture"]
         advertised, usable, problem = hardware["advertised"], hardware["usable"], hardware["problem"]
@@ -151,7 +151,7 @@ def counters_finding(context: Context, report: Any) -> Finding:
 
 
 def _no_counter(context: Context, problem: str, report: Any) -> Finding:
-    """No counter opens: the errno distinguishes refusal from absence."""
+    """The finding if no counter opens; the errno distinguishes refusal from absence."""
     if any(name in problem for name in ("EACCES", "EPERM")):
         return Finding("denied", f"none opens: {problem}", report, context.fix("perf_event_paranoid=1"))
     return Finding("unsupported", f"none opens: {problem}", report, "a machine, or a virtual machine, with counters")

@@ -33,7 +33,7 @@ _CPU = "/sys/devices/system/cpu"
 
 
 def provenance(tree: Tree | None = None) -> dict[str, Any]:
-    """Plain data, JSON-ready; unreadable values are null. Values that can change are read at every call."""
+    """The provenance as JSON-ready data; unreadable values are null. Values that can change are read at every call."""
     from datetime import UTC, datetime
 
     tree = tree or Tree.from_environment()
@@ -82,7 +82,7 @@ def _kernel(tree: Tree) -> dict[str, Any]:
 
 
 def _cpu(tree: Tree) -> dict[str, Any]:
-    """Of the first CPU; ``models`` counts the CPUs of each kind, since some machines mix them."""
+    """Facts of the first CPU; ``models`` counts the CPUs of each kind, since some machines mix them."""
     blocks = [_fields(block) for block in "\n".join(_lines(tree, "/proc/cpuinfo")).split("\n\n")]
     blocks = [block for block in blocks if "processor" in block]
     first = blocks[0] if blocks else {}
@@ -130,7 +130,7 @@ def _memory_bytes(tree: Tree) -> int | None:
 
 
 def _mitigations(tree: Tree) -> dict[str, str]:
-    """Only mitigations for this CPU."""
+    """Vulnerability → mitigation, for those that affect this CPU."""
     directory = f"{_CPU}/vulnerabilities"
     states = {name: tree.get(f"{directory}/{name}") for name in tree.names(directory)}
     return {name: state for name, state in states.items() if state and state != "Not affected"}
@@ -143,7 +143,7 @@ def _governors(tree: Tree) -> list[str]:
 
 
 def _boost(tree: Tree) -> bool | None:
-    """Whether turbo frequencies are allowed; None if no driver reports it."""
+    """Whether turbo frequencies are allowed; None if no driver reports that."""
     boost = tree.number(f"{_CPU}/cpufreq/boost")
     if boost is not None:
         return bool(boost)
@@ -159,7 +159,7 @@ def _libc() -> str | None:
 
 
 def pagelab_version() -> str | None:
-    """The installed distribution's version, or that of the source tree this runs from."""
+    """The version of the installed distribution, or of the source tree that this runs from."""
     root = _source_root()
     if root is not None:
         found = re.search(r'^version\s*=\s*"([^"]+)"', (root / "pyproject.toml").read_text(), re.MULTILINE)
@@ -175,7 +175,7 @@ def _source_root() -> Path | None:
 
 
 def _installed_version(name: str) -> str | None:
-    """From the names of the ``.dist-info`` directories: importing the library, or importlib.metadata, takes long."""
+    """A library's version from its ``.dist-info`` directory's name: importing it, or importlib.metadata, takes long."""
     found = _distribution(name)
     return None if found is None else found.name.removesuffix(".dist-info").rpartition("-")[2]
 
@@ -189,15 +189,15 @@ def _distribution(name: str) -> Path | None:
 def _distributions() -> tuple[Path, ...]:
     found: list[Path] = []
     for directory in sys.path:
-        # Zip files, directories that are not there, and those of other users' homes are passed over.
+        # Zip files, missing directories and unreadable ones are skipped.
         with suppress(OSError):
             found += [entry for entry in Path(directory).iterdir() if entry.name.endswith(".dist-info")]
     return tuple(found)
 
 
 def _commit() -> dict[str, str | None]:
-    """The commit, where one is known, and how: ``source`` is ``checkout`` (pagelab runs from it), ``installed from
-    checkout`` (its present commit; the installed copy may be older) or ``package``.
+    """The commit if known, and its ``source``: ``checkout`` (pagelab runs from it), ``installed from checkout`` (the
+    checkout's present commit; the installed copy may be older) or ``package``.
     """
     root = _source_root()
     if root is not None:
@@ -208,7 +208,7 @@ def _commit() -> dict[str, str | None]:
 
 
 def _installed_from() -> Path | None:
-    """The directory pip installed pagelab from (PEP 610)."""
+    """The directory from which pip installed pagelab (PEP 610)."""
     distribution = _distribution("pagelab")
     try:
         url = "" if distribution is None else json.loads((distribution / "direct_url.json").read_text())["url"]
@@ -218,7 +218,7 @@ def _installed_from() -> Path | None:
 
 
 def _head(root: Path) -> str | None:
-    """The checked-out commit of a work tree, without calling git."""
+    """The checked-out commit of a work tree, found without git."""
     git = root / ".git"
     try:
         head = (git / "HEAD").read_text().strip()

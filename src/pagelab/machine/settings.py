@@ -20,7 +20,7 @@ _CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 
 @dataclass(frozen=True)
 class Change:
-    """One file to be written; several may come from one key."""
+    """One setting file to be written; a key may need several."""
 
     key: str
     path: str
@@ -29,7 +29,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting with one file. ``words`` empty: a whole number in ``low`` … ``high``."""
+    """A setting with one file. Its value is one of ``words``; if these are empty, a whole number ``low`` … ``high``."""
 
     key: str
     path: str
@@ -40,7 +40,7 @@ class Setting:
 
     @property
     def values(self) -> str:
-        """The allowed values, for people."""
+        """The allowed values in words."""
         return "|".join(self.words) if self.words else f"{self.low}…{self.high}"
 
 
@@ -99,7 +99,7 @@ PATTERNS = (
 
 
 def plan(tree: Tree, assignments: list[str]) -> list[Change]:
-    """``KEY=VALUE`` words as file changes, validated against this machine; touches nothing.
+    """Turns ``KEY=VALUE`` words into file changes, validated against this machine; changes nothing.
 
     Raises :class:`BadInputError` (unknown key, bad value, key given twice) and :class:`MachineError` (this machine
     has no such setting).

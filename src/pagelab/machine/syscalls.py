@@ -1,6 +1,6 @@
-"""System calls without a Python function, for the probes: scratch memory, madvise, userfaultfd, PAGEMAP_SCAN.
+"""System calls that Python lacks, for the probes: scratch memory, madvise, userfaultfd, PAGEMAP_SCAN.
 
-Everything here works on memory and descriptors of its own and releases them. Failures raise ``OSError``.
+All functions work on memory and descriptors of their own and release them. Failures raise ``OSError``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAGE_IS_PRESENT = 1 << 3
 _SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282, "riscv64": 282}
 _SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 _PERF_ATTR_BYTES = 64
-"""PERF_ATTR_SIZE_VER0: the first version's fields, which every kernel takes."""
+"""PERF_ATTR_SIZE_VER0: the fields of the first version, which every kernel accepts."""
 PAGE = mmap.PAGESIZE
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -45,7 +45,7 @@ def _failed(what: str) -> OSError:
 
 
 class Scratch:
-    """Private anonymous memory, aligned to ``align_bytes``, none of it touched."""
+    """Private anonymous memory, aligned to ``align_bytes`` and untouched."""
 
     def __init__(self, size_bytes: int, align_bytes: int = PAGE) -> None:
         self.size_bytes = size_bytes
@@ -65,16 +65,16 @@ class Scratch:
         self._map[self._offset : self._offset + len(text)] = text
 
     def read(self, count: int) -> bytes:
-        """The first bytes; touches them."""
+        """The first ``count`` bytes; touches them."""
         return self._map[self._offset : self._offset + count]
 
     def advise(self, advice: int) -> None:
-        """``madvise(2)`` on all of it."""
+        """Calls ``madvise(2)`` on all of it."""
         if _libc.madvise(self.address, self.size_bytes, advice):
             raise _failed("madvise")
 
     def huge_bytes(self) -> int:
-        """AnonHugePages of the mapping that holds this memory."""
+        """AnonHugePages, in bytes, of the mapping that contains this memory."""
         inside = False
         with Path("/proc/self/smaps").open() as smaps:
             for line in smaps:
@@ -86,14 +86,14 @@ class Scratch:
         return 0
 
     def close(self) -> None:
-        """Give it back."""
+        """Unmap it."""
         self._anchor = None
         self._map.close()
 
 
 @contextmanager
 def scratch(size_bytes: int, align_bytes: int = PAGE) -> Iterator[Scratch]:
-    """Scratch memory that is freed at the end."""
+    """Scratch memory that is unmapped at the end."""
     memory = Scratch(size_bytes, align_bytes)
     try:
         yield memory
@@ -102,7 +102,7 @@ def scratch(size_bytes: int, align_bytes: int = PAGE) -> Iterator[Scratch]:
 
 
 def userfaultfd(*, user_mode_only: bool) -> int:
-    """A userfaultfd by the system call; the caller closes it."""
+    """A userfaultfd from the system call; the caller closes it."""
     number = _SYS_USERFAULTFD.get(os.uname().machine)
     if number is None:
         raise OSError(38, "userfaultfd: no system call number for this architecture")
@@ -114,7 +114,7 @@ def userfaultfd(*, user_mode_only: bool) -> int:
 
 
 def userfaultfd_from_device() -> int:
-    """A full userfaultfd by ``/dev/userfaultfd``: its file permissions decide, not a capability."""
+    """A full userfaultfd from ``/dev/userfaultfd``, for which file permissions decide, not a capability."""
     device = os.open("/dev/userfaultfd", os.O_RDWR | os.O_CLOEXEC)
     try:
         return fcntl.ioctl(device, _USERFAULTFD_IOC_NEW, os.O_CLOEXEC | os.O_NONBLOCK)
@@ -123,20 +123,20 @@ def userfaultfd_from_device() -> int:
 
 
 def userfaultfd_features(descriptor: int) -> int:
-    """The handshake UFFDIO_API without any wish; returns the features the kernel offers, one bit each."""
+    """Makes the handshake UFFDIO_API without requests; returns the kernel's features, one bit each."""
     answer = fcntl.ioctl(descriptor, _UFFDIO_API, struct.pack("QQQ", _UFFD_API, 0, 0))
     features: int = struct.unpack("QQQ", answer)[1]
     return features
 
 
 def move_one_page(descriptor: int) -> bool:
-    """Move one page with UFFDIO_MOVE; whether its bytes arrived. Needs the handshake done on ``descriptor``."""
+    """Moves one page with UFFDIO_MOVE; returns whether its bytes arrived. Needs the handshake on ``descriptor``."""
     with scratch(PAGE) as source, scratch(PAGE) as target:
         source.write(b"moved")
         fcntl.ioctl(descriptor, _UFFDIO_REGISTER, struct.pack("QQQQ", target.address, PAGE, 1, 0))
         request = struct.pack("QQQQq", target.address, source.address, PAGE, 0, 0)
         answer = fcntl.ioctl(descriptor, _UFFDIO_MOVE, request)
-        # Only now may the target be touched: before, the fault would wait for a handler for ever.
+        # The target may be touched only now: before, the fault would wait forever for a handler.
         return struct.unpack("QQQQq", answer)[4] == PAGE and target.read(5) == b"moved"
 
 
@@ -159,7 +159,7 @@ def count_task_clock(*, with_kernel: bool) -> None:
 
 
 def pagemap_scan() -> int:
-    """Pages the ioctl PAGEMAP_SCAN reports present in two touched pages of scratch memory (2 where it works)."""
+    """Number of pages that the ioctl PAGEMAP_SCAN reports present in two touched pages (2 if it works)."""
     with scratch(2 * PAGE) as memory, Path("/proc/self/pagemap").open("rb") as pagemap:
         memory.touch()
         regions = ctypes.create_string_buffer(24)
@@ -174,7 +174,7 @@ def pagemap_scan() -> int:
 
 
 def own_frame_number() -> int:
-    """The frame number the kernel shows for a touched page of our own: 0 where it hides them."""
+    """The frame number that the kernel shows for a touched page of our own; 0 if it hides frame numbers."""
     with scratch(PAGE) as memory, Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
         memory.touch()
         pagemap.seek(memory.address // PAGE * 8)

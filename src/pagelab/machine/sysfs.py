@@ -1,4 +1,4 @@
-"""Access to the kernel's setting files (``/proc`` and ``/sys``), all in this module.
+"""Reads and writes the kernel's setting files (``/proc`` and ``/sys``); all access to them is in this module.
 
 Paths are always given as the kernel names them (``/sys/kernel/mm/…``); :class:`Tree` puts a root before them,
 so that the same code reads a recorded or an invented machine.
@@ -17,7 +17,7 @@ _BRACKETED = re.compile(r"(?:^|\s)\[(\S+)\](?:\s|$)")
 
 
 def normalise(text: str) -> str:
-    """The value a setting file holds: of ``always [madvise] never`` only ``madvise``; stripped."""
+    """The value in a setting file's text, stripped; of ``always [madvise] never`` only ``madvise``."""
     bracketed = _BRACKETED.search(text)
     return bracketed.group(1) if bracketed else " ".join(text.split())
 
@@ -34,11 +34,11 @@ class Tree:
         return cls(os.environ.get(ROOT_VARIABLE, "/"))
 
     def path(self, name: str) -> Path:
-        """The path of the kernel's ``name`` in this tree."""
+        """The path in this tree of the kernel's path ``name``."""
         return self.root / name.lstrip("/")
 
     def text(self, name: str) -> str:
-        """The whole file; raises ``OSError`` as the kernel gave it. Undecodable bytes are replaced."""
+        """The whole file's text; undecodable bytes are replaced. Raises the kernel's ``OSError``."""
         return self.path(name).read_bytes().decode("utf-8", "replace")
 
     def get(self, name: str) -> str | None:
@@ -49,7 +49,7 @@ class Tree:
             return None
 
     def number(self, name: str) -> int | None:
-        """The value as a whole number, or None when unreadable or not a number."""
+        """The value as a whole number, or None if unreadable or not a number."""
         value = self.get(name)
         try:
             return None if value is None else int(value)
@@ -57,21 +57,20 @@ class Tree:
             return None
 
     def names(self, directory: str) -> list[str]:
-        """Names in a directory, sorted; empty when it cannot be listed."""
+        """Sorted names in a directory; empty if it cannot be listed."""
         try:
             return sorted(entry.name for entry in self.path(directory).iterdir())
         except OSError:
             return []
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there (an unreadable one is)."""
+        """Whether the file exists, readable or not."""
         return os.path.lexists(self.path(name))
 
     def write(self, name: str, value: str) -> None:
-        """One ``write(2)`` of the value and a newline, as the kernel's setting files want it; raises
-        ``OSError``.
+        """Writes the value and a newline in one ``write(2)``, as the kernel's setting files need; raises ``OSError``.
 
-        Never creates a file: a setting that is not there is an error.
+        Never creates a file: a missing setting is an error.
         """
         descriptor = os.open(self.path(name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:

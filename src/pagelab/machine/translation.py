@@ -117,19 +117,19 @@ class TranslationFile(_Model):
 
 
 Costs = NDArray[np.float64]
-"""Cycles a load beyond the reference: one row a round, one column a length."""
+"""Cycles per load beyond the reference: one row per round, one column per length."""
 
 _MOST_SEGMENTS = 6
 _SMALLEST = 2.0
-"""Cycles that a step must have to be one: below, caches and clocks differ by as much."""
+"""Least height of a step in cycles; caches and clocks cause smaller differences."""
 _SMALLEST_RATIO = 1.3
 _FLOOR = 0.03
-"""Of the squared error in logarithms that no more segments are bought for."""
+"""Root mean square error in logarithms; smaller errors justify no more segments."""
 _RESAMPLES = 200
 
 
 def cycles(values: NDArray[np.float64]) -> Cycles:
-    """The median over rounds with its exact interval; an array of one value a round."""
+    """The median over rounds with its exact interval; ``values`` has one value per round."""
     found = median_interval(values)
     interval = found.interval if isinstance(found.interval, Interval) else None
     return Cycles(
@@ -176,7 +176,7 @@ def _quantile(values: list[int], part: float) -> int:
 
 
 def _stairs(lengths: list[int], medians: NDArray[np.float64]) -> list[tuple[slice, slice, int, int]]:
-    """Before, after, the longest that fits and the first beyond, of each step."""
+    """For each step: the lengths before, those after, the longest that fits, and the first beyond."""
     edges = _pieces(np.log(np.maximum(medians, 0) + 1))
     edges = _merged(edges, medians)
     found = []
@@ -192,7 +192,7 @@ def _stairs(lengths: list[int], medians: NDArray[np.float64]) -> list[tuple[slic
 
 
 def _pieces(values: NDArray[np.float64]) -> list[int]:
-    """Edges of the constant pieces, from 0 to the number of values."""
+    """Edges of the constant pieces, from 0 to the number of values, by dynamic programming."""
     count = len(values)
     sums, squares = np.concatenate([[0], np.cumsum(values)]), np.concatenate([[0], np.cumsum(values**2)])
     most = min(_MOST_SEGMENTS, count)
@@ -217,7 +217,7 @@ def _pieces(values: NDArray[np.float64]) -> list[int]:
 
 
 def _merged(edges: list[int], medians: NDArray[np.float64]) -> list[int]:
-    """Without the edges at which the cost falls, or rises by too little to be a level's end."""
+    """The edges without those at which the cost falls, or rises by too little to be a level's end."""
     while len(edges) > 2:
         levels = [float(np.median(medians[a:b])) for a, b in pairwise(edges)]
         weak = [

@@ -1,4 +1,4 @@
-"""Verdicts on virtual machine and container, each with its evidence."""
+"""Finds out whether this is a virtual machine or a container, with the evidence."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HYPERVISORS = {
 }
 _CLOUDS = ("amazon ec2", "google compute engine", "openstack", "alibaba cloud", "digitalocean", "hetzner")
 _INITIAL_NAMESPACES = {"pid": 0xEFFFFFFC, "user": 0xEFFFFFFD, "cgroup": 0xEFFFFFFB, "uts": 0xEFFFFFFE}
-"""Inode numbers of the namespaces the kernel starts with (include/linux/proc_ns.h in the kernel's sources)."""
+"""Inode numbers of the kernel's initial namespaces (include/linux/proc_ns.h in the kernel's sources)."""
 
 
 class Virtualisation(NamedTuple):
-    """``kind``: none, a hypervisor's name, or ``unknown`` (there is one, it does not say which)."""
+    """``kind``: none, a hypervisor's name, or ``unknown`` (there is one that does not name itself)."""
 
     kind: str
     evidence: list[str]
@@ -40,7 +40,7 @@ class Container(NamedTuple):
 
 
 def virtualisation(tree: Tree) -> Virtualisation:
-    """From CPUID's hypervisor bit and leaf 0x40000000, /sys/hypervisor, DMI and the device tree."""
+    """The verdict from CPUID's hypervisor bit and leaf 0x40000000, /sys/hypervisor, DMI and the device tree."""
     evidence = []
     flags = _cpu_flags(tree).split()
     certain = "hypervisor" in flags
@@ -57,23 +57,23 @@ def virtualisation(tree: Tree) -> Virtualisation:
             kind = kind or _kind_from_text(value)
     cloud = next((item for item in evidence if any(word in item.lower() for word in _CLOUDS)), None)
     if cloud and not kind:
-        # Clouds rent whole machines, too: on x86 the flag decides, elsewhere the product's name.
+        # Clouds also rent bare metal: on x86 the flag decides, elsewhere the product's name.
         metal = any("metal" in item for item in evidence)
         kind = "unknown" if certain or (not metal and "fpu" not in flags) else ""
     compatible = tree.get("/proc/device-tree/hypervisor/compatible")
     if compatible:
         evidence.append(f"/proc/device-tree/hypervisor/compatible: {compatible}")
         kind = kind or _kind_from_text(compatible) or "unknown"
-    # "none" needs something that was read.
+    # The verdict "none" needs at least one source that could be read.
     found_out = flags or evidence
     return Virtualisation(kind or ("unknown" if certain or not found_out else "none"), evidence)
 
 
 def container(tree: Tree) -> Container:
-    """From marker files, the cgroup path and the namespaces.
+    """The verdict from marker files, the cgroup path and the namespaces.
 
-    A marker file alone is no proof (images copied to a virtual machine's disk keep ``/.dockerenv``): if the
-    pid namespace is the kernel's first, the verdict is ``none``, with the marker among the evidence.
+    A marker file alone is no proof: an image copied to a virtual machine's disk keeps ``/.dockerenv``. If the pid
+    namespace is the kernel's first, the verdict is ``none``, with the marker among the evidence.
     """
     kind, evidence = _markers(tree)
     foreign = _foreign_namespaces(tree)
@@ -88,7 +88,7 @@ def container(tree: Tree) -> Container:
 
 
 def in_first_user_namespace(tree: Tree) -> bool:
-    """Whether capabilities here are the machine's own: those of another user namespace count only inside it."""
+    """Whether capabilities here are valid on the machine: those of another user namespace count only inside it."""
     foreign = _foreign_namespaces(tree)
     return foreign is None or "user" not in foreign
 
@@ -112,7 +112,7 @@ def _markers(tree: Tree) -> tuple[str, list[str]]:
         if word in groups:
             evidence.append(f"/proc/self/cgroup names {word}")
             kinds.append(name)
-    # Kubernetes runs its containers with one of the others: it is what its user can configure.
+    # Kubernetes runs its containers with one of the other kinds, but is what the user configures.
     kind = "kubernetes" if "kubernetes" in kinds else next(iter(kinds), "")
     return kind, evidence
 
@@ -126,7 +126,7 @@ def _environment_of_init(tree: Tree) -> str | None:
 
 
 def _foreign_namespaces(tree: Tree) -> list[str] | None:
-    """Namespaces that are not the kernel's first; None when that cannot be read."""
+    """Namespaces that are not the kernel's first; None if that cannot be read."""
     foreign = []
     for name, initial in _INITIAL_NAMESPACES.items():
         try:
@@ -163,10 +163,10 @@ def _kind_from_text(text: str) -> str:
 
 @cache
 def _cpuid_vendor() -> str | None:
-    """The hypervisor's signature, CPUID leaf 0x40000000 (EBX, ECX, EDX); None off x86-64 or where code pages
-    are refused.
+    """The hypervisor's signature, CPUID leaf 0x40000000 (EBX, ECX, EDX); None off x86-64 or if executable memory is
+    refused.
 
-    The instruction needs no privilege, but no file shows its answer to ordinary users.
+    The instruction needs no privilege, and no file shows its result to ordinary users.
     """
     if os.uname().machine != "x86_64":
         return None

@@ -1,1 +1,1 @@
-"""Campaigns for runtime models: layouts, runs, counts, fits and a judgement of them, in one directory."""
+"""Campaigns that make a runtime model: they choose layouts, run them, get counts, fit models and judge them."""

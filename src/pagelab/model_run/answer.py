@@ -1,4 +1,4 @@
-"""What a campaign found, as it is printed: a verdict, the table, what to know, the next command."""
+"""The printed result of a campaign: a verdict, the table, facts and the next command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pagelab.models.document import ModelFile
 
 
 def verdict(file: ModelFile) -> str:
-    """The models' verdict, and what 2M pages everywhere gain."""
+    """The models' verdict, and the gain of 2M pages everywhere."""
     from pagelab.analysis import wording
     from pagelab.models import answer
 
@@ -28,7 +28,7 @@ def verdict(file: ModelFile) -> str:
 
 
 def _error(file: ModelFile, small: int, large: int) -> float:
-    """Two standard errors of R(2M)/R(4K)."""
+    """Twice the standard error of R(2M)/R(4K)."""
     points = file.points()
     errors = points.r_se
     assert errors is not None
@@ -38,7 +38,7 @@ def _error(file: ModelFile, small: int, large: int) -> float:
 
 
 def facts(campaign: Campaign, file: ModelFile) -> list[str]:
-    """Where counts are from, what was run, and how fast the machine was beside it."""
+    """Sentences on the source of the counts, the runs, and the machine's speed beside them."""
     trial = campaign.trial
     assert trial is not None
     where = "counted by this machine"
@@ -57,7 +57,7 @@ def facts(campaign: Campaign, file: ModelFile) -> list[str]:
 
 
 def probed(file: ModelFile) -> list[str]:
-    """What the chains of dependent additions and loads beside the executions took."""
+    """Sentences on the times of the chains of dependent additions and loads that ran beside the executions."""
     summary = file.campaign
     if summary is None:
         return []

@@ -1,8 +1,8 @@
-"""Pages that no layout of a campaign had, measured, against what every model makes of them.
+"""Checks a campaign's models: measures pages that none of its layouts had and compares with every prediction.
 
 The paper's case study (section VII-D) is of this kind: models of layouts in 4K and 2M pages, and the run time in 1G
-pages. The pages run interleaved with the anchors. R is scaled by what the anchors took in the campaign over what they
-take now, so that a machine that became faster or slower meanwhile is no error of a model.
+pages. The pages run interleaved with the anchors. R is scaled by the anchors' time in the campaign over their time now,
+so that a machine that became faster or slower meanwhile does not count as an error of a model.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def checked(
     progress: Progress | None = None,
     seed: int = 1,
 ) -> tuple[ModelFile, Path]:
-    """Runs the pages in ``DIR/check-NAME``, or what is left of them, and judges the campaign's models by them alone.
+    """Runs the pages in ``DIR/check-NAME``, or the rest of them, and judges the campaign's models by them alone.
 
-    Returns the model's file with them as its only test layout, and where it is kept.
+    Returns the model's file with these pages as its only test layout, and the path where it is kept.
 
-    Raises `BadInputError` for directories without a finished campaign, for 4K and 2M, which every campaign has, and for
-    minutes that hold fewer than :data:`LEAST_EXECUTIONS` of each; `MachineError` where memory does not get the pages.
+    Raises `BadInputError` for directories without a finished campaign, for 4K and 2M (every campaign has them), and if
+    the minutes are too few for :data:`LEAST_EXECUTIONS` of each; `MachineError` if memory does not get the pages.
     """
     file = read(directory)
     campaign = document.read(directory)
@@ -85,7 +85,7 @@ def checked(
 
 
 def _anchors(campaign: Campaign) -> list[Layout]:
-    """As the campaign's first round ran them."""
+    """The 4K and 2M layouts of the campaign's first round."""
     rows = {row.name: row for row in campaign.rounds[0].layouts} if campaign.rounds else {}
     if not rows.keys() >= set(ANCHORS):
         raise BadInputError("the campaign has not run its 4K and 2M pages yet; it goes on with: pagelab model run")
@@ -93,7 +93,7 @@ def _anchors(campaign: Campaign) -> list[Layout]:
 
 
 def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, wanted: Placement) -> Row:
-    """The measured layout, in the campaign's terms."""
+    """The measured layout as a row of the model's file, scaled to the campaign's speed of the machine."""
     trial = campaign.trial
     assert trial is not None
     counted = trial.counts == "counted"
@@ -135,7 +135,7 @@ def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, wanted: Plac
 
 
 _MOVED = tuple(f"{size}_moved" for size in ANCHORS)
-"""Beside the checked layout: what an anchor takes now over what it took in the campaign."""
+"""Extra columns of the checked layout: each anchor's time now over its time in the campaign."""
 
 
 def _of(file: ModelFile, anchor: str) -> Row:
@@ -148,7 +148,7 @@ def _simulated(file: ModelFile, directory: Path, wanted: Placement) -> dict[str,
 
 
 def _judged(file: ModelFile, row: Row) -> ModelFile:
-    """The campaign's training layouts and this one, and its models judged by it."""
+    """The model's file with the campaign's training layouts and this one as test, and the models judged by it."""
     seed = 1 if file.fits is None else file.fits.seed
     names = None if file.fits is None else [one.model for one in file.fits.models]
     kept = [one for one in file.layouts if one.role == "train"]
@@ -160,7 +160,7 @@ def _judged(file: ModelFile, row: Row) -> ModelFile:
 
 
 def text(found: ModelFile, kept: Path) -> str:
-    """The check as it is printed."""
+    """The printed result of a check."""
     row, fits = found.layouts[-1], found.fits
     assert fits is not None
     gain = wording.percent(row.r / _of(found, "4K").r - 1)
@@ -190,7 +190,7 @@ def _moved(row: Row) -> str:
 
 
 def _off(fits: Fits, row: Row) -> Sequence[str]:
-    """A line of each model."""
+    """One line of text for each model."""
     lines = []
     for one in fits.models:
         if one.test is None:

@@ -1,4 +1,4 @@
-"""Which layouts are run next: by the paper's windows, at random, by gaps in C, or where the model is least sure."""
+"""Chooses the next layouts: the paper's windows, at random, by gaps in C, or where the model is least certain."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pagelab.models.gaussian_process import FittedProcess, GaussianProcess
 
 Array = NDArray[np.float64]
 START = 10
-"""Layouts of an adaptive campaign's first round, anchors among them: a cubic in C has four coefficients, and the
+"""Layouts of an adaptive campaign's first round, anchors included. A cubic in C has four coefficients; the Gaussian
 process has a slope, a length and more for each of three inputs."""
 MOST_CANDIDATES = 160
 
 
 @dataclass(frozen=True)
 class Space:
-    """What layouts are made of: the tiles, misses by tile where they are known, and what must not be chosen."""
+    """The space of layouts: the tiles, their misses if known, and the test layouts, which must not be chosen."""
 
     footprint: Footprint
     misses: Array | None
@@ -34,7 +34,7 @@ class Space:
     seed: int
 
     def allowed(self, layouts: Sequence[Layout]) -> list[Layout]:
-        """Distinct layouts, anchors first under their own names, without those of the tests."""
+        """Returns the distinct layouts without the test layouts; the anchors come first, under their own names."""
         small, large = making.anchors(self.footprint)
         forbidden = {one.tiles for one in self.tests}
         found = {small.tiles: small, large.tiles: large}
@@ -45,9 +45,9 @@ class Space:
 
 
 def candidates(space: Space, most: int) -> list[Layout]:
-    """At most ``most`` distinct layouts, anchors first: a quarter growing, a quarter random, the others sliding.
+    """At most ``most`` distinct layouts, anchors first: a quarter growing, a quarter random, the rest sliding windows.
 
-    Where no misses are known, the sliding ones are random. Small spaces have fewer.
+    If no misses are known, random layouts replace the sliding ones. Small spaces give fewer layouts.
     """
     quarter = max(2, most // 4)
     each = max(2, (most - 2 * quarter) // len(SHARES))
@@ -58,7 +58,7 @@ def candidates(space: Space, most: int) -> list[Layout]:
 
 
 def fixed(select: Select, space: Space, count: int) -> list[Layout]:
-    """All layouts of a campaign that needs no measurement to choose them, anchors first; fewer in small spaces.
+    """All layouts of a campaign that chooses without measurements, anchors first; fewer in small spaces.
 
     ``profile``: the paper's windows. ``random``: random windows.
     """
@@ -73,8 +73,8 @@ def fixed(select: Select, space: Space, count: int) -> list[Layout]:
 def by_gaps(space: Space, measured: Sequence[tuple[Layout, float]], count: int, total: int) -> list[Layout]:
     """``count`` further layouts by moselect's rule, each in the middle of the largest gap in C.
 
-    ``measured``: layouts and their C. Of layouts that this round chose C is not known, and taken for the middle of
-    its gap. Fewer, where no gap gives a new one.
+    ``measured``: layouts and their C. For a layout chosen in this round C is unknown; the middle of its gap stands
+    for it. Returns fewer layouts if no gap gives a new one. Raises `BadInputError` if misses are not known.
     """
     if space.misses is None:
         raise BadInputError("--select moselect needs misses, which are simulated; or: --select random")
@@ -101,8 +101,8 @@ def _between(measured: Sequence[tuple[Layout, float]]) -> float:
 
 
 def spread(counts: Sequence[Counts], count: int, chosen: Sequence[int]) -> list[int]:
-    """Positions of ``count`` candidates that fill the space of (H, M, C), ``chosen`` among them: each next one is
-    the farthest from those before (Kennard and Stone, Technometrics 11, 1969)."""
+    """Positions of ``count`` candidates, ``chosen`` included, that fill the space of (H, M, C): each next candidate is
+    the one farthest from those before (Kennard and Stone, Technometrics 11, 1969)."""
     rows = np.array([[one.h, one.m, one.c] for one in counts])
     scale = rows.std(axis=0)
     rows = (rows - rows.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
@@ -118,19 +118,19 @@ def spread(counts: Sequence[Counts], count: int, chosen: Sequence[int]) -> list[
 
 @dataclass(frozen=True)
 class Choice:
-    """The next round of an adaptive campaign."""
+    """The layouts of an adaptive campaign's next round, and the uncertainty before it."""
 
     layouts: list[int]
-    """Positions among the candidates."""
+    """Positions of the layouts among the candidates."""
     widest: float
-    """Half of the widest 95% interval of a candidate's mean, relative to its prediction, before this round."""
+    """Half-width of the widest 95% interval of a candidate's mean before this round, relative to its prediction."""
 
 
 def least_certain(points: Points, counts: Sequence[Counts], taken: Sequence[int], most: int, seed: int) -> Choice:
-    """Up to ``most`` candidates, each where the process fitted to ``points`` is least sure of R for its size.
+    """Up to ``most`` candidates, each where the process fitted to ``points`` has the largest relative uncertainty of R.
 
-    After each, the process is taken to have measured what it predicts there, so that the next one is elsewhere.
-    ``taken``: positions of candidates that were run.
+    After each choice the process is updated as if its prediction there had been measured, so that the next candidate
+    lies elsewhere. ``taken``: positions of the candidates that were run.
     """
     fitted: FittedProcess = GaussianProcess(seed=seed).fit(points)
     h, m, c = (np.array([getattr(one, name) for one in counts]) for name in ("h", "m", "c"))

@@ -1,6 +1,6 @@
-"""The campaign's own file, ``campaign.json`` (``pagelab.campaign/1``): what was asked, fixed and found, step by step.
+"""The campaign's file, ``campaign.json`` (``pagelab.campaign/1``): the request, the plan and the results so far.
 
-Each step writes it before the next begins, so that a campaign that was killed goes on where it was.
+Each step writes the file before the next step begins, so that a killed campaign can go on.
 """
 
 from __future__ import annotations
@@ -113,12 +113,12 @@ class LayoutRow(_Model):
 
     @classmethod
     def of(cls, layout: Layout, role: Role) -> LayoutRow:
-        """The row of a layout."""
+        """Makes the row of a layout."""
         tiles = [(tile.pool, tile.start, tile.end, tile.page_bytes) for tile in layout.tiles]
         return cls(name=layout.name, role=role, tiles=tiles)
 
     def layout(self) -> Layout:
-        """The layout of a row."""
+        """The layout that this row describes."""
         return Layout(self.name, tuple(Tile(*tile) for tile in self.tiles))
 
 
@@ -163,7 +163,7 @@ class Campaign(_Model):
 
 
 def read(directory: Path) -> Campaign | None:
-    """The campaign of a directory; None where there is none. `BadInputError` for a file that is none."""
+    """Reads the campaign of a directory; None if there is none. `BadInputError` for a file that is no campaign."""
     path = directory / NAME
     if not path.exists():
         return None
@@ -178,5 +178,5 @@ def read(directory: Path) -> Campaign | None:
 
 
 def write(directory: Path, campaign: Campaign) -> None:
-    """Writes it whole or not at all."""
+    """Writes the campaign's file whole or not at all."""
     put(directory / NAME, campaign.model_dump_json(by_alias=True, indent=1) + "\n")

@@ -1,8 +1,8 @@
-"""R of a layout from its repeats, by an estimator that is named beforehand, and the error that noise leaves in it.
+"""Estimates R of a layout from its repeats, by an estimator that is chosen beforehand, and the error from noise.
 
-Repeats of one layout are few, and their noise is alike in all layouts once it is relative: so deviations of all runs
-from their layout's estimate are pooled, and the standard error of n repeats is that of estimates from n deviations
-drawn at random from the pool (bootstrap; Efron and Tibshirani 1993, chapter 6).
+A layout has few repeats, but relative noise is alike in all layouts. So the relative deviations of all runs from their
+layout's estimate are pooled. The standard error for n repeats is that of estimates from n deviations drawn at random
+from the pool (bootstrap; Efron and Tibshirani 1993, chapter 6).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pagelab.model_run.document import EstimatorName
 
 Array = NDArray[np.float64]
 LOW = 0.25
-"""The low quantile: what other programs add to a run is never negative, and a minimum of few runs is one run."""
+"""The low quantile. Other programs only add time, so a low value is best; the minimum would rest on one run."""
 _DRAWS = 2000
 
 
@@ -31,16 +31,16 @@ def estimate(values: Array, how: EstimatorName) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """Relative deviations of single runs from their layout's estimate, of all layouts, shape (runs,)."""
+    """Relative deviations of single runs from their layout's estimate, pooled over all layouts, shape (runs,)."""
 
     deviations: Array
     how: EstimatorName
 
     @classmethod
     def of(cls, runs: Mapping[str, Sequence[float]], how: EstimatorName) -> Noise:
-        """From run times by layout. Layouts with one run tell nothing; ValueError where no layout has two.
+        """Pools the run times of each layout. Layouts with one run do not count; ValueError if no layout has two.
 
-        Around an estimate from n runs deviations are too small by the root of (n − 1)/n, and are scaled up by it.
+        Deviations from an estimate of n runs are too small by a factor √((n − 1)/n), and are divided by it.
         """
         found = []
         for values in runs.values():
@@ -57,7 +57,7 @@ class Noise:
         return float(np.sqrt(np.mean(self.deviations**2)))
 
     def error(self, repeats: int, seed: int = 1) -> float:
-        """Relative standard error of the estimate from so many repeats."""
+        """Relative standard error of an estimate from this number of repeats."""
         drawn = np.random.default_rng([seed, repeats]).choice(self.deviations, (_DRAWS, repeats))
         if self.how == "mean":
             return float(drawn.mean(axis=1).std())
@@ -65,7 +65,7 @@ class Noise:
 
 
 def perfect(error: float, layouts: int) -> float:
-    """Median of the maximal error of a model without any, where each of ``layouts`` has this relative standard error.
+    """Median of a perfect model's maximal error if each of ``layouts`` has this relative standard error.
 
     The maximum of n absolute normal deviates is below z with probability (2Φ(z) − 1)^n.
     """

@@ -1,4 +1,4 @@
-"""Studies of layouts, and what their executions say: R, counts, and what is wrong with them."""
+"""Runs studies of layouts, and reads R, counts and faults of their executions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ EVENTS = ("tlb", "cycles")
 COUNTED = {"h": "tlb.hits", "m": "tlb.walks", "c": "tlb.walk_cycles", "r": "cycles"}
 _CLOCK = "pagelab-workload clock"
 _PARTS = ("cpu", "user", "system", "thread", "faults", "major_faults")
-"""What the measurements of a window are named after it."""
+"""Suffixes of the measurements of a window, after the window's name."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution under one layout; times are of the window, or of the whole where the program has none."""
+    """One execution under one layout; times are of the window, or of the whole execution if there is no window."""
 
     layout: str
     run: int
@@ -38,16 +38,16 @@ class Execution:
     status: str
     message: str
     r_s: float | None
-    """Processor time of the window; user time of a whole execution."""
+    """Seconds: processor time of the window, or user time of the whole execution."""
     faults_share: float
     counts: dict[str, float]
-    """``r``, ``h``, ``m``, ``c`` as counted; what was not is missing."""
+    """The counted ones of ``r``, ``h``, ``m`` and ``c``."""
     cycle_ns: float | None
-    """Of the clock beside the execution."""
+    """Time of a cycle, measured beside the execution."""
     memory_ns: float | None
-    """Of a load from memory beside the execution."""
+    """Time of a load from memory, measured beside the execution."""
     short: bool
-    """Whether memory did not get the pages that the layout asked for."""
+    """Whether memory got fewer pages of the layout's sizes than requested."""
     resident_bytes: int
     duration_s: float
 
@@ -62,10 +62,10 @@ def study(
     timeout_s: float | None = None,
     seed: int | None = None,
 ) -> Path:
-    """study.toml in ``directory``: blocks of one execution of each layout, in random order. Returns its path."""
+    """Writes study.toml in ``directory``: blocks with each layout once, in random order. Returns its path."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = [one if isinstance(one, Setting) else Setting(one.name, one.toml()) for one in layouts]
-    # Chains of additions and of loads run beside every execution: other programs change clock and memory.
+    # Chains of additions and of loads run beside every execution, since other programs change clock and memory speed.
     table = workload(asked.argv, asked.cwd, timeout_s if timeout_s is not None else asked.timeout_s)
     table["setup"] = [_CLOCK]
     document = {
@@ -85,7 +85,7 @@ def study(
 
 
 def run(spec: Path, directory: Path, tools: Tools, progress: Progress, *, more: int | None = None) -> None:
-    """Runs the study, or what is left of it; does nothing where it is done."""
+    """Runs the study, or the rest of it; does nothing if it is complete."""
     if not (directory / NAME).exists():
         run_own(spec, directory, tools, progress, CANNOT)
         return
@@ -96,17 +96,17 @@ def run(spec: Path, directory: Path, tools: Tools, progress: Progress, *, more: 
 
 
 def quiet(tools: Tools) -> Tools:
-    """Without the measurement of noise, which takes a second: for trials."""
+    """The tools without the measurement of noise, which takes a second; for trials."""
     return replace(tools, noise=lambda _plan: None)
 
 
 def silent() -> Progress:
-    """No progress."""
+    """A progress that shows nothing."""
     return Silent()
 
 
 def windows(directory: Path) -> list[str]:
-    """Names of the windows that every execution of a study has."""
+    """Names of the windows that all executions of a study have."""
     with Store.open(directory, write=False) as store:
         frame = store.measurements()
         runs = store.runs().filter(pl.col("status") == "ok")["run_id"].to_list()
@@ -119,7 +119,7 @@ def windows(directory: Path) -> list[str]:
 
 
 def read(directory: Path, window: str | None) -> list[Execution]:
-    """Every finished execution of a study, in its order."""
+    """The finished executions of a study, in order."""
     with Store.open(directory, write=False) as store:
         runs, steps = store.runs(), store.steps()
         sums: dict[tuple[int, str], float] = {}
@@ -160,7 +160,7 @@ def read(directory: Path, window: str | None) -> list[Execution]:
 
 
 def _probed(output: str | None, name: str) -> float | None:
-    """What the chains beside an execution printed; None where they did not run."""
+    """The value that the chains beside an execution printed; None if they did not run."""
     try:
         value = json.loads(output or "")[name]
     except (ValueError, KeyError, TypeError):
@@ -169,7 +169,7 @@ def _probed(output: str | None, name: str) -> float | None:
 
 
 def refuse_failed(executions: Sequence[Execution]) -> None:
-    """Raises `BadInputError` with the first execution that failed."""
+    """Raises `BadInputError` about the first failed execution, if any failed."""
     for one in executions:
         if one.status != "ok":
             raise BadInputError(f"{one.layout} pages: {one.status}: {one.message}; {CANNOT}")

@@ -1,7 +1,7 @@
-"""Which kind of memory decides: heap, anonymous mappings and arenas, each in 4K or in 2M pages, all combinations.
+"""Measures which kind of memory decides the run time: heap, anonymous mappings, arenas, each in 4K or in 2M pages.
 
-A 2^k design over the kinds that the program uses. The combinations run interleaved, each once in every block, so that
-effects are told within blocks. Directory: ``campaign.json`` (command and trial), ``kinds.json`` (what was found), and a
+All combinations of the kinds that the program uses run interleaved (a 2^k design), each once in every block, so that
+effects are found within blocks. Directory: ``campaign.json`` (command and trial), ``kinds.json`` (the result), and one
 study each for ``trial`` and ``runs``.
 """
 
@@ -38,16 +38,16 @@ from pagelab.study.tools import Tools
 
 RUNS = "runs"
 LEAST_BYTES = TILE
-"""A kind of which the program touches less is left out: not one large page would be full."""
+"""A kind of which the program touches less is left out: it would not fill one large page."""
 _FEWEST_RUNS = 2 + 2 * fewest_of(1, LEVEL)
 _MARGIN = 0.95
 
 
 def kinds(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> KindsDocument:
-    """Runs the design in ``directory``, or what is left of it, and tells the effects.
+    """Runs the design in ``directory``, or the rest of it, and returns the effects.
 
-    Raises `BadInputError` where the program fails, uses none of these kinds, or takes too long for the minutes, and
-    what :func:`pagelab.model_run.run.try_it` raises.
+    Raises `BadInputError` if the program fails, uses none of these kinds, or takes too long for the minutes, and
+    whatever :func:`pagelab.model_run.run.try_it` raises.
     """
     with locked(directory):
         session = session_of(asked, directory, tools, progress or Silent(), _FEWEST_RUNS)
@@ -66,7 +66,7 @@ def kinds(asked: Asked, directory: Path, tools: Tools, progress: Progress | None
 
 
 def kinds_of(records: dict[str, Record]) -> list[Kind]:
-    """Every kind, from the trial's records of ``4K`` and ``2M``. Raises `BadInputError` where none can be a factor."""
+    """Every kind, from the trial's records of ``4K`` and ``2M``. Raises `BadInputError` if none can be a factor."""
     touched, huge = dict.fromkeys(POOLS, 0), dict.fromkeys(POOLS, 0)
     for size, sums in (("4K", touched), ("2M", huge)):
         for process in records[size].processes or []:
@@ -90,7 +90,7 @@ def _why_not(touched: int, huge: int) -> str | None:
 
 
 def _simulated(session: Session, native: Footprint, combinations: Sequence[Layout]) -> list[Counts] | None:
-    """H, M and C of the combinations by simulation; None where they are counted, or not asked for."""
+    """Simulated H, M and C of the combinations; None if they are counted or not requested."""
     asked, trial = session.asked, session.campaign.trial
     assert trial is not None
     if trial.counts == "counted" or not _simulates(asked):
@@ -98,20 +98,20 @@ def _simulated(session: Session, native: Footprint, combinations: Sequence[Layou
     how, traced = needed(asked, session.directory, trial.window, session.progress.note)
     refuse_other_input(traced, native, asked.argv, whole=trial.window is None)
     session.keep(simulated=how)
-    # What the trace does not touch has no misses; a layout without any of its pages would be refused.
+    # Memory that the trace does not touch has no misses, and a layout with none of the traced pages would be refused.
     own = [traced.at(one.name, traced.positions(one)) for one in combinations]
     return Simulator(session.directory, how).counts(own, session.progress.note)
 
 
 def _simulates(asked: Asked) -> bool:
-    """Counts are simulated where that is asked for, one way or another: a trace takes longer than a few executions."""
+    """Whether the request names simulated counts or a trace; otherwise none is captured, since that takes long."""
     return asked.counts == "simulated" or asked.trace is not None or asked.processor is not None
 
 
 def _blocks(session: Session, combinations: int) -> int:
-    """Blocks that fit the minutes. Raises `BadInputError` where these are too few to find any effect."""
+    """Number of blocks that fit the minutes. Raises `BadInputError` if it is too small to find any effect."""
     if (session.directory / RUNS / STORE).exists():
-        return 0  # the study knows
+        return 0  # the study already has its number of blocks
     trial = session.campaign.trial
     assert trial is not None
     fewest = fewest_of(combinations - 1, LEVEL)
@@ -133,7 +133,7 @@ def _blocks(session: Session, combinations: int) -> int:
 def _found(
     session: Session, known: list[Kind], combinations: Sequence[Layout], simulated: Sequence[Counts] | None
 ) -> KindsDocument:
-    """The document of a design that ran."""
+    """The document of a design whose runs are done."""
     campaign, trial = session.campaign, session.campaign.trial
     assert trial is not None
     counted = trial.counts == "counted"
@@ -175,7 +175,7 @@ def _found(
 
 
 def by_block(runs: Sequence[Execution], names: Sequence[str], *, counted: bool) -> NDArray[np.float64]:
-    """R of every block in which all combinations count, shape (blocks, combinations)."""
+    """R of every block in which all combinations have a usable execution, shape (blocks, combinations)."""
     blocks: dict[int, dict[str, float]] = {}
     for run in runs:
         blocks.setdefault(run.block, {})[run.layout] = r_of(run, counted=counted)
@@ -223,7 +223,7 @@ def _lost(reasons: dict[str, int]) -> list[Told]:
 
 
 def of_model(directory: Path, minutes: float, seed: int) -> Asked:
-    """The command, window and source of counts of a model's campaign. Raises `BadInputError` where it has no trial."""
+    """The command, window and source of counts of a model's campaign. Raises `BadInputError` if it has no trial."""
     campaign = document.read(directory)
     if campaign is None or campaign.trial is None:
         raise BadInputError(

@@ -1,4 +1,4 @@
-"""What the design over kinds of memory found, in words: a verdict, tables, the next command."""
+"""The result of the design over kinds of memory, in words: a verdict, tables and the next command."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 _MINOR = 0.2
-"""A kind whose effect is a smaller share of the largest one's is named after those that decide."""
+"""A kind whose effect is below this share of the largest effect is named after the kinds that decide."""
 
 
 def verdict(kinds: Sequence[Kind], effects: Sequence[Effect]) -> str:
-    """One sentence: the kinds that decide, those with smaller effects, those without, those left out of the design."""
+    """One sentence: kinds that decide, kinds with smaller effects, with none, and kinds left out of the design."""
     main = [one for one in effects if len(one.kinds) == 1]
     seen = sorted((one for one in main if one.seen), key=lambda one: -abs(one.percent))
     unseen = [one for one in main if not one.seen]
@@ -68,7 +68,7 @@ def _interval(one: Effect) -> str:
 
 
 def following(campaign: Campaign, effects: Sequence[Effect], directory: Path) -> tuple[str, str]:
-    """The next command, and what it is for."""
+    """The next command and its purpose."""
     command, minutes = shlex.join(campaign.asked.argv), campaign.asked.minutes
     gains = [one.kinds[0] for one in effects if len(one.kinds) == 1 and one.seen and one.percent < 0]
     if gains:
@@ -81,7 +81,7 @@ def following(campaign: Campaign, effects: Sequence[Effect], directory: Path) ->
 
 
 def text(found: KindsDocument) -> str:
-    """All of it, as it is printed."""
+    """The whole result as printed text."""
     lines = [found.verdict, "", *columns(effect_rows(found)), "", *columns(combination_rows(found)), ""]
     lines += facts(found)
     lines += [f"warning: {one.message}" for one in found.told]
@@ -98,7 +98,7 @@ def effect_rows(found: KindsDocument) -> list[list[str]]:
 
 
 def combination_rows(found: KindsDocument) -> list[list[str]]:
-    """Header and rows of the combinations: R, and H, M and C where there are any."""
+    """Header and rows of the combinations: R, and H, M and C if known."""
     counts = ["H", "M", "C"] if found.counts is not None else []
     rows = [["in 2M pages", f"R ({found.unit})", "runs", *counts]]
     for one in found.combinations:
@@ -115,7 +115,7 @@ def _counts(one: Combination, *, with_them: bool) -> list[str]:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with their cells below each other; the first column to the left, the others to the right."""
+    """Lines of text with aligned columns: the first to the left, the others to the right."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return [
         "  ".join(
@@ -126,7 +126,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def facts(found: KindsDocument) -> list[str]:
-    """How much there is of each kind, what R is, and where counts are from."""
+    """Sentences on the size of each kind, the meaning of R, and the source of the counts."""
     used = ", ".join(
         f"{one.kind} {wording.size(one.touched_bytes)}" + (f" ({one.left_out})" if one.left_out else "")
         for one in found.kinds

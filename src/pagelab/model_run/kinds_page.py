@@ -22,14 +22,14 @@ _ROW_PX = 30
 def write(found: KindsDocument, out: Path) -> Path:
     """Writes page, figures (SVG) and ``report.json`` into ``out``; returns the page's path.
 
-    Raises `BadInputError` where ``out`` holds something else than a report.
+    Raises `BadInputError` if ``out`` holds anything but a report.
     """
     text = found.model_dump_json(by_alias=True, indent=1) + "\n"
     return written(out, f"pagelab {pagelab_version()}", figures_of(found), {"report.json": text}, render(found))
 
 
 def render(found: KindsDocument) -> str:
-    """The whole page."""
+    """The whole page as HTML."""
     text = found.model_dump_json(by_alias=True, indent=1).encode()
     return shell.render(
         "kinds.html.j2",
@@ -50,7 +50,7 @@ def _table(rows: list[list[str]], caption: str) -> Table:
 
 
 def figures_of(found: KindsDocument) -> tuple[Figure, ...]:
-    """In reading order."""
+    """The figures, in reading order."""
     effects = "; ".join(f"{row[0]} {row[1]} ({row[2]})" for row in effect_rows(found)[1:])
     times = "; ".join(f"{row[0]} {row[1]}" for row in combination_rows(found)[1:])
     return (
@@ -78,7 +78,7 @@ def figures_of(found: KindsDocument) -> tuple[Figure, ...]:
 
 
 def effects_chart(found: KindsDocument, width: theme.Width) -> dict[str, Any]:
-    """Effects as marks with intervals, one a row; a line at no effect."""
+    """Chart of the effects with intervals, one per row; a line marks "no effect"."""
     names = [" × ".join(one.kinds) for one in found.effects]
     rows = [
         {
@@ -111,7 +111,7 @@ def effects_chart(found: KindsDocument, width: theme.Width) -> dict[str, Any]:
 
 
 def combinations_chart(found: KindsDocument, width: theme.Width) -> dict[str, Any]:
-    """R of every combination, one a row."""
+    """Chart of R, one combination per row."""
     names = [" + ".join(one.large) or "nothing" for one in found.combinations]
     rows = [
         {"combination": name, "r": one.r, "runs": one.runs, "misses": one.m}

@@ -1,4 +1,4 @@
-"""How many layouts, how often each: what fits the minutes, by the pilot's noise and duration."""
+"""Plans the numbers of layouts and repeats that fit the minutes, from the pilot's noise and duration."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from pagelab.model_run.estimate import Noise, perfect
 from pagelab.study.progress import shown_duration
 
 SIZES = (54, 45, 36, 30, 24, 20, 16, 12, 10, 8)
-"""Training layouts, anchors among them; the paper has 54."""
+"""Possible numbers of training layouts, anchors included; the paper has 54."""
 USUAL = 20
 FEWEST = 8
 ANCHORS = 2
 _LEAST_REPEATS, _REPEATS, _MOST_REPEATS = 2, 3, 50
 _MOST_LATER_ROUNDS = 6
 FEWEST_RUNS = (FEWEST + 12) * _LEAST_REPEATS + 8
-"""Executions without which nothing can be told: trial, pilot and the smallest campaign."""
+"""Least number of executions: trial, pilot and the smallest campaign."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Rounds of a campaign with so many training layouts."""
+    """The training layouts of each round of a campaign."""
 
     first: int
-    """Training layouts of the first round, anchors among them."""
+    """Training layouts of the first round, anchors included."""
     later: tuple[int, ...]
-    """New ones of each further round, which has the anchors as well."""
+    """New training layouts of each further round, which also runs the anchors."""
     tests: int
 
     @property
     def rounds(self) -> int:
-        """All of them."""
+        """Number of rounds."""
         return 1 + len(self.later)
 
     @property
     def runs(self) -> int:
-        """Executions of all rounds with one block each."""
+        """Number of executions if every round had one block."""
         return self.first + sum(count + ANCHORS for count in self.later) + self.tests
 
     def tests_of(self, number: int) -> range:
-        """Positions of the test layouts of a round: shared out evenly, so that they see what the others see."""
+        """Positions of a round's test layouts; they are spread evenly over the rounds, as conditions may change."""
         return range(number * self.tests // self.rounds, (number + 1) * self.tests // self.rounds)
 
 
 def shape(select: Select, layouts: int, tests: int, *, knows_c: bool) -> Shape:
-    """``knows_c``: C of any layout is known before it is run, so that moselect needs no rounds."""
+    """The rounds of a campaign; with ``knows_c``, C is known before a layout runs and moselect needs one round only."""
     at_once = select in ("random", "profile") or (select == "moselect" and knows_c)
     start = START
     if at_once or layouts <= start:
@@ -59,9 +59,9 @@ def shape(select: Select, layouts: int, tests: int, *, knows_c: bool) -> Shape:
 
 
 def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int, *, knows_c: bool) -> Plan:
-    """The most layouts with which the repeats' noise stays below half of the aim, else :data:`USUAL`, else fewer.
+    """Plans the most layouts whose repeats' noise stays below half of the aim, else :data:`USUAL`, else fewer.
 
-    ``available``: distinct layouts that there are. Raises `BadInputError` where these, or the minutes, are too few.
+    ``available``: number of distinct layouts. Raises `BadInputError` if it, or the minutes, are too few.
     """
     fitting = int(left_s / run_s)
     if available < FEWEST - ANCHORS:
@@ -106,10 +106,10 @@ def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int
 
 
 def _aim_minutes(asked: Asked, chosen: Plan, left_s: float) -> float | None:
-    """Minutes with which the noise alone would stay below the aim; None where it does."""
+    """Minutes that would bring the error from noise alone down to the aim; None if the plan's is below it already."""
     if chosen.perfect <= asked.aim:
         return None
-    # The error falls with the root of the repeats, near enough, whatever the estimator.
+    # For every estimator the error falls roughly with the root of the repeats.
     repeats = ceil(chosen.repeats * (chosen.perfect / asked.aim) ** 2)
     more_s = chosen.executions / chosen.repeats * repeats * chosen.run_s - left_s
     return ceil(10 * (asked.minutes + max(0.0, more_s) / 60)) / 10

@@ -1,4 +1,4 @@
-"""From executions to points: R by the estimator, counts of one source, and what is left out, with the reason."""
+"""Makes points from executions: R by the estimator, counts from one source, and the reasons for excluded executions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pagelab.simulate import hardware
 from pagelab.simulate.calibration import this_machine
 
 _FEWEST = 2
-"""Executions of a layout, without which its noise is nobody's."""
+"""Least number of executions of a layout; with fewer its noise is unknown."""
 _CLOCK_MOVES = 0.02
 _MEMORY_MOVES = 0.25
-"""Of the time of a load; it scatters more than that of an addition."""
+"""Limit on the relative change of a load's time, which scatters more than that of an addition."""
 _ROUNDS_MOVE = 3.0
-"""Standard errors by which an anchor's time may differ between rounds."""
+"""Limit on the difference of an anchor's time between rounds, in standard errors."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Gathered:
 
 
 def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -> Gathered:
-    """The points of all rounds that were run. Raises `BadInputError` where too little is left for any."""
+    """The points of all rounds that ran. Raises `BadInputError` if too few executions are usable."""
     trial, asked = campaign.trial, campaign.asked
     assert trial is not None
     counted = trial.counts == "counted"
@@ -112,13 +112,13 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
 
 
 def left_out(one: Excluded) -> Told:
-    """Executions that are in no estimate, as a warning."""
+    """The warning about executions that are in no estimate."""
     rest = "the layout is left out" if one.whole else "the others count"
     return Told(kind="left-out", message=f"left out: {one.executions} of {one.layout}: {one.why}; {rest}")
 
 
 def simulated_by(points: Points, layouts: Sequence[Layout], simulator: Simulator) -> Points:
-    """The same points with simulated H, M and C, for choices among layouts that did not run; by the layouts' names."""
+    """The same points with simulated H, M and C, matched by name; for choices among layouts that did not run."""
     own = {one.name: one for one in layouts}
     found = _columns(simulator.counts([own[name] for name in points.layouts]))
     changed = {key: np.array(values) for key, values in found.items()}
@@ -130,7 +130,7 @@ def _columns(counts: Sequence[Counts]) -> dict[str, list[float]]:
 
 
 def usable(runs: Sequence[Execution], *, counted: bool) -> tuple[list[Execution], dict[str, int]]:
-    """Executions that count, and how many do not, by reason."""
+    """The usable executions, and the number of others by reason."""
     good: list[Execution] = []
     reasons: dict[str, int] = {}
     for run in runs:
@@ -155,7 +155,7 @@ def _why_not(run: Execution, *, counted: bool) -> str | None:
 
 
 def r_cycles(run: Execution, *, counted: bool, cycle_ns: float) -> float:
-    """R in cycles: counted, or processor time over what a cycle takes."""
+    """R in cycles: counted, or processor time over the time of a cycle."""
     return r_of(run, counted=counted) * (1.0 if counted else 1e9 / cycle_ns)
 
 
@@ -168,7 +168,7 @@ def r_of(run: Execution, *, counted: bool) -> float:
 
 
 def _cycle_ns(runs: Sequence[Execution]) -> float:
-    """The median over the campaign; a nanosecond where no clock was timed."""
+    """Median time of a cycle over the campaign; 1 ns if no clock was timed."""
     return _median([run.cycle_ns for run in runs]) or 1.0
 
 
@@ -178,7 +178,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def _walkers(campaign: Campaign) -> int:
-    """Of the description; of this machine's preset where nothing is simulated; two where nobody knows."""
+    """Number of page walkers: of the description, or of this machine's preset if nothing is simulated; 2 if unknown."""
     processor = campaign.simulated.processor if campaign.simulated is not None else None
     if processor is None:
         try:
@@ -189,7 +189,7 @@ def _walkers(campaign: Campaign) -> int:
 
 
 def machine_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> list[Told]:
-    """What the chains beside the executions say: a clock, or a memory, that was not the same all the time.
+    """Warnings if the chains beside the executions show that the clock or the memory speed changed.
 
     Counted cycles do not depend on the clock.
     """
@@ -219,7 +219,7 @@ def machine_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> 
 
 
 def _moved(values: Sequence[float | None], limit: float) -> tuple[float, float, float] | None:
-    """The 10%, 50% and 90% quantiles, where the outer ones are further apart than the limit."""
+    """The 10%, 50% and 90% quantiles if the outer ones are further apart than the limit, else None."""
     known = [value for value in values if value is not None]
     if len(known) < _FEWEST:
         return None
@@ -228,7 +228,7 @@ def _moved(values: Sequence[float | None], limit: float) -> tuple[float, float, 
 
 
 def _rounds_apart(by_round: Sequence[Sequence[Execution]]) -> list[Told]:
-    """Anchors of which a round's mean lies far from the first round's."""
+    """Warnings about anchors whose mean in a later round is far from that in the first round."""
     found = []
     for size in ("4K", "2M"):
         groups = [

@@ -1,4 +1,4 @@
-"""Run time with another TLB or other pages: counts by the simulator of the training, then the model."""
+"""Predicts run time with another TLB or other pages: the training's simulator gives counts, the model gives R."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def predict_for(
     of: Of = "mean",
     level: float = 0.95,
 ) -> Prediction:
-    """R on the machine of the training, if it had the TLB of ``processor`` (None: its own) and these ``pages``.
+    """Predicts R on the training's machine as if it had the TLB of ``processor`` (None: its own) and these ``pages``.
 
-    ``path`` is where the file is from: its trace lies beside it. ``pages``: a size or rule of ``--pages``, 4K where
-    neither it nor a ``policy`` is given. Where the training's counts are the hardware's, simulated ones are scaled by
-    counted over simulated of the nearest anchor, as Alam et al. (ISCA 2017) scale theirs: marked with a warning.
+    ``path`` is the file's own path; its trace lies beside it. ``pages``: a size or rule of ``--pages``; 4K if neither
+    it nor a ``policy`` is given. If the training used counts of the hardware, simulated counts are multiplied by the
+    nearest anchor's ratio of counted to simulated (as Alam et al., ISCA 2017), and a warning says so.
 
-    Raises `BadInputError` for models without a trace, and for traces and descriptions that are no longer there.
+    Raises `BadInputError` for models without a trace, and if the trace or the description no longer exists.
     """
     campaign, _ = _known(file, path)
     trace, simulated = known_trace(file, path)
@@ -67,7 +67,7 @@ def predict_for(
 
 
 def wanted_pages(text: str) -> Placement:
-    """Those of ``--pages``. A bare size is that of heap, mappings and arenas, as in layouts: others keep base pages."""
+    """Parses ``--pages``. A bare size is for heap, mappings and arenas, as in layouts; the rest keeps base pages."""
     if text != "4K" and text.isalnum():
         rules = [f'[[rule]]\nmemory = "{pool}"\npages = "{text}"\n' for pool in POOLS]
         return placement(policies.parse("\n".join([f'name = "{text}"', *rules]), f"--pages {text}"))
@@ -75,9 +75,9 @@ def wanted_pages(text: str) -> Placement:
 
 
 def known_trace(file: ModelFile, path: Path) -> tuple[Path, SimulatedBy]:
-    """The model's trace, which lies beside the file, and how its counts were simulated.
+    """The model's trace, which lies beside the file, and the simulation of its counts.
 
-    Raises `BadInputError` where there is no trace, and where the processor is described otherwise by now.
+    Raises `BadInputError` if there is no trace, or if the processor's description has changed since.
     """
     _, simulated = _known(file, path)
     trace = Path(simulated.trace)
@@ -104,7 +104,7 @@ def _known(file: ModelFile, path: Path) -> tuple[CampaignSummary, SimulatedBy]:
 
 
 def simulated_counts(trace: Path, processor: str, wanted: Placement, *, caches: bool) -> dict[str, float]:
-    """H, M and C of the trace in these pages."""
+    """Simulated H, M and C of the trace with these pages."""
     row = tlb(trace, processor, wanted, caches=caches).executions.row(0, named=True)
     return {name: float(row[name]) for name in ("h", "m", "c")}
 
@@ -112,7 +112,7 @@ def simulated_counts(trace: Path, processor: str, wanted: Placement, *, caches: 
 def _scaled(
     file: ModelFile, trace: Path, simulated: SimulatedBy, counts: dict[str, float], anchor: str
 ) -> dict[str, float]:
-    """Counts of the hardware's size. Where an anchor has none of a kind, they stay."""
+    """The counts scaled to those of the hardware; unchanged where the anchor's count is 0."""
     own = next(row for row in file.layouts if row.layout == file.anchors[anchor])
     base = simulated_counts(trace, simulated.processor, wanted_pages(anchor), caches=simulated.caches)
     counted = {"h": own.h, "m": own.m, "c": own.c}

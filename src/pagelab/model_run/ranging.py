@@ -1,9 +1,9 @@
-"""Layouts of equal C and different R: how far any model in C alone must be off (after the authors' mosrange).
+"""Finds layouts of equal C and different R: a bound on the error of every model in C alone (after mosrange).
 
-Each of several orders of the program's tiles is given large pages from its beginning, until simulated C is at the
-wanted level; the layouts so found have equal walk cycles at different places. They run interleaved, beside 4K and 2M.
-A model in C alone predicts one R for all of them: its largest relative error is at least (R₁ − R₂)/(R₁ + R₂) for the
-longest and the shortest.
+The program's tiles are put into several orders. In each order the first tiles get large pages, as many as bring
+simulated C to the requested level. The resulting layouts have equal walk cycles, but in different places. They run
+interleaved, beside 4K and 2M. A model in C alone predicts one R for all of them, so its largest relative error is at
+least (R₁ − R₂)/(R₁ + R₂), with R₁ the longest and R₂ the shortest run time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pagelab.study.tools import Tools
 
 SCHEMA: Literal["pagelab.model-range/1"] = "pagelab.model-range/1"
 NEAR = 0.02
-"""How far C may be from the level, relative to its span from 2M to 4K."""
+"""Largest distance of C from the level, relative to the span of C from 2M to 4K."""
 LEAST_REPEATS, MOST_REPEATS = 3, 50
 _DRAWS = 4000
 
@@ -72,10 +72,10 @@ class RangeDocument(_Model):
 def ranged(
     directory: Path, level: float, minutes: float, tools: Tools, progress: Progress | None = None, seed: int = 1
 ) -> RangeDocument:
-    """Finds the layouts, runs them in ``DIR/range-NN``, or what is left of them, and compares.
+    """Finds the layouts, runs them (or the rest of them) in ``DIR/range-NN``, and compares.
 
-    Raises `BadInputError` for directories without a campaign that has a trace, for levels at which there are not two
-    layouts, and for minutes that hold fewer than :data:`LEAST_REPEATS` of each.
+    Raises `BadInputError` for directories without a campaign that has a trace, for levels with fewer than two layouts,
+    and if the minutes are too few for :data:`LEAST_REPEATS` of each.
     """
     campaign = document.read(directory)
     if campaign is None or campaign.simulated is None or campaign.trial is None or campaign.plan is None:
@@ -111,9 +111,9 @@ def ranged(
 def at_level(
     space: Footprint, simulator: Simulator, level: float, seed: int
 ) -> tuple[list[Layout], list[float], float]:
-    """Distinct layouts whose C is near ``level`` between 2M and 4K, their C, and the span.
+    """Distinct layouts whose C is near ``level`` between 2M (0) and 4K (1), the C of each, and the span of C.
 
-    Raises `BadInputError` where there are not two.
+    Raises `BadInputError` if there are fewer than two.
     """
     large, small = (one.c for one in simulator.counts(making.anchors(space)[::-1]))
     if small <= large:
@@ -124,7 +124,7 @@ def at_level(
     for name, order in _orders(space, misses, seed):
         layout, c = _first_at(space, simulator, name, order, wanted)
         if not found:
-            # Of few tiles none may be at the level: the first order's nearest is, for the others.
+            # With few tiles no layout may reach the level; then the others aim at the C of the first order's nearest.
             wanted = c
         if abs(c - wanted) <= NEAR * (small - large):
             found.setdefault(layout.tiles, (layout, c))
@@ -137,7 +137,7 @@ def at_level(
 
 
 def _orders(space: Footprint, misses: NDArray[np.float64], seed: int) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Ways to give tiles large pages one after the other."""
+    """Names and orders in which tiles get large pages."""
     places = np.arange(len(space))
     yield "upwards", places
     yield "downwards", places[::-1]
@@ -157,7 +157,7 @@ def _first_at(
     order: NDArray[np.int64],
     wanted: float,
 ) -> tuple[Layout, float]:
-    """The beginning of the order whose C is nearest to what is wanted, by bisection: more large pages, fewer walks."""
+    """The layout, with its C, whose first tiles in large pages bring C nearest to ``wanted``; by bisection."""
 
     def at(count: int) -> tuple[Layout, float]:
         layout = space.at(name, order[:count].tolist())
@@ -216,7 +216,7 @@ def _compared(
 
 
 def text(found: RangeDocument) -> str:
-    """The comparison as it is printed."""
+    """The comparison as printed text."""
     low, high = found.layouts[0], found.layouts[-1]
     told = "more than noise" if found.floor > found.noise_high else "no more than noise"
     lines = [

@@ -1,8 +1,8 @@
-"""A campaign, from a command to a judged model: trial, counts, pilot, plan, rounds, fits.
+"""Runs a campaign, from a command to a judged model: trial, counts, pilot, plan, rounds, fits.
 
-Directory ``NAME.model``: ``campaign.json`` (what was asked, fixed and found), ``model.json`` (what ``model report`` and
-``predict`` read), ``program.trace`` and ``counts.json`` where counts are simulated, and a study each for ``trial``,
-``pilot`` and ``round-1`` … Every step is kept before the next begins: a campaign that was killed goes on there.
+Directory ``NAME.model``: ``campaign.json`` (request, plan and progress), ``model.json`` (read by ``model report`` and
+``predict``), ``program.trace`` and ``counts.json`` if counts are simulated, and a study each for ``trial``, ``pilot``
+and ``round-1`` … Every step is saved before the next begins, so that a killed campaign can go on.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from pagelab.study.tools import Tools
 TRIAL, PILOT = "trial", "pilot"
 _ALL_HUGE = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in ("heap", "anon", "arenas"))
 _PILOT_SHARE = 0.08
-"""Of the minutes."""
+"""Share of the minutes that the pilot may take."""
 _PILOT_BLOCKS = (3, 10)
 _SIMULATED_SHARE = 0.25
-"""Of the minutes that are left, for simulating candidates that may never run."""
+"""Share of the remaining minutes for simulating candidates, which may never run."""
 _MARGIN = 0.95
 _SAME_MACHINE = ("host:", "cpu.model_name:", "cpu.family:", "cpu.model:")
 _FREE_BYTES = 256 << 20
-"""Beside what the program takes."""
+"""Memory that must stay free beside the program's."""
 
 
 @dataclass
 class Session:
-    """A campaign at work: the file as it is, and what it works with."""
+    """A campaign in progress: its file's content, its directory and its tools."""
 
     directory: Path
     tools: Tools
@@ -67,38 +67,38 @@ class Session:
     began: float
     before_s: float
     ending: str = ""
-    """Why nothing more is chosen, while the test layouts that are left have their round."""
+    """Why no more layouts are chosen; set while the remaining test layouts have their round."""
     fewest_runs: int = planning.FEWEST_RUNS
-    """Executions without which it can tell nothing: one that takes more than its share of the minutes is ended."""
+    """Least number of executions for a result; an execution that takes more than its share of the minutes is ended."""
 
     @property
     def asked(self) -> Asked:
-        """What is asked."""
+        """The campaign's request."""
         return self.campaign.asked
 
     @property
     def left_s(self) -> float:
-        """Of the minutes."""
+        """Seconds that remain of the minutes."""
         return 60 * self.asked.minutes - self.spent_s
 
     @property
     def spent_s(self) -> float:
-        """In this session and those before."""
+        """Seconds spent in this session and in those before."""
         return self.before_s + monotonic() - self.began
 
     def keep(self, **changes: Any) -> None:
-        """Writes the campaign with these changes."""
+        """Updates the campaign with these changes and writes its file."""
         self.campaign = self.campaign.model_copy(update={**changes, "spent_s": self.spent_s})
         document.write(self.directory, self.campaign)
 
     def tell(self, kind: str, message: str) -> None:
-        """Something that a reader has to know, once."""
+        """Adds a warning for readers, unless it is there already."""
         if all(one.message != message for one in self.campaign.told):
             self.progress.note(message)
             self.keep(told=[*self.campaign.told, Told(kind=kind, message=message)])
 
     def study(self, name: str, layouts: Sequence[Layout | Setting], repeats: int, *, titled: bool = True) -> Path:
-        """Runs a study in the campaign's directory, or what is left of it; its directory."""
+        """Runs a study (or the rest of it) in the campaign's directory; returns the study's directory."""
         directory = self.directory / name
         trial = self.campaign.trial
         counting = self.asked.counts != "simulated" if trial is None else trial.counts == "counted"
@@ -129,11 +129,11 @@ class Session:
 def run(
     asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None, *, dry_run: bool = False
 ) -> Campaign:
-    """Makes the model, or goes on with it; with ``dry_run`` ends when the plan is made.
+    """Makes the model, or goes on with it; with ``dry_run`` stops when the plan is made.
 
-    Raises `BadInputError` for commands that fail, minutes that are too few and another campaign in ``directory``;
-    `MachineError` where counts are asked for that this machine does not have, where 2M pages cannot be had, and where
-    the campaign began on another machine.
+    Raises `BadInputError` if the command fails, the minutes are too few, or ``directory`` has another campaign;
+    `MachineError` if this machine cannot count as requested, 2M pages are not available, or the campaign began on
+    another machine.
     """
     with locked(directory):
         session = session_of(asked, directory, tools, progress or Silent())
@@ -148,7 +148,7 @@ def run(
 
 
 def locked(directory: Path) -> DirectoryLock:
-    """The campaign's directory, made where there is none, for one campaign at a time."""
+    """Locks the campaign's directory, which is made if missing, for one campaign at a time."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -159,9 +159,9 @@ def locked(directory: Path) -> DirectoryLock:
 def session_of(
     asked: Asked, directory: Path, tools: Tools, progress: Progress, fewest_runs: int = planning.FEWEST_RUNS
 ) -> Session:
-    """The campaign of a directory, begun or gone on with.
+    """Begins the campaign of a directory, or goes on with it.
 
-    Raises `BadInputError` where the directory has another one, `MachineError` where it began on another machine.
+    Raises `BadInputError` if the directory has another campaign, `MachineError` if it began on another machine.
     """
     found = document.read(directory)
     if found is None:
@@ -184,14 +184,14 @@ def session_of(
 
 
 def _took_more_time(found: Campaign, asked: Asked, directory: Path) -> bool:
-    """Whether only the minutes differ, and nothing depends on them yet: the trial was told that they are too few."""
+    """Whether only the minutes differ and nothing depends on them yet: the trial had ended with too few minutes."""
     ran = {store.parent.name for store in directory.glob(f"*/{STORE}")}
     same = found.asked.model_copy(update={"minutes": asked.minutes}) == asked
     return found.asked != asked and same and found.plan is None and ran <= {TRIAL, PILOT}
 
 
 def refuse_other_machine(session: Session) -> None:
-    """Tells what changed since the beginning. Raises `MachineError` on another machine, such as after a migration."""
+    """Warns of changes since the beginning. Raises `MachineError` on another machine, such as after a migration."""
     changes = machine_changes(session.campaign.machine, session.tools.machine())
     if any(change.startswith(name) for change in changes for name in _SAME_MACHINE):
         raise MachineError(
@@ -203,7 +203,7 @@ def refuse_other_machine(session: Session) -> None:
 
 
 def try_it(session: Session) -> None:
-    """One execution in 4K and one in 2M pages: whether it works, what is measured, and where counts are from."""
+    """Runs the trial, one execution in 4K and one in 2M pages; it decides what is measured and the source of counts."""
     settings: list[Layout | Setting] = [Layout("4K", ()), Setting("2M", f'name = "2M"\n{_ALL_HUGE}')]
     if session.campaign.trial is not None:
         return
@@ -283,14 +283,14 @@ def _refuse_little_memory(resident: int) -> None:
 
 
 def trial_records(directory: Path) -> dict[str, Record]:
-    """Of a trial's two executions, by layout."""
+    """Records of a trial's two executions, by layout."""
     with Store.open(directory, write=False) as store:
         names = store.runs()["policy"].to_list()
         return dict(zip(names, store.records(), strict=True))
 
 
 def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
-    """The used tiles, and the simulator where counts, or choices, are of one."""
+    """The used tiles, and the simulator if counts or choices need one."""
     trial, asked = session.campaign.trial, session.asked
     assert trial is not None
     records = trial_records(session.directory / TRIAL)
@@ -311,7 +311,7 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
 
 
 def _pilot(session: Session, space: Footprint) -> Noise:
-    """Repeats of the two anchors: the noise, and how long an execution takes."""
+    """Runs repeats of the two anchors for the noise and the duration of an execution; returns the noise."""
     trial = session.campaign.trial
     assert trial is not None
     fitting = int(_PILOT_SHARE * 60 * session.asked.minutes / (2 * trial.run_s))
@@ -353,7 +353,7 @@ def _plan(session: Session, noise: Noise, footprint_: Footprint, simulator: Simu
 
 
 def plan_text(campaign: Campaign) -> str:
-    """What a plan says, in a sentence or two."""
+    """The plan in a sentence or two."""
     plan, asked = campaign.plan, campaign.asked
     assert plan is not None
     rounds = f" in {'up to ' if plan.rounds > 1 else ''}{plan.rounds} round{'s' if plan.rounds > 1 else ''}"
@@ -368,7 +368,7 @@ def plan_text(campaign: Campaign) -> str:
 
 
 def _candidates(session: Session, space: Space, simulator: Simulator | None) -> list[Layout]:
-    """Distinct layouts that may be chosen, anchors first; as many as can be simulated in their share of the time."""
+    """Distinct layouts to choose from, anchors first; as many as can be simulated in their share of the time."""
     asked, campaign = session.asked, session.campaign
     most = asked.layouts or planning.SIZES[0]
     if campaign.plan is not None:
@@ -386,7 +386,7 @@ def _candidates(session: Session, space: Space, simulator: Simulator | None) -> 
 
 
 def _moselected(space: Space, campaign: Campaign, simulator: Simulator | None, count: int) -> list[Layout]:
-    """The nine, and with simulated counts all others: each depends on C alone, which is known."""
+    """Moselect's first nine layouts, and with simulated counts all others, which depend on the known C alone."""
     assert space.misses is not None
     made = space.allowed(moselect_first(space))
     if simulator is None or campaign.trial is None or campaign.trial.counts == "counted":
@@ -401,7 +401,7 @@ def _moselected(space: Space, campaign: Campaign, simulator: Simulator | None, c
 
 
 def moselect_first(space: Space) -> list[Layout]:
-    """The nine that moselect begins with."""
+    """The nine layouts that moselect begins with."""
     from pagelab.layouts import moselect
 
     assert space.misses is not None
@@ -409,7 +409,7 @@ def moselect_first(space: Space) -> list[Layout]:
 
 
 def _rounds(session: Session, allowed: list[Layout], simulator: Simulator | None) -> None:
-    """Runs the rounds that were chosen, and chooses further ones until there is a reason to stop."""
+    """Runs the rounds that are chosen already, then chooses and runs more until there is a reason to stop."""
     for known in session.campaign.rounds:
         session.study(known.directory, [row.layout() for row in known.layouts], known.repeats)
         refuse_other_machine(session)
@@ -424,7 +424,7 @@ def _rounds(session: Session, allowed: list[Layout], simulator: Simulator | None
 
 
 def _next(session: Session, allowed: list[Layout], simulator: Simulator | None) -> tuple[Round | None, str]:
-    """The next round, or why there is none. Test layouts that are left when nothing is chosen have a last round."""
+    """The next round, or the reason for none. Remaining test layouts get a last round when nothing more is chosen."""
     campaign, asked = session.campaign, session.asked
     plan, trial, number = campaign.plan, campaign.trial, len(campaign.rounds)
     assert plan is not None
@@ -450,7 +450,7 @@ def _next(session: Session, allowed: list[Layout], simulator: Simulator | None) 
 def _chosen(
     session: Session, allowed: list[Layout], simulator: Simulator | None, shape: planning.Shape, tests_left: int
 ) -> tuple[list[Layout], str]:
-    """Training layouts of the next round beside the anchors, or why there are none."""
+    """Training layouts of the next round beside the anchors, or the reason for none."""
     asked, plan, number = session.asked, session.campaign.plan, len(session.campaign.rounds)
     assert plan is not None
     if number >= shape.rounds:
@@ -467,7 +467,7 @@ def _chosen(
 
 
 def _pace_s(session: Session) -> float:
-    """How long an execution takes, as the last round had it: other programs may have come or gone since the pilot."""
+    """Seconds per execution in the last round: other programs may have come or gone since the pilot."""
     last = session.directory / session.campaign.rounds[-1].directory
     return float(np.mean([one.duration_s for one in executions.read(last, None)]))
 
@@ -482,7 +482,7 @@ def _first(asked: Asked, allowed: list[Layout], simulator: Simulator | None, cou
 def _later(
     session: Session, allowed: list[Layout], simulator: Simulator | None, count: int
 ) -> tuple[list[Layout], float | None]:
-    """Layouts of a further round, and how unsure the model is of the least certain candidate."""
+    """Layouts of a further round, and the model's uncertainty about its least certain candidate."""
     campaign = session.campaign
     found = gathered(session.directory, campaign, simulator)
     training = found.points.role("train")
@@ -495,7 +495,7 @@ def _later(
     assert simulator is not None
     tiles = {one.tiles for one in run}
     taken = [at for at, one in enumerate(allowed) if one.tiles in tiles]
-    # Choices are by simulated counts, whatever the model's are: those of layouts that did not run are known.
+    # Choices always use simulated counts, since these are known for layouts that did not run.
     own = [one for one in run if one.name in training.layouts]
     choice = choosing.least_certain(
         simulated_by(training, own, simulator), simulator.counts(allowed), taken, count, session.asked.seed
@@ -511,7 +511,7 @@ def _space(session: Session, simulator: Simulator | None) -> Space:
 
 
 def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
-    """The points of all rounds, every model, their judgement: ``model.json``."""
+    """Fits and judges every model on the points of all rounds; writes and returns ``model.json``."""
     found = gathered(session.directory, session.campaign, simulator)
     session.keep(excluded=found.excluded)
     for one in found.told:

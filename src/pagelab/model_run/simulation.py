@@ -1,4 +1,4 @@
-"""Counts of layouts by simulation: one trace of the program, one description of a processor, kept layout by layout."""
+"""Simulates counts of layouts from one trace of the program and one processor description; caches them by layout."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from pagelab.trace.pools import of_header
 TRACE = "program.trace"
 COUNTS = "counts.json"
 BATCH = 8
-"""Layouts of one pass over the trace: after each, counts are kept."""
+"""Number of layouts in one pass over the trace; counts are saved after each pass."""
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Counts:
-    """H, M and C of a layout; ``active``: cycles with at least one walk."""
+    """Simulated H, M and C of a layout; ``active``: cycles with at least one walk."""
 
     h: float
     m: float
@@ -45,9 +45,9 @@ class Counts:
 
 
 def needed(asked: Asked, directory: Path, window: str | None, report: Report) -> tuple[Simulated, Footprint]:
-    """The trace, captured where there is none yet, the description, and the tiles that the program touches.
+    """Captures the trace if there is none; returns how counts are simulated, and the tiles that the program touches.
 
-    Raises `BadInputError` where the trace is of another command, has no references, or fits no layout.
+    Raises `BadInputError` if the trace is of another command, has no references, or fits no layout.
     """
     processor = asked.processor or calibration.this_machine()
     described = hardware.load(processor)
@@ -74,20 +74,20 @@ def needed(asked: Asked, directory: Path, window: str | None, report: Report) ->
 
 
 def needs_references(described: hardware.Processor) -> bool:
-    """Whether page runs are too little: where loads and stores have entries of their own."""
+    """Whether the trace must have references: page runs do not suffice if loads and stores have separate entries."""
     tables = described.needed("tlb")
     arrays = [*tables.get("first", []), *tables.get("second", [])]
     return any(array.get("serves", "data") in ("load", "store") for array in arrays)
 
 
 def digest(described: hardware.Processor) -> str:
-    """SHA-256 of what is simulated, whatever the file is called."""
+    """SHA-256 of the described processor; the file's name does not matter."""
     text = json.dumps([described.caches, described.tlb], sort_keys=True, default=dict)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool) -> None:
-    """Raises `BadInputError` where the trace's header names another command, or another part of it."""
+    """Raises `BadInputError` if the trace's header names another command, or another part of it."""
     header = Trace(path).header
     parameters = (header.get("provenance") or {}).get("parameters") or {}
     traced = parameters.get("capture")
@@ -124,7 +124,7 @@ def _capture(asked: Asked, path: Path, *, marker: bool, full: bool) -> None:
 
 @contextmanager
 def _silent(cwd: str) -> Iterator[None]:
-    """Children have this directory, and write to nowhere: our output is the answer alone."""
+    """Gives children this working directory and discards their output, since our output is the answer alone."""
     before, kept = Path.cwd(), os.dup(1)
     sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -141,7 +141,7 @@ def _silent(cwd: str) -> Iterator[None]:
 
 @dataclass
 class Simulator:
-    """Counts by layout, kept in a file: what was simulated once is not simulated again."""
+    """Simulates counts by layout and keeps them in a file, so that no layout is simulated twice."""
 
     directory: Path
     how: Simulated
@@ -161,7 +161,7 @@ class Simulator:
         return self.directory / self.how.trace
 
     def counts(self, layouts: Sequence[Layout], report: Report | None = None) -> list[Counts]:
-        """Of each layout, in their order. Raises `BadInputError` as :func:`pagelab.simulate.tlb_runs.tlb` does."""
+        """Counts of each layout, in order. Raises `BadInputError` as :func:`pagelab.simulate.tlb_runs.tlb` does."""
         wanted = {key_of(one): one for one in layouts}
         missing = [one for key, one in wanted.items() if key not in self._known]
         for first in range(0, len(missing), BATCH):
@@ -182,7 +182,7 @@ class Simulator:
         return [Counts(**{name: float(value) for name, value in self._known[key_of(one)].items()}) for one in layouts]
 
     def seconds_a_layout(self, layout: Layout) -> float:
-        """Time of simulating one layout, measured with this one unless it is known already."""
+        """Seconds that one layout's simulation takes, measured with this layout unless known already."""
         if key_of(layout) in self._known:
             return 0.0
         began = monotonic()
@@ -190,7 +190,7 @@ class Simulator:
         return monotonic() - began
 
     def profile(self, space: Footprint) -> Profile:
-        """Misses with base pages, by tile."""
+        """Misses by tile, with base pages."""
         runs = tlb(self.trace, self.how.processor, Layout("4K", ()).policy(), caches=self.how.caches)
         return profiles.of_windows(runs.windows, space, of_header(Trace(self.trace).header))
 
@@ -209,5 +209,5 @@ class Simulator:
 
 
 def key_of(layout: Layout) -> str:
-    """What a layout is, whatever its name."""
+    """A key of the layout that does not depend on its name."""
     return " ".join(f"{one.pool}:{one.start:#x}-{one.end:#x}:{one.page_bytes >> 10}K" for one in layout.tiles) or "4K"

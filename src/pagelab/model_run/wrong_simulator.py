@@ -1,8 +1,8 @@
-"""What a wrong simulator does to predictions: the TLB's entries, its ways and the cost of walks are off by a share.
+"""The effect of a wrong simulator on predictions: TLB entries, ways or the cost of walks are off by a share.
 
-The models stay as they were fitted, to the counts of the training. The campaign's test layouts are simulated anew on
-a description that differs in one respect, and the models are asked for their run times by those counts: this is a
-simulator that is wrong about the hardware to predict, or hardware that is described wrongly.
+The models keep their fit to the counts of the training. The campaign's test layouts are simulated again with a
+description that differs in one respect, and the models predict from those counts. This stands for a simulator that is
+wrong about the hardware to predict, or for hardware that is described wrongly.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ class SimulatorSensitivity(_Model):
 def simulator_sensitivity(
     file: ModelFile, path: Path, models: Sequence[Model], *, by: float = 0.5
 ) -> SimulatorSensitivity:
-    """Errors on the test layouts with entries, ways and walk costs of the simulator 1 − ``by`` and 1 + ``by`` times.
+    """Errors on the test layouts if the simulator's entries, ways or walk costs are scaled by 1 − ``by`` or 1 + ``by``.
 
-    ``path`` is where the file is from. Counts of the hardware are scaled, layout by layout, by what the change does to
-    simulated ones. Raises `BadInputError` for models that were not made by ``model run``, or have no test layouts.
+    ``path`` is the file's own path. Counts of the hardware are multiplied, layout by layout, by the ratio of simulated
+    counts after and before the change. Raises `BadInputError` for models without test layouts, or not made by ``model
+    run``.
     """
     if not 0 < by < 1:
         raise BadInputError(f"--by {100 * by:g}: not above 0 and below 100 percent")
@@ -103,7 +104,7 @@ def simulator_sensitivity(
 
 
 def _tests(file: ModelFile, path: Path) -> list[Layout]:
-    """The test layouts of the campaign that lies beside the file, in the file's order."""
+    """The campaign's test layouts, read beside the file, in the file's order."""
     campaign = document.read(inside(path).parent)
     names = [one.layout for one in file.layouts if one.role == "test"]
     known = {} if campaign is None else {row.name: row.layout() for one in campaign.rounds for row in one.layouts}
@@ -114,7 +115,7 @@ def _tests(file: ModelFile, path: Path) -> list[Layout]:
 
 
 def _simulated(trace: Path, described: Processor, layouts: Sequence[Layout], *, caches: bool) -> dict[str, Any]:
-    """H, M and C by layout."""
+    """Simulated H, M and C by layout."""
     policies = [Layout(f"layout-{at}", one.tiles).policy() for at, one in enumerate(layouts)]
     found = tlb(trace, described, policies, caches=caches).executions
     return {name: np.array(found[name].to_list(), dtype=float) for name in _INPUTS}
@@ -150,7 +151,7 @@ def _descriptions(described: Processor, by: float, *, caches: bool) -> list[tupl
 
 
 def _arrays(described: Processor, factor: float, *, ways: bool) -> Processor:
-    """Arrays of both levels with other entries in sets of the same ways, or with other ways and as many entries."""
+    """The processor with scaled arrays of both levels: more or fewer entries at the same ways, or the reverse."""
     table = dict(described.needed("tlb"))
     for level in ("first", "second"):
         table[level] = [_array(one, factor, ways=ways) for one in table.get(level, [])]
@@ -161,7 +162,7 @@ def _array(array: Mapping[str, Any], factor: float, *, ways: bool) -> dict[str, 
     parts = max(1, len(array.get("parts", [])))
     own, entries = int(array.get("ways", 0)), int(array["entries"])
     if own == 0:
-        # One set: it has as many ways as entries.
+        # A fully associative array has as many ways as entries.
         return dict(array) if ways else {**array, "entries": max(1, round(entries / parts * factor)) * parts}
     changed = max(1, round(own * factor)) if ways else own
     sets = max(1, round(entries / parts / changed * (1.0 if ways else factor)))
@@ -169,7 +170,7 @@ def _array(array: Mapping[str, Any], factor: float, *, ways: bool) -> dict[str, 
 
 
 def _walks(described: Processor, factor: float, *, caches: bool) -> Processor:
-    """Reads of table entries that take another time: with caches, that of every level and of memory."""
+    """The processor with scaled times to read table entries; with caches, those of every level and of memory."""
     if not caches:
         table = dict(described.needed("tlb"))
         table["entry_cycles"] = max(1, round(int(table.get("entry_cycles", 10)) * factor))

@@ -1,4 +1,4 @@
-"""Runtime models: from TLB hits, misses and walk cycles of many layouts to run time, and how far each model is off.
+"""Runtime models predict run time from the TLB hits, misses and walk cycles of layouts; their errors are measured here.
 
 >>> import numpy as np
 >>> from pagelab.models import Points, judge, models

@@ -1,7 +1,7 @@
-"""Simulated counts beside counted ones, layout by layout.
+"""Compares simulated counts with counts of the hardware, layout by layout.
 
-A ratio that is the same in all layouts is a scale, which cancels in fitted models. What differs between layouts stays
-in predictions from simulated counts.
+A ratio that is the same in all layouts is a scale, and cancels in fitted models. A ratio that differs between layouts
+is an error that predictions from simulated counts keep.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import numpy as np
 from .points import LABELS, Points
 
 SIMULATED = "simulated_"
-"""Begins the names of the further columns that have simulated H, M and C of counted points."""
+"""Prefix of the extra columns that hold the simulated H, M and C of counted points."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Simulated over counted, of the layouts in which events were counted at all."""
+    """Ratios of simulated to counted values of one input, over the layouts in which any event was counted."""
 
     input: str
     """H, M or C."""
     median: float
     low: float
     lowest: str
-    """The layout of ``low``."""
+    """Name of the layout with the ratio ``low``."""
     high: float
     highest: str
 
 
 def agreements(points: Points) -> list[Agreement]:
-    """One for each input of counted points that was simulated as well; none where it was counted nowhere."""
+    """Returns one `Agreement` for each counted input that was also simulated and is above 0 in some layout."""
     found = []
     for name, counted in points.inputs.items():
         simulated = points.extra.get(f"{SIMULATED}{name}")

@@ -1,4 +1,4 @@
-"""What the models of a workload say, in a sentence and a table, for terminal, page and JSON."""
+"""The result of a workload's models as a sentence, tables and data, for terminal, page and JSON."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .reach import judged_beyond
 
 SCHEMA: Literal["pagelab.model-report/1"] = "pagelab.model-report/1"
 UNCALIBRATED = "uncalibrated"
-"""Kind of the warning that C may have another scale than the machine's cycles."""
+"""Kind of the warning that simulated C may differ from the machine's cycles by a scale."""
 _NO_SKILL = 0.2
-"""Share of R's variance explained on layouts left out, below which a model is called without skill."""
+"""A model that explains a smaller share of R's variance on layouts left out is said to have no skill."""
 
 
 class _Model(BaseModel):
@@ -88,7 +88,7 @@ class ModelReport(_Model):
 
 
 def report_of(file: ModelFile, fits: Fits) -> ModelReport:
-    """Everything that a report says, as data."""
+    """Returns the whole report as data."""
     points = file.points()
     return ModelReport(
         workload=file.workload,
@@ -120,14 +120,14 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
 
 
 def told_of(file: ModelFile) -> list[Told]:
-    """What a reader has to know: of the campaign that made the file, then of its points."""
+    """Returns the warnings of the campaign that made the file, then those of its points."""
     of_campaign = uncalibrated(file) if file.campaign is None else file.campaign.told
     own = [Told(kind=one.kind, message=one.message) for one in warnings_of(file.points())]
     return [*of_campaign, *own]
 
 
 def uncalibrated(file: ModelFile) -> list[Told]:
-    """A warning where C is simulated, and its cycles were not compared with the machine's."""
+    """Returns a warning if C is simulated and its cycles were never compared with the machine's."""
     if file.campaign is not None:
         return [one for one in file.campaign.told if one.kind == UNCALIBRATED]
     if file.source == "counted":
@@ -137,7 +137,7 @@ def uncalibrated(file: ModelFile) -> list[Told]:
 
 
 def warnings_of(points: Points) -> list[PointsWarning]:
-    """What a reader of the models has to know of the points."""
+    """Returns the warnings about the points that a reader of the models needs."""
     return [*points.warnings(), *judged_beyond(points)]
 
 
@@ -149,7 +149,7 @@ def _contradictions(points: Points) -> list[Contradiction]:
 
 
 def contradictions_told(points: Points) -> list[str]:
-    """A sentence for each set of inputs with which no rising model can be without error."""
+    """Returns a sentence for each set of inputs with which every model that rises in them has an error."""
     sentences = []
     for one in _contradictions(points):
         names = wording.listing([LABELS[name] for name in one.inputs])
@@ -162,7 +162,7 @@ def contradictions_told(points: Points) -> list[str]:
 
 
 def not_validated_told(fits: Fits) -> list[str]:
-    """A sentence for each model that could be fitted to all layouts and not without some."""
+    """Returns a sentence for each model that could be fitted to all layouts, but not with some of them left out."""
     return [
         f"{one.model} is not judged on layouts left out: {one.not_validated}"
         for one in fits.models
@@ -171,7 +171,7 @@ def not_validated_told(fits: Fits) -> list[str]:
 
 
 def coverage_told(fits: Fits) -> list[str]:
-    """A sentence for each model that gives intervals and was tested."""
+    """Returns a sentence for each model that gives intervals and was tested on test layouts."""
     return [
         f"{one.model}: {one.covered} of {len(one.test.relative)} test layouts lie within their 95% intervals"
         for one in fits.models
@@ -180,7 +180,7 @@ def coverage_told(fits: Fits) -> list[str]:
 
 
 def agreements_told(points: Points) -> list[str]:
-    """A sentence for each input that was both counted and simulated."""
+    """Returns a sentence for each input that was both counted and simulated."""
     return [
         f"simulated {one.input} over the counted one: {one.median:.2f} in the median layout, {one.low:.2f} "
         f"({one.lowest}) to {one.high:.2f} ({one.highest})"
@@ -189,7 +189,7 @@ def agreements_told(points: Points) -> list[str]:
 
 
 def headline(fits: Fits) -> FitDocument | None:
-    """The model that the report is about: ours, which was chosen before any error was seen; else the best that fits."""
+    """Returns the model for the verdict: this package's, chosen before any error was seen, else the best fitted one."""
     ours = fits.named(OURS)
     if ours is not None and ours.left_out is not None:
         return ours
@@ -198,12 +198,12 @@ def headline(fits: Fits) -> FitDocument | None:
 
 
 def judged(one: FitDocument) -> ErrorsDocument | None:
-    """The errors that count: on test layouts, else on layouts left out, else on all."""
+    """Returns the errors on test layouts, else on layouts left out, else on all layouts."""
     return one.test or one.left_out or one.in_sample
 
 
 def relative_errors(one: FitDocument) -> dict[str, float]:
-    """Predicted over measured, minus 1, by layout: by fits without the layout where there are any."""
+    """Returns predicted R over measured R, minus 1, by layout; from fits without that layout where there are any."""
     found: dict[str, float] = {}
     for errors in (one.in_sample, one.left_out, one.test):
         found |= {} if errors is None else errors.relative
@@ -216,7 +216,7 @@ def _maximum(one: FitDocument) -> float:
 
 
 def verdict(file: ModelFile, fits: Fits) -> str:
-    """One sentence: how near the run time is predicted, how near the others come, and what noise alone would show."""
+    """One sentence: the errors of the main model and of the others, and the error that noise alone would cause."""
     best = headline(fits)
     errors = None if best is None else judged(best)
     if best is None or errors is None:
@@ -250,7 +250,7 @@ def _cell(errors: ErrorsDocument | None) -> str:
 
 
 def table(fits: Fits) -> Table:
-    """Models and their errors, the paper's beside them; the last row is a perfect model under the repeats' noise."""
+    """Table of the models' errors beside the paper's; the last row is a perfect model under the repeats' noise."""
     rows = [_row(one) for one in fits.models if one.in_sample is not None]
     if fits.floor is not None or fits.floor_test is not None:
         of_test = NONE if fits.floor_test is None else _percent(fits.floor_test.maximum)
@@ -294,7 +294,7 @@ def _row(one: FitDocument) -> tuple[str, ...]:
 
 
 def formulas(fits: Fits) -> Table:
-    """The fitted formulas, and why the others have none."""
+    """Table of the fitted formulas, and of the reasons why other models have none."""
     return Table(
         columns=("model", "formula"),
         rows=tuple((one.model, one.formula or f"not fitted: {one.refusal}") for one in fits.models),
@@ -304,7 +304,7 @@ def formulas(fits: Fits) -> Table:
 
 
 def r_squared(fits: Fits) -> Table:
-    """How much of R a line in each input alone explains."""
+    """Table of R²: the share of R's variance that a line in one input alone explains."""
     names = tuple(sorted(fits.r_squared))
     return Table(
         columns=("", *names),
@@ -314,7 +314,7 @@ def r_squared(fits: Fits) -> Table:
 
 
 def shown(fits: Fits, most: int = 6) -> Sequence[FitDocument]:
-    """Models for pictures, ours first: as many as can be told apart."""
+    """Models to draw, this package's first; at most ``most``, so that they can be told apart."""
     order = (OURS, "mosmodel", "poly3", "poly1", "yaniv", "basu", "gandhi", "pham", "alam", "poly2")
     found = [one for name in order if (one := fits.named(name)) is not None and one.in_sample is not None]
     return found[:most]

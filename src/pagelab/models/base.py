@@ -1,4 +1,4 @@
-"""What every model offers, so that judgement, reports and predictions know no model by name."""
+"""The interface of every model; judgement, reports and predictions use it and know no model by name."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Fitted(Protocol):
         """The coefficients by name, for files."""
 
     def predict(self, h: Any, m: Any, c: Any) -> Array:
-        """R in cycles, for counts of any one shape; inputs that the model does not use may be None."""
+        """Returns R in cycles, for counts of one common shape; inputs that the model does not use may be None."""
 
 
 class Model(Protocol):
-    """A way to a run time from H, M and C."""
+    """A kind of model that predicts run time from H, M and C."""
 
     @property
     def name(self) -> str:
@@ -35,14 +35,14 @@ class Model(Protocol):
 
     @property
     def own_points(self) -> tuple[str, ...]:
-        """The page sizes whose layouts determine it (4K, 2M); empty: it is fitted to all."""
+        """The page sizes whose layouts alone determine the model (4K, 2M); empty if it is fitted to all layouts."""
 
     def fit(self, points: Points) -> Fitted:
-        """Fits to all of ``points``. Raises `BadInputError` where they do not suffice."""
+        """Fits the model to all of ``points``. Raises `BadInputError` if they are not enough."""
 
 
 def anchor_row(points: Points, size: str, model: str) -> int:
-    """The row of the layout of this size alone; `BadInputError` where none is named."""
+    """Returns the row of the layout that has only pages of this size; `BadInputError` if none is named."""
     row = points.anchor(size)
     if row is None:
         raise BadInputError(
@@ -53,7 +53,7 @@ def anchor_row(points: Points, size: str, model: str) -> int:
 
 
 def needed(values: Array | None, name: str, points: Points, model: str) -> Array:
-    """An input that a model cannot do without."""
+    """Returns an input that the model requires; `BadInputError` if the points do not have it."""
     if values is None:
         raise BadInputError(
             f"cannot fit {model} to {points.workload}: it needs {LABELS[name]}, and the points have none"
@@ -62,7 +62,7 @@ def needed(values: Array | None, name: str, points: Points, model: str) -> Array
 
 
 def given(value: Any, name: str, model: str) -> Array:
-    """An input of a prediction; `BadInputError` where it is missing or no number."""
+    """Returns an input of a prediction as an array; `BadInputError` if it is missing or not a number."""
     if value is None:
         raise BadInputError(f"cannot predict with {model}: it needs {LABELS[name]}; add --{name} NUMBER")
     values: Array = np.asarray(value, dtype=np.float64)
@@ -72,7 +72,7 @@ def given(value: Any, name: str, model: str) -> Array:
 
 
 def number(value: float) -> str:
-    """A coefficient as people read it: 0.703, 1.05e10."""
+    """Returns a coefficient as text: 0.703, 1.05e10."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:.4g}"
     mantissa, exponent = f"{value:.3e}".split("e")
@@ -80,12 +80,12 @@ def number(value: float) -> str:
 
 
 def plus(value: float) -> str:
-    """A last summand with its sign: `` + 1.05e10``."""
+    """Returns the last summand with its sign: `` + 1.05e10``."""
     return f" {'−' if value < 0 else '+'} {number(abs(value))}"
 
 
 def sum_of(terms: list[tuple[float, str]], intercept: float) -> str:
-    """``R = 0.7·C − 12·M + 1.05e10``."""
+    """Returns the sum as text: ``R = 0.7·C − 12·M + 1.05e10``."""
     text = ""
     for coefficient, name in terms:
         sign = ("−" if coefficient < 0 else "+") if text else ("−" if coefficient < 0 else "")

@@ -1,4 +1,4 @@
-"""All models by name, and what MOSAIC found each of them to be worth."""
+"""All models by name, and the maximal errors that MOSAIC reports for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .poly import Poly
 
 OURS = "gp"
 IN_CYCLES = ("basu", "pham", "gandhi", "alam")
-"""Models whose slopes are cycles, so that a C of another scale puts them wrong."""
+"""Models whose slopes are in cycles: they are wrong if C has another scale than the machine's cycles."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ PUBLISHED = {
 
 
 def models(seed: int = 1) -> dict[str, Model]:
-    """All of them, in the paper's order, ours last; ``seed`` is of what two of them draw."""
+    """Returns all models in the paper's order, this package's last; ``seed`` seeds the random draws of two of them."""
     every: list[Model] = [Basu(), Gandhi(), Pham(), Alam(), Yaniv(), Poly(1), Poly(2), Poly(3)]
     every += [Mosmodel(seed=seed), GaussianProcess(seed=seed)]
     return {model.name: model for model in every}
 
 
 def chosen(names: list[str] | None, seed: int = 1) -> list[Model]:
-    """The models of these names, or all; `BadInputError` for a name that none has."""
+    """Returns the models of these names, or all for None; `BadInputError` for an unknown name."""
     every = models(seed)
     for name in names or []:
         if name not in every:

@@ -1,8 +1,8 @@
-"""Layouts that contradict each other: fewer walk cycles, and yet a longer run time.
+"""Finds two layouts that contradict each other: one has fewer walk cycles, but runs longer.
 
-A model in which R never falls when its inputs rise predicts at least as much for the second of two layouts as for the
-first, where none of the inputs is lower. Where R₁ > R₂ nevertheless, its error on one of the two is at least
-(R₁ − R₂)/(R₁ + R₂): the prediction for both that makes the larger relative error least.
+Take a model in which R never falls when its inputs rise, and two layouts; no input of the second is lower than that of
+the first. The model then predicts at least as much for the second. If the measured R₁ > R₂, its relative error on one
+of the two is at least (R₁ − R₂)/(R₁ + R₂), which the best common prediction reaches.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Contradiction:
     """The two layouts that contradict each other most."""
 
     inputs: tuple[str, ...]
-    """Of a model that rises with these: ``c``, or ``h``, ``m``, ``c``."""
+    """The inputs with which the model rises: ``c``, or ``h``, ``m``, ``c``."""
     error: float
-    """Least maximal relative error of any such model; 0 where no two layouts contradict each other."""
+    """The smallest maximal relative error that such a model can have; 0 if no two layouts contradict each other."""
     longer: str
-    """The layout with the longer run time and inputs that are nowhere higher; empty where there is none."""
+    """The layout that runs longer though none of its inputs is higher; empty if there is none."""
     shorter: str
 
 
 def contradiction(points: Points, inputs: tuple[str, ...]) -> Contradiction:
-    """The largest of all pairs. KeyError for inputs that the points do not have."""
+    """Returns the largest contradiction of all pairs of layouts. KeyError for inputs that the points do not have."""
     columns = [points.inputs[name] for name in inputs]
     below = np.all([column[:, None] <= column[None, :] for column in columns], axis=0)
     error = (points.r[:, None] - points.r[None, :]) / (points.r[:, None] + points.r[None, :])

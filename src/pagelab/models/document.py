@@ -1,4 +1,4 @@
-"""A model's file: the points of one workload, where they are from, and what every model made of them.
+"""A model's file: the points of one workload, their origin, and the fit and errors of every model.
 
 One JSON document, ``pagelab.model/1``, published as docs/schema/model-1.json.
 """
@@ -22,7 +22,7 @@ from .points import CyclesKind, Points, Role, Source
 
 SCHEMA: Literal["pagelab.model/1"] = "pagelab.model/1"
 FILE = "model.json"
-"""The model's file in a campaign's directory, which may be named in its place."""
+"""Name of the model's file in a campaign's directory; users may name the directory instead of the file."""
 
 
 class _Model(BaseModel):
@@ -192,14 +192,14 @@ class ModelFile(_Model):
 
 
 def _column(values: list[Any], absent: float | None = None) -> list[Any] | None:
-    """None where no row has a value; ``absent`` stands for single ones that are missing."""
+    """Returns None if no row has a value; ``absent`` replaces single missing values."""
     if all(value is None for value in values):
         return None
     return [absent if value is None else value for value in values]
 
 
 def file_of(points: Points, source: Path) -> ModelFile:
-    """The document of points that were read from ``source``."""
+    """Returns the document of points that were read from ``source``."""
     from pagelab.machine.provenance import provenance
 
     def at(values: Any, row: int) -> Any:
@@ -235,7 +235,7 @@ def file_of(points: Points, source: Path) -> ModelFile:
 
 
 def fits_of(points: Points, judgement: Judgement, seed: int) -> Fits:
-    """A judgement as it is kept."""
+    """Returns a judgement in the form of the file."""
     training = points.role("train")
     testing = points.role("test") if "test" in points.roles else None
     return Fits(
@@ -284,9 +284,9 @@ def _floor(found: Floor | None) -> FloorDocument | None:
 
 
 def read(path: Path) -> ModelFile:
-    """The file, or that of a campaign's directory.
+    """Reads a model's file, or the one in a campaign's directory.
 
-    Raises `BadInputError` for what is no such file, and for a newer version of it.
+    Raises `BadInputError` for any other file, and for a newer version.
     """
     path = inside(path)
     try:
@@ -311,7 +311,7 @@ def read(path: Path) -> ModelFile:
 
 
 def inside(path: Path) -> Path:
-    """The model's file where ``path`` is a campaign's directory; `BadInputError` for a campaign without one yet."""
+    """Returns the model's file of a campaign's directory, or ``path`` itself; `BadInputError` if there is none yet."""
     if not path.is_dir():
         return path
     if not (path / FILE).exists():
@@ -322,12 +322,12 @@ def inside(path: Path) -> Path:
 
 
 def write(path: Path, file: ModelFile) -> None:
-    """Writes it whole or not at all; into a campaign's directory, its model."""
+    """Writes the file whole or not at all; if ``path`` is a campaign's directory, as its ``model.json``."""
     put(inside(path), file.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
 def put(path: Path, text: str) -> None:
-    """A file's text, whole or not at all: beside its place, on the disk, then renamed. Raises `MachineError`."""
+    """Writes a file whole or not at all: a temporary file beside it, synced, then renamed. Raises `MachineError`."""
     try:
         whole_file.put(path, text)
     except OSError as error:

@@ -1,12 +1,17 @@
-"""The model of this package: a shrunken cubic in H, M and C, and a smooth deviation from it, with an interval.
+"""This package's model ``gp``: a shrunken cubic in H, M and C plus a Gaussian process, with prediction intervals.
 
-R/mean(R) = β₀ + Σ βⱼ xⱼ + p(x) + f(x) + s·y·t + e. The inputs x are H, M and C, centred and over their deviation; f
-is a Gaussian process with a Matérn 5/2 kernel and a length for each input; p has all monomials of degree two and three
-in the inputs over these lengths, so that an input without use for f has little in p, with normal coefficients of one
-size; s·y·t is the layout's own scatter, relative to its run time, with Student's t; e is the noise of its mean over the
-repeats, known from their spread. The heavy tails of t let a few layouts lie off the surface without bending it.
-Lengths, sizes and s are not chosen but averaged over their posterior, by importance sampling, so that intervals hold
-what is not known of them.
+R/mean(R) = β₀ + Σ βⱼ xⱼ + p(x) + f(x) + s·y·t + e.
+
+- x: the inputs H, M and C, centred and divided by their standard deviations.
+- f: a Gaussian process with a Matérn 5/2 kernel and a length for each input.
+- p: all monomials of degree two and three in the inputs divided by these lengths, with normal coefficients of one size.
+  An input that f hardly uses has a large length, and so a small part in p.
+- s·y·t: the layout's own scatter, relative to its run time, with Student's t. Its heavy tails let a few layouts lie off
+  the surface without bending it.
+- e: the noise of the layout's mean over the repeats, known from their spread.
+
+Lengths, sizes and s are averaged over their posterior by importance sampling, so that the intervals include the
+uncertainty about them.
 
 Kernel and marginal likelihood: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 2.42
 (explicit basis functions), 4.17 and 5.8. Student's t as a mixture of normals: Lange, Little and Taylor, JASA 84 (1989).
@@ -28,48 +33,48 @@ from .points import LABELS, Array, Points, enough, independent
 
 Of = Literal["mean", "run"]
 FREEDOM = 2.5
-"""Degrees of freedom of a layout's scatter: few, and a variance that is finite (docs/method/models.md)."""
+"""Degrees of freedom of a layout's scatter: few, but above 2 for a finite variance (docs/method/models.md)."""
 _TAIL = 16
-"""Equally likely scales by which the t distribution is represented as a mixture of normals."""
+"""Number of equally likely scales in the mixture of normals that represents the t distribution."""
 _SLOPE_SD = 10.0
-"""Prior standard deviation of the slopes: so many deviations of R for one of an input."""
+"""Prior standard deviation of the slopes, in standard deviations of R per standard deviation of an input."""
 _LEAST_SCATTER = 1e-6
-"""Relative; it keeps covariances of exact data positive definite."""
+"""Smallest relative scatter; it keeps the covariance of exact data positive definite."""
 _ROUNDS = 5
-"""Of importance sampling."""
+"""Rounds of importance sampling."""
 _REWEIGHTINGS = 20
-"""Steps of expectation and maximisation after each round but the last."""
+"""Expectation-maximisation steps after each round but the last."""
 _BISECTIONS = 32
-"""Halvings of the bracket of a quantile, to less than a billionth of it."""
+"""Halvings of a quantile's bracket; they shrink it below a billionth of its width."""
 
 
 @dataclass(frozen=True)
 class _Prior:
-    """Log-normal priors of (a length for each input, size of f, of p, scatter): log medians, deviations."""
+    """Log-normal priors of the inputs' lengths, the sizes of f and p, and the scatter: log medians, deviations."""
 
     mean: Array
     deviation: Array
 
     @classmethod
     def of(cls, inputs: int, spread: float) -> _Prior:
-        """``spread``: the standard deviation of R/mean(R).
+        """Returns the priors for so many inputs; ``spread`` is the standard deviation of R/mean(R).
 
-        Lengths of two deviations of an input, give or take a factor of 3.7; f of R's own size, give or take e;
-        coefficients of the polynomial a seventh of it, and a scatter of 0.5%, both give or take a factor of 4.5.
+        Medians, each with the factor of one standard deviation: lengths 2 deviations of an input (3.7); size of f that
+        of R (e); coefficients of the polynomial a seventh of it (4.5); scatter 0.5% (4.5).
         """
         size = np.log(max(spread, 1e-4))
         mean = np.array([0.7] * inputs + [size, size - 2.0, np.log(0.005)])
         return cls(mean, np.array([1.3] * inputs + [1.0, 1.5, 1.5]))
 
     def log_density(self, theta: Array) -> Array:
-        """Up to a constant; ``theta`` has shape (samples, parameters)."""
+        """Returns the log density up to a constant; ``theta`` has shape (samples, parameters)."""
         density: Array = -0.5 * np.sum(((theta - self.mean) / self.deviation) ** 2, axis=1)
         return density
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A normal distribution to draw parameters from; any will do that covers the posterior."""
+    """A normal distribution from which parameters are drawn; it only has to cover the posterior."""
 
     mean: Array
     factor: Array
@@ -78,7 +83,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class _Data:
-    """What is fitted, scaled. ``x`` has shape (layouts, inputs), the others (layouts,)."""
+    """The scaled data of a fit. ``x`` has shape (layouts, inputs), the others (layouts,)."""
 
     x: Array
     y: Array
@@ -97,15 +102,15 @@ class _Data:
 
     @cached_property
     def slope_precision(self) -> Array:
-        """Prior precision of (β₀, β): next to nothing is known of β₀."""
+        """Prior precision of (β₀, β); that of β₀ is nearly 0."""
         spread = max(float(self.y.std()), 1e-4)
         return np.array([1e-4] + [1 / (_SLOPE_SD * spread) ** 2] * self.x.shape[1])
 
 
 def _curves(one: Array, other: Array, lengths: Array) -> Array:
-    """Covariance of all monomials of degree two and three in x over its lengths, shape (samples, places, places).
+    """Covariance of all monomials of degree two and three in x/lengths, shape (samples, places, places).
 
-    That is 3d² + d³ of the inner product d, the cubic kernel without its constant and linear parts.
+    It is 3d² + d³ of the inner product d: the cubic kernel without its constant and linear parts.
     """
     products = np.einsum("id,jd,sd->sij", one, other, lengths**-2)
     found: Array = 3 * products**2 + products**3
@@ -117,7 +122,7 @@ def _basis(x: Array) -> Array:
 
 
 def _matern(squares: Array) -> Array:
-    """Matérn 5/2 of squared scaled distances."""
+    """The Matérn 5/2 kernel of squared scaled distances."""
     distance = np.sqrt(5.0 * squares)
     found: Array = (1 + distance + 5.0 * squares / 3.0) * np.exp(-distance)
     return found
@@ -125,7 +130,7 @@ def _matern(squares: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Posterior:
-    """Everything that follows from the data and one set of parameters a sample; leading axis: samples."""
+    """Quantities that follow from the data and the parameters of each sample; the first axis is the samples."""
 
     lengths: Array
     size: Array
@@ -166,7 +171,7 @@ class _Posterior:
         return cls(lengths, size, curvature, scatter, log_likelihood, solved, slopes, inverse, slope_factor)
 
     def at(self, data: _Data, x: Array) -> tuple[Array, Array]:
-        """Mean and variance of the surface at ``x``, shapes (samples, places)."""
+        """Returns mean and variance of the surface at ``x``, each of shape (samples, places)."""
         squares = (x[:, None, :] - data.x[None, :, :]) ** 2
         cross = self.size[:, None, None] ** 2 * _matern(np.einsum("pnd,sd->spn", squares, self.lengths**-2))
         cross = cross + self.curvature[:, None, None] ** 2 * _curves(x, data.x, self.lengths)
@@ -181,7 +186,7 @@ class _Posterior:
         return mean, np.maximum(variance, 0.0)
 
     def scatter_squares(self, data: _Data, weights: Array) -> Array:
-        """Expected squares of each layout's own scatter over their scale, averaged over nothing: (samples, layouts)."""
+        """Expected square of each layout's own scatter over its scale, for each sample: shape (samples, layouts)."""
         own = self.scatter[:, None] ** 2 * data.y**2 / weights
         solved_basis = self.inverse @ data.basis
         shrunk = np.einsum("snk,skl,snl->sn", solved_basis, self.slope_factor, solved_basis)
@@ -193,20 +198,20 @@ class _Posterior:
 
 @dataclass(frozen=True)
 class FittedProcess:
-    """The posterior, as weighted samples of the parameters."""
+    """The fitted model: the posterior as weighted samples of the parameters."""
 
     names: tuple[str, ...]
-    """Inputs that are used."""
+    """The inputs that the model uses."""
     centre: Array
     scale: Array
     unit: float
-    """Mean of R, in cycles: y is R over it."""
+    """Mean of R, in cycles; y is R divided by it."""
     data: _Data
     posterior: _Posterior
     shares: Array
-    """Weight of each sample; they sum up to 1."""
+    """Weight of each sample; the weights sum to 1."""
     weights: Array
-    """Of each layout, near 1; far below 1 for one that lies off the surface."""
+    """Weight of each layout: near 1, or far below 1 for a layout that lies off the surface."""
     proposal: Proposal
 
     @property
@@ -216,7 +221,7 @@ class FittedProcess:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Posterior means: slopes of the line, lengths in the inputs' own units, sizes in cycles, scatter."""
+        """Posterior means: slopes of the line, lengths in the inputs' units, sizes in cycles, relative scatter."""
         slopes, intercept = self._line()
         lengths = self.shares @ self.posterior.lengths * self.scale
         return {
@@ -250,10 +255,10 @@ class FittedProcess:
     def interval(
         self, h: Any, m: Any, c: Any, *, level: float = 0.95, of: Of = "mean", run_sd: float | Array = 0.0
     ) -> tuple[Array, Array]:
-        """Ends of the prediction interval in cycles, for a new layout's mean (``of="mean"``) or one run of it.
+        """Returns the interval's ends in cycles, for a new layout's mean (``of="mean"``) or one run of it.
 
-        ``run_sd``: relative standard deviation of single runs around their layout's mean, or one for each place. Where
-        the spread of the repeats was unknown, the layouts' own scatter holds their noise, too.
+        ``run_sd``: relative standard deviation of single runs around their layout's mean, one value or one for each
+        place. If the spread of the repeats was unknown, the layouts' own scatter includes their noise.
         """
         if not 0.5 <= level < 1:
             raise BadInputError(f"cannot give an interval of level {level}: not within 0.5 ... 1")
@@ -269,7 +274,7 @@ class FittedProcess:
         return ends[0].reshape(shape), ends[1].reshape(shape)
 
     def uncertainty(self, h: Any, m: Any, c: Any) -> Array:
-        """Standard deviation of the surface over its mean: what more layouts would lower, a layout's scatter not."""
+        """Standard deviation of the surface over its mean, without the layouts' scatter; more layouts lower it."""
         x, shape = self._scaled(h, m, c)
         mean, variance = self.posterior.at(self.data, x)
         centre = self.shares @ mean
@@ -277,10 +282,10 @@ class FittedProcess:
         return found.reshape(shape)
 
     def believing(self, h: Any, m: Any, c: Any) -> FittedProcess:
-        """The process, had layouts with these counts been measured and found as it predicts them.
+        """Returns the process as if layouts with these counts had been measured exactly as it predicts them.
 
-        The parameters and their shares stay, which is exact for the variances under each of them; used to choose
-        several layouts before any is measured (Ginsbourger et al. 2010, "kriging believer").
+        The parameters and their shares stay the same, and the variances under each of them are exact. It serves to
+        choose several layouts before any is measured (Ginsbourger et al. 2010, "kriging believer").
         """
         x, _ = self._scaled(h, m, c)
         believed = self.shares @ self.posterior.at(self.data, x)[0]
@@ -306,7 +311,7 @@ class FittedProcess:
 
 
 def _quantile(p: float, mean: Array, spread: Array, shares: Array) -> Array:
-    """Of a mixture of normals, by bisection: ``mean`` (samples, places), ``spread`` (samples, scales, places)."""
+    """Quantile of a mixture of normals; ``mean`` (samples, places), ``spread`` (samples, scales, places)."""
     reach = float(ndtri(1 - 1e-9))
     low, high = (mean[:, None] - reach * spread).min(axis=(0, 1)), (mean[:, None] + reach * spread).max(axis=(0, 1))
     for _ in range(_BISECTIONS):
@@ -319,16 +324,16 @@ def _quantile(p: float, mean: Array, spread: Array, shares: Array) -> Array:
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """R as a shrunken cubic and a Gaussian process around it; see the module. Inputs that add nothing are left out."""
+    """R as a shrunken cubic plus a Gaussian process (see the module). Constant or dependent inputs are left out."""
 
     name: str = "gp"
     own_points: tuple[str, ...] = ()
     samples: int = 128
-    """Of the parameters, in the last round; half of it in those before."""
+    """Samples of the parameters in the last round; earlier rounds use half as many."""
     seed: int = 1
 
     def fit(self, points: Points) -> FittedProcess:
-        """Needs five layouts and an input that varies. H and M are used where they are known."""
+        """Fits the model. It needs five layouts and an input that varies; it uses H and M where they are known."""
         enough(points, 5, self.name)
         inputs = independent(points)
         if not inputs:
@@ -346,7 +351,7 @@ class GaussianProcess:
         )
 
     def _sampled(self, data: _Data) -> tuple[Array, Array, Proposal, Array]:
-        """Parameters, their shares, the last proposal, and the layouts' weights."""
+        """Returns parameters, their shares, the last proposal and the layouts' weights."""
         prior = _Prior.of(data.x.shape[1], float(data.y.std()))
         proposal = Proposal(prior.mean, np.diag(prior.deviation))
         weights = np.ones(len(data.y))
@@ -366,7 +371,7 @@ class GaussianProcess:
 
 
 def _draws(parameters: int, samples: int, rounds: int, seed: int) -> Array:
-    """Standard normal, low discrepancy; shape (rounds, samples, parameters)."""
+    """Standard normal draws of low discrepancy, shape (rounds, samples, parameters)."""
     from scipy.stats import qmc
 
     found = []
@@ -377,7 +382,7 @@ def _draws(parameters: int, samples: int, rounds: int, seed: int) -> Array:
 
 
 def _around(theta: Array, shares: Array, prior: _Prior) -> Proposal:
-    """Half as wide again as the weighted samples, and never narrower than a tenth of the prior."""
+    """A proposal with 1.5 times the samples' covariance, and never narrower than a tenth of the prior."""
     mean = shares @ theta
     centred = theta - mean
     covariance = 1.5 * centred.T @ (shares[:, None] * centred) + np.diag((0.1 * prior.deviation) ** 2)
@@ -385,7 +390,7 @@ def _around(theta: Array, shares: Array, prior: _Prior) -> Proposal:
 
 
 def _reweighted(data: _Data, theta: Array, weights: Array) -> Array:
-    """Weights of the layouts under Student's t, by expectation and maximisation at one set of parameters."""
+    """Weights of the layouts under Student's t, by expectation-maximisation with the parameters fixed."""
     for _ in range(_REWEIGHTINGS):
         squares = _Posterior.of(data, theta[None], weights).scatter_squares(data, weights)[0]
         weights = (FREEDOM + 1) / (FREEDOM + squares)

@@ -1,4 +1,4 @@
-"""Points from a CSV: mosmodel's ``mean.csv``, or any table with R, H, M and C of layouts.
+"""Reads points from a CSV file: mosmodel's ``mean.csv``, or any table with R, H, M and C of layouts.
 
 A row is a layout, or one of its repeats: rows of the same layout are averaged, and their spread is the noise of R.
 """
@@ -35,8 +35,8 @@ _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "r_sd": (("r_sd",), ("cpu-cycles_sd",)),
     "repeats": (("repeats",),),
 }
-"""What a column may be called, the first that is there counts; several in one entry are added up: the names of perf's
-events, as mosmodel keeps them. Case does not matter."""
+"""Possible names of each column, perf's event names among them as mosmodel keeps them; the first that the table has
+is read. Several columns in one entry are added up. Case does not matter."""
 _ACTIVE = "walk_active"
 _ANCHORS = {
     "4K": re.compile(r"(?:layout|all)?[ _-]?4k(?:i?b)?(?:[ _-]?pages)?", re.IGNORECASE),
@@ -46,24 +46,24 @@ _ANCHORS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a table; what is None or empty is found by its name."""
+    """How to read a table; a column that is not given here is found by its usual names."""
 
     workload: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     """``r``, ``h``, ``m``, ``c``, ``layout``, ``role``, ``r_sd`` or ``repeats`` → the column's name."""
     where: Mapping[str, str] = field(default_factory=dict)
-    """Column → the value of the rows that are read."""
+    """Column → value; only rows with this value are read."""
     anchors: Mapping[str, str] = field(default_factory=dict)
     """``4K``, ``2M`` → the layout's name."""
     tests: Sequence[str] = ()
-    """Layouts that only test."""
+    """Names of the layouts that are test layouts only."""
     source: Source = "counted"
     cycles: CyclesKind | None = None
     walkers: int = 2
 
 
 def read_csv(path: Path, reading: Reading | None = None) -> Points:
-    """The points of the table. `BadInputError` names file and column, or line, of what is missing or no number."""
+    """Returns the points of a table. `BadInputError` names the file, and the missing column or the bad value's line."""
     how = reading or Reading()
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -104,7 +104,7 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
 
 
 def _columns(path: Path, header: Sequence[str], how: Reading) -> dict[str, tuple[str, ...]]:
-    """What is read → the columns that are added up for it."""
+    """Returns, for each quantity, the columns whose sum it is."""
     by_name = {name.strip().lower(): name for name in header}
     found: dict[str, tuple[str, ...]] = {}
     for key, name in how.columns.items():
@@ -145,7 +145,7 @@ def _chosen(path: Path, header: Sequence[str], rows: Rows, how: Reading) -> Rows
 
 
 def _layouts(rows: Rows, found: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[list[int]]]:
-    """Names in order, and the rows of each."""
+    """Returns the layouts' names in order, and the rows of each."""
     if "layout" not in found:
         return [f"line {line}" for line, _ in rows], [[i] for i in range(len(rows))]
     groups: dict[str, list[int]] = {}
@@ -182,7 +182,7 @@ def _means(values: Array, groups: list[list[int]]) -> Array:
 def _noise(
     numbers: Mapping[str, Array], means: Mapping[str, Array], groups: list[list[int]]
 ) -> tuple[Array | None, Array | None]:
-    """Standard deviation of R and repeats by layout: from rows of one layout, else from the table's columns."""
+    """Standard deviation of R and number of repeats by layout, from a layout's rows or from the table's columns."""
     if max(len(rows) for rows in groups) > 1:
         spread = [np.std(numbers["r"][rows], ddof=1) if len(rows) > 1 else np.nan for rows in groups]
         return np.array(spread), np.array([float(len(rows)) for rows in groups])
@@ -223,7 +223,7 @@ def _role(path: Path, line: int, row: dict[str, Any], found: Mapping[str, tuple[
 
 
 def _with_anchors(path: Path, points: Points, how: Reading) -> Points:
-    """Named ones, else those whose layout has the name of its page size."""
+    """The points with the anchors that were given, else with the layouts that are named like a page size."""
     anchors = {}
     for size, pattern in _ANCHORS.items():
         named = how.anchors.get(size)

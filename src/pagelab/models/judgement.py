@@ -1,7 +1,7 @@
-"""How far models are off: on the layouts that they were fitted to, on folds, and on one layout left out at a time.
+"""Errors of models: on the layouts that they were fitted to, in K-fold cross validation, and leaving one layout out.
 
-Errors are |R − R̂|/R (MOSAIC, equations 1 and 2). A model that a few layouts determine is judged on all, and the
-geometric mean leaves those few out: its error there is zero, or nearly, by construction.
+Errors are |R − R̂|/R (MOSAIC, equations 1 and 2). A model that one or two layouts determine is judged on all layouts;
+the geometric mean leaves those one or two out, because the error there is (nearly) zero by construction.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from .gaussian_process import FittedProcess
 from .points import LABELS, Array, Points, varies
 
 _MEAN_LOG_NORMAL = -(np.euler_gamma + np.log(2)) / 2
-"""Mean of log|Z| of a standard normal Z."""
+"""Mean of log|Z| for a standard normal Z."""
 FOLDS = 10
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors of one way to judge."""
+    """Relative errors under one way to judge."""
 
     relative: Array
     """R̂/R − 1 by layout, with its sign, shape (layouts,)."""
     maximum: float
-    """Equation 1."""
+    """Largest absolute error (MOSAIC, equation 1)."""
     geometric_mean: float
-    """Equation 2, without the model's own points; 0 where another error is exactly zero."""
+    """Geometric mean (MOSAIC, equation 2) without the model's own points; 0 if any other error is exactly zero."""
     worst: str
-    """The layout of the maximum."""
+    """The layout with the largest error."""
 
     @classmethod
     def of(cls, points: Points, predicted: Array, own: Sequence[str] = ()) -> Errors:
-        """``own``: page sizes whose layouts determine the model."""
+        """Returns the errors of predictions; ``own`` are the page sizes whose layouts determine the model."""
         relative = predicted / points.r - 1
         size = np.abs(relative)
         rows = {points.anchor(page) for page in own}
@@ -52,20 +52,20 @@ class Errors:
 
 @dataclass(frozen=True)
 class Floor:
-    """What a model without any error would show, for the noise of the repeats alone."""
+    """The errors that a perfect model would show, caused by the noise of the repeats alone."""
 
     maximum: float
-    """Median of equation 1."""
+    """Median of the maximal error (equation 1)."""
     maximum_high: float
-    """Its 95% quantile."""
+    """95% quantile of the maximal error."""
     geometric_mean: float
-    """Equation 2, expected."""
+    """Geometric mean (equation 2), from the expected logarithm."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One model on one workload. What cannot be had is None: folds of models that two layouts determine, test layouts
-    where there are none."""
+    """One model's errors on one workload. Errors of folds are None for models that one or two layouts determine; errors
+    on test layouts are None without test layouts."""
 
     name: str
     fitted: Fitted | None
@@ -78,9 +78,9 @@ class Judged:
     left_out: Errors | None = None
     test: Errors | None = None
     covered: int | None = None
-    """Test layouts whose measured R lies in the model's 95% interval; None without an interval or test layouts."""
+    """Number of test layouts with measured R in the model's 95% interval; None without an interval or test layouts."""
     skill: float | None = None
-    """1 − (squared errors of R, one layout left out) / (those of the others' mean): 0 is no skill, 1 is all."""
+    """1 − (squared errors, one layout left out) / (squared errors of the others' mean): 0 no skill, 1 full skill."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class Judgement:
 
     models: tuple[Judged, ...]
     r_squared: dict[str, float]
-    """Coefficient of determination of a line in C, M and H alone, by input (MOSAIC, Table 8)."""
+    """R² of a line in one input alone, for each of C, M and H (MOSAIC, Table 8)."""
     floor: Floor | None
-    """Of the training layouts; None where the repeats' spread is not known."""
+    """The floor of the training layouts; None if the repeats' spread is not known."""
     floor_test: Floor | None
     fold_count: int
 
@@ -108,8 +108,8 @@ def judge(
 ) -> Judgement:
     """Fits and judges every model: in-sample, ``folds`` shuffled folds, and one layout left out at a time.
 
-    Everything that a model estimates, scales and penalties included, is estimated anew without the layouts left out.
-    Test layouts have no part but in ``test``. A model that cannot be fitted has its refusal instead.
+    Everything that a model estimates, scales and penalties included, is estimated again without the layouts left out.
+    Test layouts are used only for ``test``. A model that cannot be fitted has a ``refusal`` instead of errors.
     """
     training, testing = points.role("train"), None
     if "test" in points.roles:
@@ -174,7 +174,7 @@ def predicted(fitted: Fitted, points: Points) -> Array:
 
 
 def covered(fitted: Fitted, testing: Points) -> int | None:
-    """Layouts whose measured R lies in its 95% interval, which has the measured mean's noise where that is known."""
+    """Number of layouts with measured R in the model's 95% interval, widened by the measured mean's noise if known."""
     if not isinstance(fitted, FittedProcess):
         return None
     noise = 0.0 if testing.r_se is None else testing.r_se / testing.r
@@ -183,7 +183,7 @@ def covered(fitted: Fitted, testing: Points) -> int | None:
 
 
 def cross_validated(model: Model, points: Points, folds: int, seed: int = 1) -> Array:
-    """R̂ of every layout by a fit without its fold; as many folds as layouts leave one out at a time."""
+    """R̂ of every layout from a fit without its fold, in cycles; as many folds as layouts: leave-one-out."""
     order = np.random.default_rng(seed).permutation(len(points))
     found = np.empty(len(points))
     for fold in np.array_split(order, folds):
@@ -193,24 +193,24 @@ def cross_validated(model: Model, points: Points, folds: int, seed: int = 1) -> 
 
 
 def skill_of(points: Points, left_out: Array) -> float:
-    """1 − Σ(R − R̂)²/Σ(R − mean of the others)²; below zero for models that are worse than that mean."""
+    """1 − Σ(R − R̂)²/Σ(R − mean of the others)²; negative for models that are worse than that mean."""
     count = len(points)
     of_mean = (points.r - points.r.mean()) * count / (count - 1)
     return float(1 - np.sum((points.r - left_out) ** 2) / np.sum(of_mean**2))
 
 
 def r_squared(values: Array, r: Array) -> float:
-    """Coefficient of determination of R's line in one input: the square of their correlation; 0 for a constant."""
+    """R² of a line for R in one input: their squared correlation; 0 if one of them is constant."""
     if not varies(values) or not varies(r):
         return 0.0
     return float(np.corrcoef(values, r)[0, 1] ** 2)
 
 
 def floor_of(points: Points) -> Floor | None:
-    """What equations 1 and 2 give for the true means, with normal errors of the means' standard errors.
+    """The values of equations 1 and 2 if a model predicts the true means and the measured means have normal errors.
 
-    The maximum's distribution is the product of those of |Zᵢ|·sᵢ; the logarithm of the geometric mean has the
-    expectation of log sᵢ plus that of log|Z|, −(γ + log 2)/2.
+    sᵢ is a mean's standard error over the mean. The distribution function of the maximum is the product of those of
+    |Zᵢ|·sᵢ. The expected logarithm of the geometric mean is the mean of log sᵢ plus that of log|Z|, −(γ + log 2)/2.
     """
     if points.r_se is None:
         return None

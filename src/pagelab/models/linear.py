@@ -16,11 +16,11 @@ from .points import LABELS, Array, Points
 
 @dataclass(frozen=True)
 class Line:
-    """R = Σ slopes · inputs + intercept; slopes in cycles a count (H, M) or cycles a cycle (C), intercept in cycles."""
+    """R = Σ slopes · inputs + intercept; slopes in cycles per count (H, M) or per cycle (C), intercept in cycles."""
 
     model: str
     slopes: Mapping[str, float]
-    """By input: ``h``, ``m``, ``c``."""
+    """Input (``h``, ``m``, ``c``) → slope."""
     intercept: float
 
     @property
@@ -40,7 +40,7 @@ class Line:
 
 
 class Basu:
-    """Basu's model: linear in the misses of the TLB, each as long as the mean walk of 4 KiB pages.
+    """Basu's model: R is linear in TLB misses; each miss costs the mean walk of 4 KiB pages.
 
     R = α·M + β with α = C4K/M4K and β = R4K − C4K (MOSAIC, section III).
     """
@@ -49,7 +49,7 @@ class Basu:
     own_points: tuple[str, ...] = ("4K",)
 
     def fit(self, points: Points) -> Line:
-        """Needs M and the layouts of 4 KiB pages alone, with misses under 4 KiB pages."""
+        """Fits the line. It needs M and the layout of 4 KiB pages alone, which must have misses."""
         misses = needed(points.m, "m", points, self.name)
         small = anchor_row(points, "4K", self.name)
         if misses[small] <= 0:
@@ -59,7 +59,7 @@ class Basu:
 
 
 class Gandhi:
-    """Gandhi's model: linear in the misses of the TLB, each as long as the mean walk of 4 KiB pages.
+    """Gandhi's model: as Basu's, but with the intercept from the layout of 2 MiB pages.
 
     R = α·M + β with α = C4K/M4K and β = R2M − C2M (MOSAIC, section III).
     """
@@ -68,7 +68,7 @@ class Gandhi:
     own_points: tuple[str, ...] = ("4K", "2M")
 
     def fit(self, points: Points) -> Line:
-        """Needs M and the layouts of 4 KiB and of 2 MiB pages alone, with misses under 4 KiB pages."""
+        """Fits the line. It needs M and the layouts of 4 KiB and of 2 MiB pages alone; the former must have misses."""
         misses = needed(points.m, "m", points, self.name)
         small = anchor_row(points, "4K", self.name)
         large = anchor_row(points, "2M", self.name)
@@ -79,7 +79,7 @@ class Gandhi:
 
 
 HIT_CYCLES = 7.0
-"""Latency of the second-level TLB that Intel documents, which the model takes for every processor."""
+"""Latency of the second-level TLB that Intel documents, in cycles; the model uses it for every processor."""
 
 
 class Pham:
@@ -92,7 +92,7 @@ class Pham:
     own_points: tuple[str, ...] = ("4K",)
 
     def fit(self, points: Points) -> Line:
-        """Needs H and the layout of 4 KiB pages alone."""
+        """Fits the line. It needs H and the layout of 4 KiB pages alone."""
         hits = needed(points.h, "h", points, self.name)
         small = anchor_row(points, "4K", self.name)
         intercept = float(points.r[small] - points.c[small] - HIT_CYCLES * hits[small])
@@ -100,7 +100,7 @@ class Pham:
 
 
 class Alam:
-    """Alam's model: every walk cycle adds a cycle to the run time of 2 MiB pages.
+    """Alam's model: from the run time with 2 MiB pages on, every further walk cycle adds a cycle.
 
     R = C + β with β = R2M − C2M (MOSAIC, section III).
     """
@@ -109,7 +109,7 @@ class Alam:
     own_points: tuple[str, ...] = ("2M",)
 
     def fit(self, points: Points) -> Line:
-        """Needs the layout of 2 MiB pages alone."""
+        """Fits the line. It needs the layout of 2 MiB pages alone."""
         large = anchor_row(points, "2M", self.name)
         return Line(self.name, {"c": 1.0}, float(points.r[large] - points.c[large]))
 
@@ -124,7 +124,7 @@ class Yaniv:
     own_points: tuple[str, ...] = ("4K", "2M")
 
     def fit(self, points: Points) -> Line:
-        """Needs the layouts of 4 KiB and of 2 MiB pages alone, with different C."""
+        """Fits the line. It needs the layouts of 4 KiB and of 2 MiB pages alone, with different C."""
         small, large = anchor_row(points, "4K", self.name), anchor_row(points, "2M", self.name)
         run = float(points.c[small] - points.c[large])
         if run == 0:

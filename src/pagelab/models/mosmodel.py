@@ -1,4 +1,4 @@
-"""Mosmodel: a polynomial of degree three in H, M and C whose terms the Lasso chooses."""
+"""Mosmodel: a polynomial of degree three in H, M and C; the Lasso chooses its terms."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .points import LABELS, Array, Points, enough, independent
 DEGREE = 3
 INNER_FOLDS = 5
 PENALTIES = 60
-"""Values of λ that are tried, in equal ratios from the one that leaves no term."""
+"""Number of values of λ that are tried, in equal ratios, down from the λ that leaves no term."""
 LEAST_PENALTY = 1e-6
-"""The least λ tried, over the one that leaves no term."""
+"""The smallest λ that is tried, relative to the λ that leaves no term."""
 _POWERS = ("", "", "²", "³")
 
 
 @dataclass(frozen=True)
 class _Design:
-    """From inputs to columns of mean 0 and variance 1: inputs over their maximum, all monomials, standardised.
+    """Turns inputs into columns of mean 0 and variance 1: divides by the maximum, expands to monomials, standardises.
 
-    Inputs are scaled before the expansion, so that monomials are of one size, and columns after it, so that the penalty
-    weighs all alike.
+    Inputs are scaled before the expansion, so that all monomials have one size. Columns are scaled after it, so that
+    the penalty weighs them equally.
     """
 
     names: tuple[str, ...]
     largest: Array
-    """Shape (inputs,)."""
+    """Maximum of each input, shape (inputs,)."""
     powers: Array
-    """Shape (monomials, inputs): the exponents, without the constant."""
+    """Exponents of each monomial, without the constant: shape (monomials, inputs)."""
     mean: Array
     deviation: Array
 
@@ -50,7 +50,7 @@ class _Design:
         return cls(names, largest, powers, columns.mean(axis=0), np.where(deviation > 1e-12, deviation, np.inf))
 
     def columns(self, inputs: Array) -> Array:
-        """Shape (layouts, monomials)."""
+        """Returns the standardised columns of these inputs, shape (layouts, monomials)."""
         scaled: Array = (_monomials(inputs / self.largest, self.powers) - self.mean) / self.deviation
         return scaled
 
@@ -62,17 +62,17 @@ def _monomials(scaled: Array, powers: Array) -> Array:
 
 @dataclass(frozen=True)
 class FittedMosmodel:
-    """``coefficients``: by monomial, of the standardised columns; ``intercept``: mean of R, in cycles."""
+    """The fitted polynomial: ``coefficients`` of the standardised columns; ``intercept`` is the mean of R in cycles."""
 
     design: _Design
     coefficients: Array
     intercept: float
     penalty: float
-    """λ, over the one that leaves no term."""
+    """λ, relative to the λ that leaves no term."""
 
     @property
     def nonzero(self) -> int:
-        """Coefficients that the Lasso left, without the constant."""
+        """Number of coefficients that the Lasso kept, without the constant."""
         return int(np.count_nonzero(self.coefficients))
 
     @property
@@ -113,16 +113,16 @@ class FittedMosmodel:
 class Mosmodel:
     """R = β + Σ α·HⁱMʲCᵏ over 1 ≤ i + j + k ≤ 3, with Σ|α| penalised (MOSAIC, section VII-C and equation 3).
 
-    λ is the one of least squared error in five shuffled folds; scaling and expansion are made anew in each of them.
+    λ has the least squared error in five shuffled folds; scaling and expansion are repeated in each fold.
     """
 
     name: str = "mosmodel"
     own_points: tuple[str, ...] = ()
     seed: int = 1
-    """Of the shuffle."""
+    """Seed of the shuffle."""
 
     def fit(self, points: Points) -> FittedMosmodel:
-        """Needs H, M and C; those that are constant or follow linearly from the others are left out."""
+        """Fits the polynomial. It needs H, M and C, and leaves out those that are constant or linear in the others."""
         enough(points, 2 * INNER_FOLDS, self.name)
         needed(points.h, "h", points, self.name)
         needed(points.m, "m", points, self.name)
@@ -139,10 +139,10 @@ class Mosmodel:
 
 
 def _chosen_penalty(names: tuple[str, ...], inputs: Array, r: Array, seed: int) -> float:
-    """λ over the one that leaves no term, of the least squared error over the inner folds."""
+    """Returns the λ with the least squared error over the inner folds, relative to the λ that leaves no term."""
     penalties = np.geomspace(1.0, LEAST_PENALTY, PENALTIES)
     error = np.zeros(PENALTIES)
-    # Rows may be sorted by R or by the heuristic that made them: folds of neighbours would ask for extrapolation.
+    # Rows may be sorted by R or by the heuristic that made them; folds of neighbours would then need extrapolation.
     order = np.random.default_rng(seed).permutation(len(r))
     for fold in np.array_split(order, INNER_FOLDS):
         kept = np.setdiff1d(order, fold)
@@ -156,8 +156,8 @@ def _chosen_penalty(names: tuple[str, ...], inputs: Array, r: Array, seed: int) 
 def _path(columns: Array, centred: Array, penalties: Array) -> Array:
     """Coefficients for each of the relative ``penalties``, shape (penalties, monomials).
 
-    By least angle regression, whose path is linear between its corners and exact. Where columns are alike it may end
-    early; then by coordinate descent, which is slower and, far down the path, only near the least sum.
+    Least angle regression gives the path: it is exact, and linear between its corners. With nearly equal columns it
+    may end early; then coordinate descent is used, which is slower and, at small λ, only near the minimum.
     """
     import warnings
 
@@ -180,6 +180,6 @@ def _path(columns: Array, centred: Array, penalties: Array) -> Array:
 
 
 def _solves(columns: Array, target: Array, found: Array, penalties: Array) -> bool:
-    """The Lasso's condition: no column is correlated with the residual by more than its penalty, up to a tenth."""
+    """Whether the Lasso's condition holds: no column's correlation with the residual is over 1.1 times the penalty."""
     rest = target[:, None] - columns @ found
     return bool(np.all(np.abs(columns.T @ rest) / len(target) <= 1.1 * penalties + 1e-12))

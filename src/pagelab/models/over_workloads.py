@@ -1,4 +1,4 @@
-"""The models of several workloads side by side: the largest and the typical error of each (MOSAIC, Figures 5 and 6)."""
+"""Compares models over several workloads: the largest and the typical error of each (MOSAIC, Figures 5 and 6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA: Literal["pagelab.model-set/1"] = "pagelab.model-set/1"
 
 @dataclass(frozen=True)
 class Fitted:
-    """One file that has fits, by the name it has in tables."""
+    """One file that has fits, with its name in the tables."""
 
     name: str
     file: ModelFile
@@ -61,9 +61,9 @@ class SetReport(_Model):
 
 
 def named(files: Sequence[tuple[Path, ModelFile]]) -> list[Fitted]:
-    """The files by workload, and by path where two are of the same workload.
+    """Names the files by workload, or by path if two files have the same workload.
 
-    Raises `BadInputError` where a file has no fits yet.
+    Raises `BadInputError` if a file has no fits yet.
     """
     times = Counter(file.workload for _, file in files)
     found = []
@@ -79,19 +79,19 @@ def named(files: Sequence[tuple[Path, ModelFile]]) -> list[Fitted]:
 
 
 def errors_of(one: Fitted, model: str) -> ErrorsDocument | None:
-    """The errors of ``model`` that count for this workload; None where it was not fitted."""
+    """The errors by which ``model`` is judged on this workload (`judged`); None if it was not fitted."""
     fit: FitDocument | None = one.fits.named(model)
     return None if fit is None else judged(fit)
 
 
 def models_of(found: Sequence[Fitted]) -> list[str]:
-    """Models that were fitted to any of the workloads, in the order of the files."""
+    """Names of the models that were fitted to at least one workload, in the order of the files."""
     names = dict.fromkeys(fit.model for one in found for fit in one.fits.models)
     return [name for name in names if any(errors_of(one, name) is not None for one in found)]
 
 
 def over_workloads(found: Sequence[Fitted], model: str) -> ModelOverWorkloads:
-    """One model, which was fitted to at least one of them."""
+    """Summary of one model, which must have been fitted to at least one workload."""
     errors = {one.name: each for one in found if (each := errors_of(one, model)) is not None}
     worst = max(errors, key=lambda name: errors[name].maximum)
     means = [math.log(each.geometric_mean) for each in errors.values() if each.geometric_mean > 0]
@@ -106,7 +106,7 @@ def over_workloads(found: Sequence[Fitted], model: str) -> ModelOverWorkloads:
 
 
 def judged_on(found: Sequence[Fitted]) -> str:
-    """On which layouts the errors are."""
+    """Words for the layouts on which the errors were found."""
     fits = [fit for one in found for fit in one.fits.models if fit.in_sample is not None]
     if all(fit.test is not None for fit in fits):
         return "on test layouts"
@@ -116,7 +116,7 @@ def judged_on(found: Sequence[Fitted]) -> str:
 
 
 def verdict(found: Sequence[Fitted]) -> str:
-    """One sentence: how near all run times are predicted, and how near the others come."""
+    """One sentence: the errors of the main model over all workloads, and those of the others."""
     names = models_of(found)
     if not names:
         return f"no model could be fitted to any of {len(found)} workloads"
@@ -139,7 +139,7 @@ def verdict(found: Sequence[Fitted]) -> str:
 
 
 def report_over(found: Sequence[Fitted]) -> SetReport:
-    """Everything that a report of several workloads says, as data."""
+    """The whole report over several workloads, as data."""
     return SetReport(
         verdict=verdict(found),
         judged_on=judged_on(found),
@@ -149,7 +149,7 @@ def report_over(found: Sequence[Fitted]) -> SetReport:
 
 
 def tables(found: Sequence[Fitted]) -> tuple[Table, Table]:
-    """Maximal errors and geometric means: a row a model, a column a workload."""
+    """Two tables, of maximal errors and of geometric means: one row per model, one column per workload."""
     names = models_of(found)
     columns = tuple(one.name for one in found)
     over = {name: over_workloads(found, name) for name in names}

@@ -1,4 +1,4 @@
-"""The report of a model's file: one page that needs nothing else, its figures as files, its tables as CSV and JSON."""
+"""Writes the report of a model's file: one self-contained page, its figures as files, its tables as CSV and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARK = ".pagelab-report"
 
 
 def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
-    """In reading order."""
+    """The figures of a report, in reading order."""
     told = "; ".join(f"{row[0]}: in-sample {row[1]}, one left out {row[3]}" for row in answer.table(fits).rows)
     found = [
         Figure(
@@ -74,7 +74,7 @@ def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
 
 
 def render(file: ModelFile, fits: Fits) -> str:
-    """The whole page."""
+    """The whole page as HTML."""
     report = answer.report_of(file, fits)
     text = report.model_dump_json(by_alias=True, indent=1).encode()
     return shell.render(
@@ -105,7 +105,7 @@ def _subtitle(report: answer.ModelReport) -> str:
 
 
 def layouts_csv(file: ModelFile, fits: Fits) -> str:
-    """Counts and run time of each layout, and each model's prediction without it where it has one.
+    """CSV of each layout's counts and run time, and of each model's prediction from a fit without the layout, if any.
 
     Simulated counts stand beside counted ones where there are both.
     """
@@ -163,7 +163,7 @@ def figures_over(found: Sequence[Fitted]) -> tuple[Figure, ...]:
 
 
 def render_over(found: Sequence[Fitted]) -> str:
-    """The whole page over several workloads."""
+    """The whole page over several workloads, as HTML."""
     report = over_workloads.report_over(found)
     text = report.model_dump_json(by_alias=True, indent=1).encode()
     return shell.render(
@@ -179,7 +179,7 @@ def render_over(found: Sequence[Fitted]) -> str:
 
 
 def write(file: ModelFile, fits: Fits, out: Path) -> Path:
-    """Writes page, figures (SVG) and tables into ``out``; returns the page's path.
+    """Writes page, figures (SVG) and tables of a model's report into ``out``; returns the page's path.
 
     Raises `BadInputError` where ``out`` holds something else than a report.
     """
@@ -189,13 +189,13 @@ def write(file: ModelFile, fits: Fits, out: Path) -> Path:
 
 
 def write_over(found: Sequence[Fitted], out: Path) -> Path:
-    """As `write`, over several workloads."""
+    """Writes the report over several workloads, as `write` does for one."""
     text = over_workloads.report_over(found).model_dump_json(by_alias=True, indent=1)
     return written(out, found[0].fits.fitted_by, figures_over(found), {"report.json": f"{text}\n"}, render_over(found))
 
 
 def written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, str], page: str) -> Path:
-    """Writes a page, its figures (SVG) and the ``others``, file name → text; returns the page's path.
+    """Writes a page, its figures (SVG) and ``others`` (file name → text); returns the page's path.
 
     Raises `BadInputError` where ``out`` holds something else than a report.
     """

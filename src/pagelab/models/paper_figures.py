@@ -1,7 +1,7 @@
-"""MOSAIC's Figures 3 and 7 to 11 and its Table 7, from the layouts of one workload: single models against measured R.
+"""MOSAIC's Figures 3 and 7 to 11 and Table 7 from the layouts of one workload: single models against measured R.
 
-Each is drawn where its model was fitted. Table 7's loads of the caches by the program and by the walker need counters
-of both, and are named as missing.
+Each figure is drawn if its model was fitted. Table 7's cache loads by the program and by the walker need separate
+counters, and are reported as missing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .document import Fits, Layout, ModelFile
 Over = Literal["c", "m"]
 _TITLES = {"c": "C, walk cycles", "m": "M, TLB misses"}
 _CURVE = 60
-"""Points of a curve."""
+"""Number of points of a curve."""
 SLOPE_ONE = "slope 1"
 
 
 def figures(file: ModelFile, fits: Fits) -> list[Figure]:
-    """Those that the fits allow, in the paper's order, not numbered yet."""
+    """The figures whose models were fitted, in the paper's order, not numbered yet."""
     found = [
         _figure(
             file, fits, "linear-mosmodel", ("poly1", "mosmodel"), "c",
@@ -68,14 +68,14 @@ def figures(file: ModelFile, fits: Fits) -> list[Figure]:
 
 
 def _is_check(file: ModelFile) -> bool:
-    """Whether the only test is a layout in other pages (``pagelab model check``)."""
+    """Whether the only test layout is one in other pages, made by ``pagelab model check``."""
     return [one.role for one in file.layouts].count("test") == 1
 
 
 def _figure(
     file: ModelFile, fits: Fits, name: str, shown: Sequence[str], over: Over, title: str, caption: str
 ) -> Figure | None:
-    """None where a model was not fitted."""
+    """One figure; None if one of its models was not fitted."""
     if any(one != SLOPE_ONE and not _is_fitted(fits, one) for one in shown):
         return None
     said = wording.listing(list(shown))
@@ -96,7 +96,7 @@ def _is_fitted(fits: Fits, name: str) -> bool:
 
 
 def _errors(fits: Fits, *names: str) -> str:
-    """``Largest errors: poly1 13.0%, mosmodel 2.0%``, of the layouts that are drawn."""
+    """``Largest errors: poly1 13.0%, mosmodel 2.0%`` on the layouts that are drawn."""
     found = [f"{name} {wording.percent(_largest(fits, name)[1], signed=False)}" for name in names]
     return f"Largest error{'s' if len(names) > 1 else ''}: {', '.join(found)}"
 
@@ -127,7 +127,7 @@ def _slope(fits: Fits) -> str:
 def against_measured(
     file: ModelFile, fits: Fits, shown: Sequence[str], over: Over, width: theme.Width
 ) -> dict[str, Any]:
-    """Measured R over C or M, lines of models that know it alone, and marks of those that know more."""
+    """Chart of measured R over C or M: curves of models that use this input alone, marks of models that use more."""
     names, rows, marks = list(shown), list[dict[str, Any]](), list[dict[str, Any]]()
     at = np.linspace(*_span(file, over), _CURVE)
     for name in shown:
@@ -207,7 +207,7 @@ def _intercept(fits: Fits) -> float:
 
 
 def _marks(file: ModelFile, fits: Fits, name: str, over: Over) -> list[dict[str, Any]]:
-    """Predictions of the fit to all training layouts, layout by layout."""
+    """Each layout's prediction by the fit to all training layouts."""
     fitted = _fitted(file, fits, name)
     points = file.points()
     predicted = fitted.predict(points.h, points.m, points.c).tolist()
@@ -223,7 +223,7 @@ def _fitted(file: ModelFile, fits: Fits, name: str) -> Fitted:
 
 
 def anchors_table(file: ModelFile) -> Table | None:
-    """What 4K and 2M pages alone take and miss (MOSAIC, Table 7); None without both layouts."""
+    """Table of run time and TLB counts with 4K and with 2M pages alone (MOSAIC, Table 7); None without both layouts."""
     rows = {
         size: next((one for one in file.layouts if one.layout == name), None) for size, name in file.anchors.items()
     }

@@ -20,15 +20,15 @@ _WAYS = ("in-sample", "one left out", "test layouts", "the paper’s largest")
 _COLOURS = ("var(--zero)", "var(--c1)", "var(--c3)", "var(--c2)")
 _SHAPES = ("circle", "diamond", "square", "cross")
 _OF_C = ("alam", "yaniv", "poly1", "poly2", "poly3")
-"""Models that know C alone: curves over it."""
+"""Models that use C alone and are drawn as curves over C."""
 _CURVE = 60
-"""Points of a curve."""
+"""Number of points of a curve."""
 _LEAST = 1e-3
-"""Percent; errors below are drawn there: the axis is logarithmic."""
+"""In percent; smaller errors are drawn at this value, because the axis is logarithmic."""
 
 
 def errors(fits: Fits, width: theme.Width) -> dict[str, Any]:
-    """Maximal errors of every model on a logarithmic axis, a mark for each way to judge."""
+    """Maximal errors of every model on a logarithmic axis, one mark for each way to judge."""
     rows = []
     for one in fits.models:
         if one.in_sample is None:
@@ -64,7 +64,7 @@ def errors(fits: Fits, width: theme.Width) -> dict[str, Any]:
 def by_workload(
     found: Sequence[Fitted], of: Literal["maximum", "geometric_mean"], width: theme.Width
 ) -> dict[str, Any]:
-    """Errors of every model by workload on a logarithmic axis, a mark for each model (MOSAIC, Figures 5 and 6)."""
+    """Errors by workload on a logarithmic axis, one mark for each model (MOSAIC, Figures 5 and 6)."""
     names = models_of(found)
     rows = [
         {"workload": one.name, "model": name, "error": max(100 * float(getattr(errors, of)), _LEAST)}
@@ -124,7 +124,7 @@ def over_all(found: Sequence[Fitted], width: theme.Width) -> dict[str, Any]:
 
 
 def _rows(file: ModelFile, fits: Fits) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
-    """A row a model and layout: measured, predicted without the layout where that was done, and the error."""
+    """One row per model and layout: measured R, R predicted from a fit without the layout (if made), and the error."""
     layouts = {one.layout: one for one in file.layouts}
     rows = []
     for one in shown(fits):
@@ -163,7 +163,7 @@ _TIPS = [
 
 
 def measured_against_predicted(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, Any]:
-    """Predicted over measured run time; the line is a perfect model. Clicking a name in the legend shows it alone."""
+    """Predicted against measured run time; the line is a perfect model. A click on a legend name shows it alone."""
     rows, colours, shapes = _rows(file, fits)
     names = list(dict.fromkeys(row["model"] for row in rows))
     colour, shape = _marked(names, colours, shapes)
@@ -188,7 +188,7 @@ def measured_against_predicted(file: ModelFile, fits: Fits, width: theme.Width) 
 
 
 def along_walks(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, Any]:
-    """Measured R over C, and the models that know C alone as curves (MOSAIC, Figures 3 and 7 to 9)."""
+    """Measured R against C, and the models that use C alone as curves (MOSAIC, Figures 3 and 7 to 9)."""
     names, curves = _curves(file, fits)
     measured = [
         {"layout": one.layout, "role": "test layout" if one.role == "test" else "layout", "walks": one.c, "r": one.r}
@@ -235,7 +235,7 @@ def along_walks(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, An
 
 
 def _curves(file: ModelFile, fits: Fits) -> tuple[list[str], list[dict[str, Any]]]:
-    """Names and rows of the models that know C alone, fitted as they were for the report."""
+    """Names and curve rows of the models that use C alone, fitted as they were for the report."""
     points = file.points()
     training, every = points.role("train"), models(fits.seed)
     at = np.linspace(float(points.c.min()), float(points.c.max()), _CURVE)
@@ -256,7 +256,7 @@ def _curves(file: ModelFile, fits: Fits) -> tuple[list[str], list[dict[str, Any]
 
 
 def residuals(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, Any]:
-    """Errors along the walk cycles. Clicking a name in the legend shows it alone."""
+    """Errors against walk cycles. A click on a legend name shows it alone."""
     rows, colours, shapes = _rows(file, fits)
     names = list(dict.fromkeys(row["model"] for row in rows))
     colour, shape = _marked(names, colours, shapes)

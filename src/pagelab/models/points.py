@@ -1,4 +1,4 @@
-"""The data of one workload: run time and translation counts of its layouts, and what may be wrong with them."""
+"""The data of one workload: run time and translation counts of its layouts, with checks and warnings."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ CyclesKind = Literal["sum", "active"]
 INPUTS = ("h", "m", "c")
 LABELS = {"h": "H", "m": "M", "c": "C"}
 FEWEST = 5
-"""Training layouts below which nothing is fitted: a cubic passes through four points, whatever they are."""
+"""Least number of training layouts for any fit: a cubic passes through any four points."""
 TEN_TO_ONE = 10
 FEWEST_TESTS = 12
-"""Test layouts, below which their largest error says little about others."""
+"""With fewer test layouts their largest error says little about other layouts."""
 COLLINEAR = 1e-8
-"""Share of an input's variance that the others leave unexplained, below which it is the same input again."""
+"""An input is dropped as redundant if the others leave less than this share of its variance unexplained."""
 
 
 @dataclass(frozen=True)
 class PointsWarning:
-    """Something about the points that a reader of their models has to know; ``kind`` is a stable name."""
+    """A warning about the points for readers of their models; ``kind`` is a stable name."""
 
     kind: str
     message: str
@@ -37,10 +37,11 @@ class PointsWarning:
 
 @dataclass(frozen=True)
 class Points:
-    """One row a layout; arrays have shape (layouts,).
+    """The layouts of one workload: one row per layout, arrays of shape (layouts,).
 
     ``r``: run time in cycles, the mean over the repeats; ``h``: hits in the second-level TLB; ``m``: its misses;
-    ``c``: walk cycles. ``h`` and ``m`` may be unknown, for models in C alone. Make them with :meth:`of`, which checks.
+    ``c``: walk cycles. ``h`` and ``m`` may be None; models in C alone do without. Make points with :meth:`of`, which
+    checks them.
     """
 
     workload: str
@@ -51,23 +52,23 @@ class Points:
     m: Array | None = None
     roles: tuple[Role, ...] = ()
     anchors: Mapping[str, str] = field(default_factory=dict)
-    """Page size (``4K``, ``2M``) → the layout that has this size alone."""
+    """Page size (``4K``, ``2M``) → the layout that has only pages of this size."""
     r_sd: Array | None = None
     """Standard deviation of R over the repeats of a layout, in cycles; NaN where it is unknown."""
     repeats: NDArray[np.int64] | None = None
     r_error: Array | None = None
-    """Standard error of each R, in cycles, where it is no mean of its repeats; None: ``r_sd`` over their root."""
+    """Standard error of each R, in cycles, if R is not the mean of its repeats; None: ``r_sd`` over √repeats."""
     source: Source = "counted"
-    """Where H, M and C are from. R is always measured."""
+    """Source of H, M and C. R is always measured."""
     cycles: CyclesKind = "sum"
-    """``sum``: of all walkers, the paper's C; ``active``: cycles with at least one walk."""
+    """``sum``: walk cycles summed over all walkers, the paper's C; ``active``: cycles with at least one walk."""
     walkers: int = 2
     extra: Mapping[str, Array] = field(default_factory=dict)
-    """Further columns, kept and not used."""
+    """Further columns of the table, by name; no model uses them."""
 
     @classmethod
     def of(cls, workload: str, r: Any, c: Any, *, layouts: Sequence[str] | None = None, **others: Any) -> Points:
-        """Points from anything array-like, checked by :meth:`validate`."""
+        """Points from array-likes; raises what :meth:`validate` raises."""
         values: dict[str, Any] = {"r": _array(r), "c": _array(c)}
         for name in ("h", "m", "r_sd", "r_error"):
             if others.get(name) is not None:
@@ -93,7 +94,7 @@ class Points:
 
     @property
     def r_se(self) -> Array | None:
-        """Standard error of each R, in cycles; None where a layout's spread is not known."""
+        """Standard error of each R, in cycles; None if any layout's spread is unknown."""
         if self.r_error is not None:
             return self.r_error
         if self.r_sd is None or self.repeats is None or not np.all(np.isfinite(self.r_sd)) or np.any(self.repeats < 2):
@@ -101,12 +102,12 @@ class Points:
         return self.r_sd / np.sqrt(self.repeats)
 
     def anchor(self, size: str) -> int | None:
-        """Row of the layout with pages of this size alone."""
+        """Row of the layout with only pages of this size; None if there is none."""
         name = self.anchors.get(size)
         return None if name is None else self.layouts.index(name)
 
     def take(self, rows: Any) -> Points:
-        """The rows, in this order. Anchors stay where their layout does."""
+        """Points of these rows, in this order. An anchor is kept if its layout is."""
         index = np.arange(len(self))[rows]
         names = tuple(self.layouts[i] for i in index)
         return replace(
@@ -125,17 +126,17 @@ class Points:
         )
 
     def role(self, role: Role) -> Points:
-        """The layouts of one role."""
+        """Points of the layouts with this role."""
         return self.take([i for i, one in enumerate(self.roles) if one == role])
 
     def validate(self) -> None:
-        """Raises `BadInputError` for points to which nothing can be fitted: shapes, NaN, impossible counts."""
+        """Raises `BadInputError` for points that no model can be fitted to: wrong shapes, NaN, impossible counts."""
         _check_shapes(self)
         _check_values(self)
         _check_possible(self)
 
     def warnings(self) -> list[PointsWarning]:
-        """What a fit of these points needs said beside it."""
+        """The warnings that must accompany a fit of these points."""
         return [
             *_few(self),
             *_few_tests(self),
@@ -228,7 +229,7 @@ def _check_possible(points: Points) -> None:
 
 
 def enough(points: Points, least: int, model: str) -> None:
-    """Raises `BadInputError` where the training layouts are too few for a model, or all run equally long."""
+    """Raises `BadInputError` if the training layouts are too few for a model, or all have the same run time."""
     if not varies(points.r):
         raise BadInputError(
             f"cannot fit {model} to {points.workload}: R is the same in every layout; there is nothing to explain"
@@ -241,12 +242,12 @@ def enough(points: Points, least: int, model: str) -> None:
 
 
 def varies(values: Array) -> bool:
-    """Whether an input says anything: constants, up to rounding, do not."""
+    """Whether an input is not constant, up to rounding."""
     return bool(np.ptp(values) > 1e-12 * max(float(np.max(np.abs(values))), 1e-300))
 
 
 def independent(points: Points) -> dict[str, Array]:
-    """The inputs that vary and are not a linear combination of those before them; C first, as it is the paper's."""
+    """The inputs that vary and are no linear combination of those before them; C comes first, as in the paper."""
     kept: dict[str, Array] = {}
     for name in ("c", "m", "h"):
         values = points.inputs.get(name)
@@ -282,7 +283,7 @@ def _few_tests(points: Points) -> list[PointsWarning]:
 
 
 def _more_walks_than_time(points: Points) -> list[PointsWarning]:
-    """Simulated walks that take longer than the program did: refused where they are counted, told here."""
+    """A warning if simulated walks take longer than the program; counted ones are refused by `validate`."""
     if points.source != "simulated":
         return []
     limits = {"C": (points.c, points.walkers if points.cycles == "sum" else 1)}

@@ -18,7 +18,7 @@ _POWERS = ("", "", "²", "³")
 
 @dataclass(frozen=True)
 class FittedPoly:
-    """``polynomial`` maps C to R; it is kept on its scaled domain, where its coefficients are well conditioned."""
+    """A fitted polynomial: ``polynomial`` maps C to R; it keeps its scaled domain, which is well conditioned."""
 
     model: str
     polynomial: Polynomial
@@ -40,7 +40,7 @@ class FittedPoly:
 
 @dataclass(frozen=True)
 class Poly:
-    """R = β + α₁·C + … + α_d·C^d, the least sum of squares over all layouts (MOSAIC, sections VII-A and VII-B)."""
+    """R = β + α₁·C + … + α_d·C^d, by least squares over all layouts (MOSAIC, sections VII-A and VII-B)."""
 
     degree: int
     own_points: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Poly:
         return f"poly{self.degree}"
 
     def fit(self, points: Points) -> FittedPoly:
-        """Needs as many different C as coefficients, and one more."""
+        """Fits the polynomial. It needs five layouts and at least as many distinct C as coefficients."""
         enough(points, self.degree + 2, self.name)
         different = len(np.unique(points.c))
         if not varies(points.c) or different < self.degree + 1:

@@ -1,4 +1,4 @@
-"""One prediction: R for H, M and C, with an interval where the model has one."""
+"""Predicts R for given H, M and C, with an interval if the model has one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Prediction(BaseModel):
     """Of R; null where it is not known."""
 
     def text(self) -> str:
-        """The prediction as it is printed."""
+        """The prediction as printed text."""
         lines = [f"R = {number(self.r)} cycles ({self.model}, {self.workload})"]
         if self.processor is not None and self.measured_4k is not None:
             change = wording.percent(self.r / self.measured_4k - 1)
@@ -82,7 +82,7 @@ def predict(
     of: Of = "mean",
     level: float = 0.95,
 ) -> Prediction:
-    """R by the model, fitted to the file's training layouts. Raises `BadInputError` for counts that are missing."""
+    """Predicts R with a model fitted to the file's training layouts. Raises `BadInputError` for missing counts."""
     for name, value in (("h", h), ("m", m), ("c", c)):
         if value is not None and not (np.isfinite(value) and value >= 0):
             raise BadInputError(f"--{name} {value}: a count is zero or above")
@@ -118,9 +118,9 @@ def predict(
 
 
 def run_spread(points: Points) -> float:
-    """Relative standard deviation of single runs around their layout's mean: the root of its mean square over layouts.
+    """Relative standard deviation of single runs around their layout's mean: the root mean square over the layouts.
 
-    Raises `BadInputError` where the spread of the repeats is not known.
+    Raises `BadInputError` if the spread of the repeats is unknown.
     """
     training = points.role("train")
     if training.r_se is None or training.r_sd is None:

@@ -1,4 +1,4 @@
-"""How far a prediction reaches beyond the layouts that a model was fitted to."""
+"""Warns of predictions that extrapolate beyond the layouts that a model was fitted to."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .base import number
 from .points import LABELS, Array, Points, PointsWarning, independent
 
 _FAR = 1.5
-"""Times the widest gap between neighbouring layouts."""
+"""A point is far off at this multiple of the widest gap between neighbouring layouts."""
 
 
 def beyond(points: Points, h: float | None, m: float | None, c: float | None) -> list[PointsWarning]:
-    """Warnings for counts outside those of the training layouts, or far from all of them together, with how far."""
+    """Warnings, with the distance, of counts outside the training layouts' ranges or far from every layout."""
     training = points.role("train")
     given = {"h": h, "m": m, "c": c}
     found = []
@@ -46,7 +46,7 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
 
 
 def judged_beyond(points: Points) -> list[PointsWarning]:
-    """A warning where test layouts lie outside the training layouts: what their errors judge is extrapolation."""
+    """A warning if test layouts lie outside the training layouts: their errors then judge extrapolation."""
     if "test" not in points.roles or "train" not in points.roles:
         return []
     training, testing = points.role("train"), points.role("test")
@@ -70,8 +70,8 @@ def judged_beyond(points: Points) -> list[PointsWarning]:
 
 
 def excess(fitted: Array, value: float) -> float:
-    """How far a count lies outside those of the fitted layouts, as a share of their range; 0 inside it, infinite where
-    they are all the same and this one is another."""
+    """Distance of a count from the fitted layouts' range, as a share of that range; 0 inside it, infinite if all fitted
+    counts are equal and this one differs."""
     low, high = float(fitted.min()), float(fitted.max())
     out = max(low - value, value - high, 0.0)
     if out == 0.0:
@@ -86,7 +86,7 @@ def _far(share: float) -> str:
 
 
 def _widest(rows: Array) -> float:
-    """The largest distance from a layout to its nearest neighbour."""
+    """The largest distance of a layout to its nearest neighbour."""
     distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)
     np.fill_diagonal(distances, np.inf)
     return float(distances.min(axis=1).max())

@@ -1,7 +1,7 @@
-"""What wrong counts do to predictions: each input of the layouts left out is scaled, and the error is judged again.
+"""The effect of wrong counts on predictions: one input of the layouts left out is scaled and the error found again.
 
-The fits keep the counts as they are, so that this is a simulator that disagrees with the one of the training, by its
-walk costs (C), its TLB's entries or ways (M, H). A scale that both share cancels in models that are fitted.
+The fits keep the original counts. This models a simulator that disagrees with the one used for training: in its walk
+costs (C), or in its TLB's entries or ways (M, H). A scale that both share cancels in fitted models.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sensitivity(_Model):
 def sensitivity(
     points: Points, models: Sequence[Model], *, by: float = 0.1, folds: int = FOLDS, seed: int = 1
 ) -> Sensitivity:
-    """Errors in ``folds`` shuffled folds of the training layouts, each input scaled by 1 − ``by`` and by 1 + ``by``."""
+    """Errors over ``folds`` shuffled folds of the training layouts, each input scaled by 1 − ``by`` and 1 + ``by``."""
     training = points.role("train")
     if not 0 < by < 1:
         raise BadInputError(f"--by {100 * by:g}: not above 0 and below 100 percent")

@@ -20,9 +20,9 @@ from .model import AddressMap, Mapping, NodeBytes, Region, Tile
 from .procfs import Vma
 
 _VSYSCALL = 1 << 63
-"""Mappings above belong to the kernel and have no page-table entries of the process."""
+"""Mappings from this address on belong to the kernel; the process has no page-table entries for them."""
 UNKNOWN = 0
-"""Page size of tiles that an old kernel does not tell apart."""
+"""Stands for the page size of tiles if an old kernel does not report it."""
 
 
 def collect(
@@ -37,11 +37,11 @@ def collect(
     """The map of process ``pid``. With ``frames``, every piece of physical memory is listed (root); with ``colouring``,
     pages are counted by colour (root).
 
-    The process runs on meanwhile unless its caller holds it: what it maps or frees during the look (some
-    milliseconds a GiB) may be seen half. ``use_scan`` and ``use_nodes`` are for tests: they force the way of older
-    kernels, and asking for nodes on a machine that has one.
+    The process runs on meanwhile unless the caller holds it. Memory that it maps or frees during the look (some
+    milliseconds per GiB) may be seen in part. ``use_scan`` and ``use_nodes`` are for tests: they force the method of
+    older kernels, and the request for nodes on a machine with a single node.
 
-    Raises :class:`NoSuchProcessError`, :class:`NotPermittedError` and :class:`ProcessGoneError`.
+    Raises :class:`NoSuchProcessError`, :class:`NotPermittedError` and :class:`ProcessEndedError`.
     """
     vmas, peak = procfs.mappings(pid), procfs.peak_bytes(pid)
     command, executable = procfs.command(pid), procfs.executable(pid)
@@ -72,7 +72,7 @@ def collect(
 
 
 class _Look:
-    """The open files of one map of one process."""
+    """The open files that one map of one process is read from."""
 
     def __init__(self, pid: int, page: int, huge: int, stack: ExitStack, use_scan: bool) -> None:
         self.pid, self.page, self.huge = pid, page, huge
@@ -92,7 +92,7 @@ class _Look:
             return scan.scan_entries(self.pagemap, vma.start, vma.end, self.page)
 
     def placed(self, spans: list[pages.Span]) -> folios.Placed:
-        """The pages of some ranges that have a frame."""
+        """The pages in these ranges that have a frame."""
         found = []
         with explained(self.pid, "pagemap"):
             for start, end in spans:
@@ -113,7 +113,7 @@ class _Look:
 def _frame_flags(stack: ExitStack) -> folios.FrameFlags | None:
     try:
         flags = folios.FrameFlags()
-    except OSError:  # lockdown, or a container's root: the map then goes without
+    except OSError:  # lockdown, or a container's root: the map is then made without frame flags
         return None
     stack.callback(flags.close)
     return flags
@@ -159,7 +159,7 @@ def _region(
 
 
 def _has_pages(look: _Look, vma: Vma) -> bool:
-    """Whether it is worth a look. Without PAGEMAP_SCAN, reserved terabytes would be read entry by entry."""
+    """Whether the mapping may have pages. Without PAGEMAP_SCAN, reserved terabytes would be read entry by entry."""
     empty = not any(vma.totals.get(name) for name in ("Rss", "Swap", "Private_Hugetlb", "Shared_Hugetlb"))
     return vma.start < _VSYSCALL and (look.scans or not empty)
 
@@ -169,7 +169,7 @@ def _bytes(extents: scan.Extents) -> int:
 
 
 def _tiles(look: _Look, vma: Vma, present: scan.Extents, summary: pages.FrameSummary) -> list[Tile]:
-    """Resident pieces with the size of the pages that map them, neighbours of one size joined."""
+    """Resident pieces with the size of the pages that map them; neighbours of one size are joined."""
     if look.flags is None:
         return pages.tiles([pages.from_extents(present, _extent_sizes(look, vma, present["category"]))])
     parts = []
@@ -213,7 +213,7 @@ def _hugetlb_size(vma: Vma) -> int | None:
 
 
 def _sizes(look: _Look, vma: Vma, tiles: list[Tile]) -> dict[int, int]:
-    """Resident bytes by page size. Where tiles have no sizes, smaps has the sums."""
+    """Resident bytes by page size, from smaps if the tiles have no sizes."""
     if any(tile.page_bytes == UNKNOWN for tile in tiles):
         huge = _huge_bytes(vma)
         return {look.page: max(0, sum(tile.end - tile.start for tile in tiles) - huge), look.huge: huge}

@@ -1,4 +1,4 @@
-"""The picture of a map's colours: pages by address, coloured by cache colour, and pages per colour."""
+"""Draws a map's cache colours: pages by address in their colours, and the number of pages per colour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .picture import unit_of
 from .words import size
 
 STRIPS = 5
-"""Regions drawn at most, largest first."""
+"""At most this many regions are drawn, the largest first."""
 _DRAWN_SHARE = 0.98
 _WIDTH = 640
 _HEIGHT = 120
@@ -25,7 +25,7 @@ _HISTOGRAM = 130
 def write(found: AddressMap, path: Path) -> None:
     """Draws into a file; the suffix (svg, png or html) chooses the format.
 
-    Raises :class:`MachineError` where no frames are known, :class:`PagelabError` where the file cannot be written.
+    Raises :class:`MachineError` if no frames are known, :class:`PagelabError` if the file cannot be written.
     """
     drawing = render(specification(found), path.suffix.lower().removeprefix("."))
     try:
@@ -35,7 +35,7 @@ def write(found: AddressMap, path: Path) -> None:
 
 
 def drawn(found: AddressMap) -> list[Region]:
-    """The regions that get a strip, in the order of their addresses: writable memory first, that policies place."""
+    """The regions that get a strip, in the order of addresses: of memory that policies place, if there is any."""
     known = [region for region in found.regions if region.colours is not None and region.colours.grid is not None]
     placeable = [region for region in known if region.kind not in ("file", "shared", "special")] or known
     largest = sorted(placeable, key=_pages, reverse=True)
@@ -81,7 +81,7 @@ def specification(found: AddressMap) -> dict[str, Any]:
 
 @dataclass
 class _Data:
-    """Tables by name: thousands of rows inside a chart would each be checked against Vega-Lite's schema."""
+    """Data tables by name. Inside a chart, each of thousands of rows would be checked against Vega-Lite's schema."""
 
     tables: dict[str, list[dict[str, Any]]]
 
@@ -154,7 +154,7 @@ def _rows_axis(count: int, axis: alt.Axis) -> alt.Y:
 
 
 def _cells(region: Region, colours: RegionColours, count: int) -> tuple[list[dict[str, Any]], tuple[int, str]]:
-    """One rectangle for each bin and group of colours that has pages; opaque where the bin's pages are all there."""
+    """One rectangle for each bin and group of colours that has pages; opaque if all pages of the bin are resident."""
     grid = colours.grid
     assert grid is not None
     table, bin_bytes = grid

@@ -1,4 +1,4 @@
-"""Cache colours of frames: their definition, and the spread of a region's pages over them."""
+"""Computes cache colours of frames, and the spread of a region's pages over them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Words = npt.NDArray[np.uint64]
 
 MOST_COLOURS = 1 << 16
 GRID_BINS = 128
-"""Pieces along the address axis that a picture's grid has."""
+"""Number of bins of a picture's grid along the address axis."""
 GRID_ROWS = 32
-"""Groups of neighbouring colours that it has at most."""
+"""Largest number of groups of neighbouring colours in the grid."""
 
 
 @dataclass(frozen=True)
 class ColourFunction:
-    """Low bits of the frame number (modulo ``colours``), or bit i = parity of the frame number's bits in mask i."""
+    """From frame number to colour: modulo ``colours``, or bit i = parity of the frame number's bits in mask i."""
 
     colours: int
     masks: tuple[int, ...] = ()
     source: str = "given"
-    """The source of the number, in words."""
+    """Source of the number of colours, in words."""
 
     def of(self, frames: Words) -> Words:
         """The colour of each frame."""
@@ -44,12 +44,12 @@ class ColourFunction:
 
     @property
     def described(self) -> Colouring:
-        """The colouring in a map's form."""
+        """This function in the form that a map contains."""
         return Colouring(colours=self.colours, masks=[hex(mask) for mask in self.masks], source=self.source)
 
 
 def from_flags(colors: int | None, cache: str | None, masks: str | None, page: int) -> ColourFunction | None:
-    """The function that flags name, ``None`` where they name none. Raises :class:`BadInputError`."""
+    """The function that the flags name; ``None`` if they name none. Raises :class:`BadInputError` for bad flags."""
     given = [
         name for name, value in (("--colors", colors), ("--cache", cache), ("--masks", masks)) if value is not None
     ]
@@ -87,7 +87,7 @@ def _checked(count: int, what: str) -> int:
 
 
 def from_policy(document: Mapping[str, Any], machine: Mapping[str, Any]) -> ColourFunction | None:
-    """The function of a policy's frames (its JSON form): of the default, or of the first rule with frames."""
+    """The colour function of a policy (in JSON form): that of its default, or of the first rule with frames."""
     axes = [document["frames"], *(rule["frames"] for rule in document["rules"])]
     axis = next((one for one in axes if one is not None and one["strategy"]["kind"] != "kernel"), None)
     if axis is None:
@@ -107,7 +107,7 @@ def from_policy(document: Mapping[str, Any], machine: Mapping[str, Any]) -> Colo
 
 
 def of_machine(machine: Mapping[str, Any]) -> ColourFunction | None:
-    """That of the second-level cache, else of the last level; ``None`` if the kernel reports neither."""
+    """The colour function of the second-level cache, else of the last level; ``None`` if the kernel reports neither."""
     known = [entry for entry in machine["caches"] if entry["kind"] != "instruction" and entry["colours"]]
     chosen = next((entry for entry in known if entry["level"] == 2), known[-1] if known else None)
     if chosen is None:
@@ -117,7 +117,7 @@ def of_machine(machine: Mapping[str, Any]) -> ColourFunction | None:
 
 
 class ColourSummary:
-    """Counts the pages of a region by colour, and where along it which colours lie."""
+    """Counts a region's pages by colour, and by place and colour."""
 
     def __init__(self, function: ColourFunction, start: int, end: int, page: int) -> None:
         self._function, self._start, self._page = function, start, page
@@ -138,7 +138,7 @@ class ColourSummary:
         np.add.at(self._grid, (bins, found * self._grid.shape[1] // count), 1)
 
     def colours(self) -> RegionColours | None:
-        """The summary; ``None`` where no page was added."""
+        """The summary; ``None`` if no page was added."""
         total = int(self._counts.sum())
         if not total:
             return None
@@ -157,7 +157,7 @@ class ColourSummary:
 def crowding(counts: npt.NDArray[np.int64]) -> float | None:
     """Chi-squared of equal counts over its degrees of freedom: 0 = even, about 1 = as by chance, more = crowded.
 
-    ``None`` for one colour, where there is nothing to spread over.
+    ``None`` if there is only one colour.
     """
     if len(counts) < 2 or not counts.sum():
         return None
@@ -166,6 +166,6 @@ def crowding(counts: npt.NDArray[np.int64]) -> float | None:
 
 
 def top(counts: Sequence[int], number: int = 3) -> list[tuple[int, int]]:
-    """The fullest colours with their pages."""
+    """The ``number`` fullest colours, each with its number of pages."""
     order = sorted(range(len(counts)), key=lambda colour: (-counts[colour], colour))
     return [(colour, counts[colour]) for colour in order[:number] if counts[colour]]

@@ -1,4 +1,4 @@
-"""Errors of reading a live process, each with the next command."""
+"""Errors of reading a live process; their messages name the next command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import BadInputError, MachineError
 
 
 class NoSuchProcessError(BadInputError):
-    """There is no process of that number, or it has no memory of its own."""
+    """No process has that pid, or it has no user memory (a kernel thread)."""
 
 
 class NotPermittedError(MachineError):
@@ -42,14 +42,14 @@ def explained(pid: int, what: str) -> Iterator[None]:
 
 
 def gone(pid: int, what: str) -> ProcessEndedError:
-    """The error for a process that was there a moment ago."""
+    """The error for a process that has just ended."""
     return ProcessEndedError(
         f"process {pid} ended while {what} was read; to map a program before it ends: pagelab map -- COMMAND"
     )
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process ``pid`` that has not ended (a zombie has)."""
+    """Whether process ``pid`` exists and has not ended; a zombie has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except OSError:
@@ -57,5 +57,5 @@ def is_alive(pid: int) -> bool:
 
 
 def is_root() -> bool:
-    """Whether frame numbers can be expected to be shown."""
+    """Whether this process is root, to which the kernel shows frame numbers."""
     return os.geteuid() == 0

@@ -1,4 +1,4 @@
-"""Frame numbers, and page sizes between the base page and 2M, from ``pagemap`` and ``kpageflags``: root only.
+"""Finds frame numbers, and page sizes between the base page and 2M, from ``pagemap`` and ``kpageflags`` (root only).
 
 The kernel maps an mTHP folio (16K to 1M) by base-page entries, so neither smaps nor PAGEMAP_SCAN shows it; only the
 flags of its frames do: one compound head, then tails.
@@ -16,7 +16,7 @@ FRAME_MASK = np.uint64((1 << 55) - 1)
 _PRESENT = np.uint64(1 << 63)
 _HEAD, _TAIL = np.uint64(1 << 15), np.uint64(1 << 16)
 _GAP_FRAMES = 512
-"""Frames closer than this are read in one go: cheaper than another system call."""
+"""Frames closer than this are read in one call: cheaper than another system call."""
 _CHUNK_FRAMES = 1 << 18
 
 Words = npt.NDArray[np.uint64]
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
 
 def placed(entries: Words, start: int, page: int) -> Placed:
-    """Pages of ``pagemap`` entries of a range that have a frame."""
+    """The pages of a range that have a frame, from its ``pagemap`` entries."""
     at = np.flatnonzero((entries & _PRESENT) > 0)
     frames = entries[at] & FRAME_MASK
     return Placed(np.uint64(start) + at.astype(np.uint64) * np.uint64(page), frames)
@@ -45,7 +45,7 @@ class Runs(NamedTuple):
 
 
 def runs(pages: Placed, page: int) -> Runs:
-    """The contiguous pieces of pages."""
+    """Joins pages into contiguous pieces."""
     first = np.flatnonzero(~_continues(pages, page))
     lengths = np.diff(np.append(first, len(pages.frames))).astype(np.uint64)
     return Runs(pages.addresses[first], pages.frames[first], lengths)
@@ -60,7 +60,7 @@ def _continues(pages: Placed, page: int) -> npt.NDArray[np.bool_]:
 
 
 class FrameFlags:
-    """``/proc/kpageflags``, read at the requested frames."""
+    """Reader of ``/proc/kpageflags`` at requested frames."""
 
     def __init__(self) -> None:
         self._file = os.open("/proc/kpageflags", os.O_RDONLY | os.O_CLOEXEC)
@@ -70,7 +70,7 @@ class FrameFlags:
         os.close(self._file)
 
     def of(self, frames: Words) -> Words:
-        """The flags of each frame; 0 where the kernel shows none."""
+        """The flags of each frame; 0 if the kernel shows none."""
         wanted = np.unique(frames)
         if not len(wanted):
             return np.zeros(0, np.uint64)
@@ -95,11 +95,11 @@ class FrameFlags:
 
 
 def folio_sizes(pages: Placed, flags: Words, next_flags: Words, page: int, largest_pages: int) -> Words:
-    """Bytes of the folio that maps each page, where it is mapped whole and naturally aligned in both address spaces.
+    """Bytes of each page's folio if mapped whole and naturally aligned in both address spaces, else of a base page.
 
-    ``flags`` are those of the pages' frames, ``next_flags`` those of the frames one further. Pages of a folio that is
-    mapped only in part, and of one with ``largest_pages`` or more (which, mapped by base-page entries, is a split huge
-    page), count as base pages.
+    ``flags`` are those of the pages' frames, ``next_flags`` those of the next frames. Pages of a partly mapped folio
+    count as base pages. So do those of a folio of ``largest_pages`` or more: mapped by base-page entries, it is a split
+    huge page.
     """
     sizes = np.full(len(pages.frames), page, dtype=np.uint64)
     if not len(sizes):

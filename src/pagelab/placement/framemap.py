@@ -16,15 +16,15 @@ from .model import AddressMap, Region
 
 SCHEMA = "pagelab.framemap/1"
 MOST_PAGES = 1 << 24
-"""The keys that a policy reads (crates/policy, ``framemap``)."""
+"""Most pages that a policy reads from such a file (crates/policy, ``framemap``)."""
 _KINDS = ("heap", "anon", "arenas", "data", "stack")
-"""Memory that a frame policy can place."""
+"""Kinds of memory that a frame policy can place."""
 _GAP_PAGES = 16
-"""Up to this many pages that are not resident are written as null rather than as a new span."""
+"""A gap of at most this many pages that are not resident is written as nulls; a longer one starts a new span."""
 
 
 def check_target(path: Path) -> None:
-    """Before anything runs: a long run must not end with a map that cannot be written."""
+    """Refuses an unwritable target before anything runs, so that no long run ends without its map."""
     if not path.absolute().parent.is_dir():
         raise BadInputError(f"--save {path}: there is no directory {path.absolute().parent}")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
@@ -34,8 +34,8 @@ def check_target(path: Path) -> None:
 def document(found: AddressMap, function: ColourFunction) -> dict[str, Any]:
     """The saved form of a map that was collected with ``frames=True``: private anonymous memory only.
 
-    Raises :class:`MachineError` where no frame is known, and :class:`BadInputError` where there are more pages than a
-    policy takes.
+    Raises :class:`MachineError` if no frame is known, and :class:`BadInputError` if there are more pages than a policy
+    reads.
     """
     spans = [span for region in found.regions if region.kind in _KINDS for span in _spans(region, function, found)]
     if not spans:

@@ -24,10 +24,10 @@ def run_and_map(
 ) -> tuple[Traced[T], Record]:
     """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`ptrace_hold.run` does.
 
-    The launcher announces the process before that executes the program, and waits until it is held.
+    The launcher announces the process before it executes the program, and waits until the process is held.
 
-    Raises what :func:`pagelab.runner.run` raises, :class:`BadInputError` where the program cannot be executed, and
-    :class:`MachineError` where it cannot be traced.
+    Raises what :func:`pagelab.runner.run` raises, :class:`BadInputError` if the program cannot be executed, and
+    :class:`MachineError` if it cannot be traced.
     """
     outcome: list[Record | BaseException] = []
     ours, theirs = socket.socketpair()
@@ -59,12 +59,12 @@ def _run(request: RunRequest, outcome: list[Record | BaseException], theirs: soc
     except BaseException as error:
         outcome.append(error)
     finally:
-        # The launcher had a copy; with both gone, nobody waits for an announcement that never comes.
+        # The launcher had a copy. With both closed, nobody waits for an announcement that never comes.
         theirs.close()
 
 
 def _announced(ours: socket.socket) -> int | None:
-    """The program's process, or ``None`` where the run is over without one."""
+    """The pid of the program's process; ``None`` if the run ended without one."""
     said = b""
     while not said.endswith(b"\n"):
         part = ours.recv(64)
@@ -90,7 +90,7 @@ def _hold(
 
 
 def _end(pid: int) -> int:
-    """Ends a program whose parent is the launcher, which reports its end."""
+    """Ends a program whose parent is the launcher; the launcher reports its end."""
     import signal
 
     for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):

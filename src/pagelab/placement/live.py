@@ -1,6 +1,6 @@
 """Live statistics of frame placement, from a running process's guest file (docs/stat.md).
 
-The preload library keeps the file mapped and counts in place, so looking costs the process nothing.
+The preload library keeps the file mapped and counts in place, so reading it costs the process nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .procfs import lines
 SCHEMA = "pagelab.stat/1"
 _GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/guests/(\d+)-\d+\.guest$")
 _LARGEST = 16 << 20
-"""No guest file has more bytes."""
+"""Upper bound on a guest file's size, in bytes."""
 _START = "start a program under a frame policy with: sudo pagelab run --frames page-coloring -- COMMAND"
 
 
@@ -88,10 +88,10 @@ class Stat(_Model):
 
 
 def collect(pid: int, *, tree: bool = False) -> Stat:
-    """Statistics of a process, with ``tree`` also of those below it that have any.
+    """Statistics of a process; with ``tree`` also of its descendants that have any.
 
-    Raises :class:`NoSuchProcessError`, :class:`NotPermittedError`, :class:`ProcessGoneError`, and
-    :class:`NotGovernedError` where nothing places frames.
+    Raises :class:`NoSuchProcessError`, :class:`NotPermittedError`, :class:`ProcessEndedError`, and
+    :class:`NotGovernedError` if nothing places its frames.
     """
     found: list[ProcessStat] = []
     refused: NotGovernedError | None = None
@@ -113,7 +113,7 @@ def collect(pid: int, *, tree: bool = False) -> Stat:
 
 
 def read(pid: int) -> ProcessStat:
-    """Statistics of one process; raises as :func:`collect`."""
+    """Statistics of one process; raises the errors of :func:`collect`."""
     if not Path(f"/proc/{pid}").exists():
         raise NoSuchProcessError(f"there is no process {pid}; processes are listed by: ps -e")
     if not is_alive(pid):
@@ -127,7 +127,7 @@ def read(pid: int) -> ProcessStat:
 
 
 def decode(content: bytes, pid: int) -> ProcessStat:
-    """A guest file's content as numbers. Raises :class:`BadInputError` where it is of another version."""
+    """Decodes a guest file's content. Raises :class:`BadInputError` if it is of another version."""
     from .. import _native
 
     try:
@@ -140,7 +140,7 @@ def decode(content: bytes, pid: int) -> ProcessStat:
 
 
 def _guest_bytes(pid: int) -> bytes:
-    """The guest file of the process image that runs now, by the mapping it holds: the newest, if exec left several."""
+    """Content of the guest file of the present program image, found by its mapping; the newest if exec left several."""
     try:
         with explained(pid, "the mappings"):
             mappings = lines(f"/proc/{pid}/maps")
@@ -150,7 +150,7 @@ def _guest_bytes(pid: int) -> bytes:
     if not mapped:
         raise NotGovernedError(f"process {pid} does not run under pagelab; {_START}")
     path, span = mapped[-1]
-    # Through /proc: the file may be in another mount namespace, or its directory removed.
+    # Opened through /proc, since the file may be in another mount namespace, or its directory may be removed.
     for name in (f"/proc/{pid}/root{path}", f"/proc/{pid}/map_files/{span}"):
         with contextlib.suppress(OSError):
             return _read_bounded(name)
@@ -178,7 +178,7 @@ def _guest_mapping(line: str) -> tuple[str, str]:
 
 
 def _owner(path: str) -> int | None:
-    """The process that a guest file is of; a fork has its parent's mapped for a moment."""
+    """The pid that a guest file belongs to; a forked child has its parent's file mapped for a moment."""
     match = _GUEST.search(path.removesuffix(" (deleted)"))
     return None if match is None else int(match[1])
 

@@ -1,4 +1,4 @@
-"""Resident pages of one mapping: pieces of one page size and their frames, in batches of arrays.
+"""Collects the resident pages of one mapping: pieces of one page size and their frames, in batches of arrays.
 
 A mapping can have millions of pages in millions of pieces, so nothing here works page by page.
 """
@@ -18,9 +18,9 @@ from .model import FrameRun, Frames, Tile
 Words = npt.NDArray[np.uint64]
 
 _GAP_PAGES = 64
-"""Extents closer than this are read from ``pagemap`` in one go."""
+"""Extents closer than this are read from ``pagemap`` in one call."""
 _BATCH_PAGES = 1 << 18
-"""Pages looked at together: 1 GiB of base pages, about 20 MB of arrays."""
+"""Pages that are processed together: 1 GiB of base pages, about 20 MB of arrays."""
 
 
 class Pieces(NamedTuple):
@@ -46,7 +46,7 @@ def from_pages(addresses: Words, size: Words, page: int) -> Pieces:
 
 
 def tiles(parts: list[Pieces]) -> list[Tile]:
-    """Pieces as tiles, neighbours of one size joined."""
+    """Pieces as tiles; neighbours of one size are joined."""
     if not parts:
         return []
     start, end, size = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -96,7 +96,7 @@ def categories(present: scan.Extents, addresses: Words) -> Words:
 
 
 class FrameSummary:
-    """Collects where the pages of a region lie; the pieces themselves only where they are ``wanted``."""
+    """Summarizes where a region's pages lie in memory; keeps the single pieces only if ``wanted``."""
 
     def __init__(self, page: int, *, wanted: bool, colours: ColourSummary | None = None) -> None:
         self._page, self._wanted, self._colours = page, wanted, colours
@@ -124,7 +124,7 @@ class FrameSummary:
             self._kept.append(found)
 
     def _continues(self, found: folios.Runs) -> bool:
-        """Whether the last piece continues in these pages: batches split contiguous pieces."""
+        """Whether the last piece continues in these pages; batches may split a contiguous piece."""
         if self._open is None:
             return False
         start, frame, pages = self._open
@@ -137,13 +137,13 @@ class FrameSummary:
         return last
 
     def frames(self) -> Frames | None:
-        """The summary; ``None`` where no frame was seen."""
+        """The summary; ``None`` if no frame was seen."""
         if not self._count:
             return None
         return Frames(lowest=self._lowest, highest=self._highest, runs=self._count, longest_run_pages=self._longest)
 
     def pieces(self) -> list[FrameRun] | None:
-        """Every piece, joined across batches; ``None`` where they were not wanted."""
+        """Every piece, joined across batches; ``None`` if they were not wanted."""
         if not self._wanted:
             return None
         joined: list[tuple[int, int, int]] = []

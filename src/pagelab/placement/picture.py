@@ -1,7 +1,7 @@
-"""The map's picture: one strip a region, the address space from left to right, coloured by page size.
+"""Draws a map: one strip per region, the address space from left to right, coloured by page size.
 
-A strip is cut into at most :data:`BINS` bins, so that it stays legible for any number of gigabytes. In each bin, the
-height of a colour is the share of the bin's addresses that pages of that size back; what stays empty is not resident.
+A strip has at most :data:`BINS` bins, so that it stays legible for any number of gigabytes. In each bin, the height of
+a colour is the share of the bin's addresses that pages of that size back; the empty part is not resident.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from .words import page_size, size
 
 BINS = 256
 STRIPS = 14
-"""Regions drawn at most; the picture names the number of the others."""
+"""At most this many regions are drawn; the picture gives the number of the others."""
 _DRAWN_SHARE = 0.995
-"""Regions beyond this share of the resident memory, largest first, are not drawn."""
+"""The largest regions are drawn until they have this share of the resident memory."""
 _WIDTH = 720
 _STRIP_HEIGHT = 30
 _UNKNOWN = "var(--zero)"
 
 Shares = dict[int, npt.NDArray[np.float64]]
-"""By page size, the share of each bin's addresses that pages of that size back."""
+"""Page size → the share of each bin's addresses that pages of that size back."""
 
 
 def write(found: AddressMap, path: Path) -> None:
     """Draws the map into a file; the suffix chooses the format.
 
-    Raises :class:`BadInputError` for other suffixes, :class:`PagelabError` where the file cannot be written.
+    Raises :class:`BadInputError` for other suffixes, :class:`PagelabError` if the file cannot be written.
     """
     kind = path.suffix.lower().removeprefix(".")
     if kind not in PICTURE_FORMATS:
@@ -75,7 +75,7 @@ def _add(into: npt.NDArray[np.float64], start: int, end: int, width: int) -> Non
 
 
 def drawn(found: AddressMap) -> tuple[list[Region], list[Region]]:
-    """The regions that get a strip, in the order of their addresses, and the others."""
+    """The regions that get a strip, in the order of addresses, and the others."""
     largest = sorted(found.regions, key=lambda region: region.resident_bytes, reverse=True)
     total, so_far, chosen = sum(region.resident_bytes for region in largest), 0, set()
     for region in largest[:STRIPS]:
@@ -176,7 +176,7 @@ def _label(region: Region) -> list[str]:
 
 
 def _rows(region: Region, by_size: Shares, width: int) -> list[dict[str, Any]]:
-    """One rectangle for each run of equal bins and size; positions in the strip's unit."""
+    """One rectangle per page size and run of equal bins; positions in the strip's unit."""
     unit, _ = unit_of(region.end - region.start)
     rows = []
     base = np.zeros(len(next(iter(by_size.values()))))

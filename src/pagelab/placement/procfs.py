@@ -28,20 +28,20 @@ class Vma:
 
     @property
     def size(self) -> int:
-        """Bytes of address space."""
+        """Size of the mapping's address range in bytes."""
         return self.end - self.start
 
     @property
     def is_hugetlb(self) -> bool:
-        """Backed by the reserved pools."""
+        """Whether it is backed by the reserved huge-page pools (hugetlbfs)."""
         return "ht" in self.flags
 
 
 def lines(path: str) -> list[str]:
-    """The lines of a file of ``/proc``, as the kernel ends them; bytes that are no UTF-8 as surrogates.
+    """The lines of a ``/proc`` file, split at newlines only; invalid UTF-8 becomes surrogates.
 
-    Python ends lines at carriage returns, form feeds, U+0085 and others, too, which names of files and processes may
-    contain: what comes behind them would be taken for a line of the kernel's. Raises :class:`OSError`.
+    Python would also split at carriage returns, form feeds, U+0085 and others. Names of files and processes may contain
+    these, and the text after them would pass for a line of the kernel's. Raises :class:`OSError`.
     """
     text = Path(path).read_bytes().decode("utf-8", "surrogateescape")
     return text.removesuffix("\n").split("\n") if text else []
@@ -88,7 +88,7 @@ def _require(pid: int) -> None:
 
 
 def command(pid: int) -> str:
-    """The command line, or the kernel's name for the process where it has none."""
+    """The command line, or the kernel's name of the process if it has none."""
     with explained(pid, "the command line"):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         line = b" ".join(word for word in words if word).decode(errors="replace")
@@ -96,7 +96,7 @@ def command(pid: int) -> str:
 
 
 def executable(pid: int) -> str | None:
-    """The path of the program, where it may be read."""
+    """The path of the program; ``None`` if it may not be read."""
     try:
         return str(Path(f"/proc/{pid}/exe").readlink())
     except OSError:
@@ -104,18 +104,18 @@ def executable(pid: int) -> str | None:
 
 
 def peak_bytes(pid: int) -> int | None:
-    """The most that was resident at a time (VmHWM); ``None`` where the kernel does not tell."""
+    """Peak resident bytes (VmHWM); ``None`` if the kernel does not report it."""
     return _status(pid).get("VmHWM")
 
 
 def resident_bytes(pid: int) -> int | None:
-    """What is resident now, pages of hugetlbfs too; ``None`` where the kernel does not tell."""
+    """Bytes resident now, including hugetlbfs pages; ``None`` if the kernel does not report them."""
     found = _status(pid)
     return found["VmRSS"] + found.get("HugetlbPages", 0) if "VmRSS" in found else None
 
 
 def _status(pid: int) -> dict[str, int]:
-    """The lines of ``status`` that are in kilobytes, in bytes."""
+    """The values of ``status`` that the kernel gives in kilobytes, in bytes."""
     try:
         status = lines(f"/proc/{pid}/status")
     except OSError:

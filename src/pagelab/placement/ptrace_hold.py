@@ -1,8 +1,7 @@
-"""Runs a command and holds it to be mapped: just before it frees its memory, whenever it has much more than before, or
-after some seconds.
+"""Runs a command and holds it to be mapped: just before its end, whenever its memory has grown much, or after a time.
 
-The command is traced (``PTRACE_SEIZE``) with nothing but exec and exit events and signals, so it runs at full speed.
-Its children are not traced. What is held is its main thread: a thread that outlives it runs on while the map is taken.
+The command is traced (``PTRACE_SEIZE``) for exec and exit events and signals only, so it runs at full speed. Its
+children are not traced. Only its main thread is held: a thread that outlives it runs on while the map is taken.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _EVENT_EXEC, _EVENT_EXIT, _EVENT_STOP = 4, 6, 128
 _ALL_CHILDREN = 0x40000000  # __WALL: also threads and clones
 _POLL_S = 0.005
 _LONGEST_FAILURE = 4096
-"""Bytes that a pipe takes in one piece."""
+"""Longest failure message, in bytes: a pipe takes this much in one piece."""
 _PATIENCE_S = 5.0
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
@@ -36,14 +35,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Traced(Generic[T]):
-    """The result of the held process, its time, and the end of the process (``waitpid``'s status)."""
+    """The result of looking at the held process, when that was, and how the process ended."""
 
     value: T
     moment: Moment
     exit_code: int
-    """Negative: the number of the signal that ended it."""
+    """Exit code of the process; negative: the number of the signal that ended it."""
     fullest: T | None = None
-    """What was seen of its last program image when that had most memory; ``None`` where its end was as good."""
+    """The result for its last program image when that had most memory; ``None`` if its end had as much."""
 
 
 def run(
@@ -56,12 +55,12 @@ def run(
 ) -> Traced[T]:
     """Starts ``argv`` and calls ``look(pid, moment)`` while the process is held.
 
-    Without ``after_s`` that is just before its end; with it, after ``after_s`` seconds, or at its end if that
-    comes first. A process that was looked at before its end is ended afterwards (TERM, then KILL). With ``peaks`` it is
-    also held and looked at whenever it has much more memory than before, and goes on. ``stdout`` is ``inherit``,
-    ``null`` or a path.
+    Without ``after_s`` that is just before its end; with it, after ``after_s`` seconds, or at its end if that comes
+    first. A process that was looked at before its end is ended afterwards (TERM, then KILL). With ``peaks`` the process
+    is also held and looked at whenever it has much more memory than before, and then runs on. ``stdout`` is
+    ``inherit``, ``null`` or a path.
 
-    Raises :class:`BadInputError` where the program cannot be started, :class:`MachineError` where tracing is refused.
+    Raises :class:`BadInputError` if the program cannot be started, :class:`MachineError` if tracing is refused.
     """
     pid, permission, failure = _start(argv, stdout)
     try:
@@ -92,7 +91,7 @@ def refused(what: str, error: OSError) -> MachineError:
 
 
 def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
-    """A child that waits for the first pipe to be closed, then becomes the program; the second reports a failure."""
+    """Forks a child that executes the program once the first pipe is closed; the second pipe reports a failure."""
     permission_read, permission = os.pipe()
     failure, failure_write = os.pipe()
     pid = os.fork()
@@ -119,7 +118,7 @@ def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
 
 
 def _become_the_calling_user() -> None:
-    """Under sudo, drops the rights that only the map needs before the command starts."""
+    """Drops root's rights under sudo before the command starts; only the map needs them."""
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if os.geteuid() != 0 or uid is None or gid is None or uid == "0":
         return
@@ -132,7 +131,7 @@ def _become_the_calling_user() -> None:
 
 @contextmanager
 def interrupts_go_to_the_program() -> Iterator[None]:
-    """Ctrl-C ends the program, which shares our terminal, and leaves us to map it."""
+    """Makes Ctrl-C end the program, which shares our terminal, but not this process, which then maps it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -150,7 +149,8 @@ def follow(
 ) -> Traced[T]:
     """Lets a seized process run until it is to be mapped; see :func:`run`.
 
-    ``end`` ends a process that was examined before its end, and returns its status; without it, it is our child.
+    ``end`` ends a process that was examined before its end and returns its status; without it, the process is our
+    child.
     """
     deadline = None if after_s is None else time.monotonic() + after_s
     growth, fullest = (_Growth(pid) if peaks else None), None
@@ -179,23 +179,23 @@ def follow(
             _ptrace(_DETACH, pid, 0)
             return Traced(value, "now", (end or _end)(pid))
         if event == _EVENT_STOP:
-            # Stopped by job control: it stays stopped until somebody continues it.
+            # A process stopped by job control stays stopped until somebody continues it.
             _ptrace(_LISTEN if number in _STOPPING else _CONT, pid, 0)
             continue
         _ptrace(_CONT, pid, number if event == 0 else 0)
 
 
 class _Growth:
-    """Tells when a process has so much more memory than at the last look that it is to be looked at again.
+    """Decides when a process has grown so much since the last look that it is looked at again.
 
-    Once looks took two seconds of processor time, they take at most half of the time that the process had for itself.
+    Once looks have taken two seconds of processor time, they take at most half of the time that the process ran unheld.
     """
 
     _MORE, _MUCH_MORE = 1.1, 2.0
     _SMALLEST = 4 << 20
-    """Below, nothing is looked at: the end is."""
+    """A smaller process is looked at only at its end."""
     _STILL_S = 0.01
-    """It has stopped growing when it did not grow for so long."""
+    """Seconds without growth after which a process counts as no longer growing."""
     _SHORTEST_S, _LONGEST_S = 0.001, 0.01
     _FREE_S, _SHARE = 2.0, 0.5
 
@@ -207,7 +207,7 @@ class _Growth:
         self.is_due = False
 
     def check(self) -> bool:
-        """Whether it is time: it has much more, or somewhat more and has stopped growing."""
+        """Whether to look now: it has much more memory, or somewhat more and has stopped growing."""
         now, at = procfs.resident_bytes(self._pid) or 0, time.monotonic()
         if now > self._before:
             self._grew = at
@@ -220,7 +220,7 @@ class _Growth:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """It is held, and looked at."""
+        """Accounts the time while the process is held and looked at."""
         began, cpu_began, self.is_due = time.monotonic(), time.process_time(), False
         self._seen = max(self._before, procfs.resident_bytes(self._pid) or 0)
         yield
@@ -229,12 +229,12 @@ class _Growth:
 
     @property
     def pause_s(self) -> float:
-        """Until the next check: short at first, for the peaks of short programs."""
+        """Seconds until the next check: short at first, to catch the peaks of short programs."""
         return min(self._LONGEST_S, self._SHORTEST_S + (time.monotonic() - self._since) / 100)
 
 
 def _wait(pid: int, deadline: float | None, growth: _Growth | None = None) -> int | None:
-    """The next status of the process, or ``None`` when the deadline has passed or it is to be looked at."""
+    """The next status of the process; ``None`` when the deadline has passed or it is time to look."""
     if deadline is None and (growth is None or growth.is_due):
         return os.waitpid(pid, _ALL_CHILDREN)[1]
     while True:
@@ -270,7 +270,7 @@ def _end(pid: int) -> int:
 
 
 def seize(pid: int) -> None:
-    """Traces a process without stopping it: exec and exit events only, and it dies with us. Raises ``OSError``."""
+    """Traces a process without stopping it, for exec and exit events only; it dies with us. Raises ``OSError``."""
     _ptrace(_SEIZE, pid, _OPTION_EXEC | _OPTION_EXIT | _OPTION_EXITKILL)
 
 
@@ -281,5 +281,5 @@ def _ptrace(request: int, pid: int, data: int) -> None:
     if libc.ptrace(request, pid, None, data) == -1:
         number = ctypes.get_errno()
         if number == errno.ESRCH and request != _SEIZE:
-            return  # killed meanwhile; the next wait tells how
+            return  # killed meanwhile; the next wait returns the status
         raise OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""The kind of a mapping (heap, arena, library, stack …) by its path, its neighbours, and pagelab's own pools."""
+"""Identifies the kind of a mapping (heap, arena, library …) by its path, its neighbours, and pagelab's pools."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ POOL_BYTES = 0x100_0000_0000
 ANON_POOLS = 16
 FRAME_POOL_START = 0x65C0_0000_0000
 FRAME_POOL_BYTES = 1 << 36
-"""Where the engine keeps populated pages whose frames it knows (crates/preload, ``frames::pool::chunks``)."""
+"""Size of the area in which the engine keeps pages with known frames (crates/preload, ``frames::pool::chunks``)."""
 _PAGE_BYTES = 4096
 _ARENA_BYTES = 64 << 20
-"""glibc makes each thread arena's heap 64 MiB large and aligned to that (HEAP_MAX_SIZE on 64-bit)."""
+"""Size and alignment of the heap of each of glibc's thread arenas (HEAP_MAX_SIZE on 64-bit)."""
 
 
 @dataclass
 class Group:
-    """Mappings that belong together."""
+    """Mappings that belong together and form one region."""
 
     kind: Kind
     name: str
@@ -33,7 +33,7 @@ class Group:
 
 
 def pool_of(address: int) -> tuple[Kind, str] | None:
-    """The pagelab pool that contains an address."""
+    """The pagelab pool that contains an address; ``None`` outside of them."""
     if HEAP_POOL_START <= address < HEAP_POOL_START + POOL_BYTES:
         return "heap", "heap pool"
     if FRAME_POOL_START <= address < FRAME_POOL_START + FRAME_POOL_BYTES:
@@ -45,7 +45,7 @@ def pool_of(address: int) -> tuple[Kind, str] | None:
 
 
 def group(vmas: list[Vma], executable: str | None) -> list[Group]:
-    """Mappings by region, in the order of their first addresses."""
+    """Groups mappings into regions, in the order of their first addresses."""
     arenas = _arena_starts(vmas)
     groups: dict[tuple[str, ...], Group] = {}
     before: Vma | None = None
@@ -55,7 +55,7 @@ def group(vmas: list[Vma], executable: str | None) -> list[Group]:
         kind, name = _identify(vma, before, loaded, executable, arenas)
         if vma.path.startswith("/") and vma.offset == 0:
             loaded = vma
-        # Plain anonymous memory is one region as far as it is contiguous; everything else goes by its name.
+        # Plain anonymous memory is one region as long as it is contiguous; everything else is grouped by name.
         if kind == "anon" and name == "anonymous":
             if before is None or before.end != vma.start or not touching:
                 touching = f"{vma.start:#x}"
@@ -116,9 +116,9 @@ def _has_code(path: str, executable: str | None) -> bool:
 
 
 def _is_bss(vma: Vma, before: Vma, loaded: Vma | None) -> bool:
-    """Anonymous memory that continues the writable data of a file, at least half of it as the file's headers say.
+    """Whether anonymous memory continues a file's writable data, and at least half of it is in the file's headers.
 
-    Other anonymous memory may follow without a gap: the kernel then makes one mapping of both.
+    If other anonymous memory follows without a gap, the kernel makes one mapping of both.
     """
     continues = before.end == vma.start and before.path.startswith("/") and before.permissions[3] == "p"
     if not continues or "w" not in before.permissions or "w" not in vma.permissions:
@@ -129,12 +129,12 @@ def _is_bss(vma: Vma, before: Vma, loaded: Vma | None) -> bool:
 
 
 def _is_copied_data(vma: Vma, loaded: Vma) -> bool:
-    """Anonymous memory inside a loaded image: a copy that the engine of a frame policy put in the place of its data."""
+    """Whether it is anonymous memory inside a loaded image: a frame policy's engine replaced its data by a copy."""
     return "w" in vma.permissions and vma.start >= loaded.start and _is_mostly_inside(vma, loaded) is True
 
 
 def _is_mostly_inside(vma: Vma, loaded: Vma) -> bool | None:
-    """Whether at least half of the memory lies in the pages of a loaded file's image; ``None``: it is no ELF file."""
+    """Whether at least half of the memory lies in the pages of a loaded file's image; ``None`` if it is no ELF file."""
     image = memory_end(loaded.path)
     if image is None:
         return None
@@ -143,7 +143,7 @@ def _is_mostly_inside(vma: Vma, loaded: Vma) -> bool | None:
 
 
 def _arena_starts(vmas: Iterable[Vma]) -> set[int]:
-    """Starts of malloc's arena heaps: aligned to 64 MiB, writable at first, reserved up to the next 64 MiB."""
+    """Starts of malloc's arena heaps: aligned to 64 MiB, first writable, then reserved up to the next 64 MiB."""
     found = set()
     written: Vma | None = None
     for vma in vmas:
@@ -171,7 +171,7 @@ _HEADERS_BYTES = 1 << 16
 
 @lru_cache(maxsize=256)
 def memory_end(path: str) -> int | None:
-    """Bytes from the file's load address to the end of its memory image; ``None`` where it is no 64-bit ELF file."""
+    """Bytes from the file's load address to the end of its memory image; ``None`` if it is no 64-bit ELF file."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(_HEADERS_BYTES)

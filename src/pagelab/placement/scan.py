@@ -1,7 +1,7 @@
-"""Pages of a process, as the kernel reports them: resident and huge ones, and the memory node of each.
+"""Reads the pages of a process from the kernel: which are resident or huge, and the memory node of each.
 
 Resident and huge pages come from the ioctl PAGEMAP_SCAN, or from ``pagemap`` entries on older kernels; nodes from
-``move_pages(2)``. All need the right to read the other process's memory (ptrace access), and nothing more.
+``move_pages(2)``. All need only the right to read the other process's memory (ptrace access).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class UnsupportedError(Exception):
 
 
 def scan(pagemap: BinaryIO, start: int, end: int) -> Extents:
-    """Present and swapped pages of a range by PAGEMAP_SCAN, neighbours of one category together.
+    """Present and swapped pages of a range by PAGEMAP_SCAN; neighbours of one category are joined.
 
-    Raises :class:`UnsupportedError`, and ``OSError`` where the process is gone.
+    Raises :class:`UnsupportedError`, and ``OSError`` if the process is gone.
     """
     vector = np.zeros(_VECTOR, EXTENT)
     wanted = PRESENT | SWAPPED
@@ -68,7 +68,7 @@ def read_entries(pagemap: BinaryIO, start: int, end: int, page: int) -> npt.NDAr
 
 
 def scan_entries(pagemap: BinaryIO, start: int, end: int, page: int) -> Extents:
-    """Like :func:`scan` from ``pagemap`` entries alone: huge and zero pages cannot be distinguished."""
+    """As :func:`scan`, but from ``pagemap`` entries, which do not distinguish huge and zero pages."""
     found = []
     for low in range(start, end, _ENTRIES * page):
         entries = read_entries(pagemap, low, min(end, low + _ENTRIES * page), page)
@@ -113,9 +113,9 @@ def node_count(root: Path = Path("/sys/devices/system/node")) -> int:
 
 
 def nodes_of_pages(pid: int, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
-    """The node of the page at each address; a negative errno where there is none.
+    """The memory node of the page at each address; a negative errno if there is no page.
 
-    Raises ``OSError``: ENOSYS on architectures without a known number, EPERM without ptrace access, ESRCH.
+    Raises ``OSError``: ENOSYS on architectures whose call number is unknown, EPERM without ptrace access, ESRCH.
     """
     number = _SYS_MOVE_PAGES.get(platform.machine())
     if number is None:

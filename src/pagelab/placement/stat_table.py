@@ -11,7 +11,7 @@ from .words import size
 
 
 def engine(process: ProcessStat) -> list[str]:
-    """State of the engine, its stock, and the waits of faults."""
+    """Lines on the engine's state, its stock of pages, and how long faults waited."""
     found = process.engine
     if found is None:
         return ["engine: not started, since no governed page was touched yet"]
@@ -34,7 +34,7 @@ def engine(process: ProcessStat) -> list[str]:
 
 
 def strategies(process: ProcessStat) -> Table:
-    """One column a strategy: there are few, and a terminal is narrow."""
+    """Table with one column per strategy, since strategies are few and a terminal is narrow."""
     result = Table(box=None, header_style="bold")
     result.add_column("")
     columns = []
@@ -67,7 +67,7 @@ def _cells(strategy: StrategyStat) -> dict[str, str]:
 
 
 def colours(strategy: StrategyStat) -> Table:
-    """One row a colour."""
+    """Table with one row per colour."""
     result = Table(box=None, header_style="bold")
     folded = strategy.colours > len(strategy.by_colour.requests)
     result.add_column(f"colour modulo {len(strategy.by_colour.requests)}" if folded else "colour", justify="right")
@@ -80,7 +80,7 @@ def colours(strategy: StrategyStat) -> Table:
 
 
 def system(counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """One column a strategy of the kernel's, one row a count; orders that gave no page are left out."""
+    """Table with one column per strategy of the kernel and one row per count, without orders that gave no page."""
     words = list(dict.fromkeys(word for one in counts.values() for word in one))
     result = Table(box=None, header_style="bold")
     result.add_column("since boot")

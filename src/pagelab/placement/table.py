@@ -1,4 +1,4 @@
-"""The map as a table for the terminal."""
+"""Tables of a map for the terminal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .model import AddressMap, Colouring, Region
 from .words import process, size, sizes
 
 WIDE = 116
-"""Columns of a terminal from which on everything is shown."""
+"""A terminal with at least this many columns shows everything."""
 _NAME = 40
 _NARROW_REST = 64
 _SHOWN = 24
-"""Regions shown one by one; the smaller rest is summed up."""
+"""Number of regions that are shown one by one; the smaller rest is summed up."""
 
 
 MUCH = 1.1
-"""A peak is shown, and told, where it is so many times what is left."""
+"""A peak is shown and mentioned if it is at least this many times what is left at the end."""
 
 
 def summary(found: AddressMap) -> str:
-    """One line: the process, and its pages by size."""
+    """One line of text: the process, and its pages by size."""
     total = found.resident_bytes
     line = process(found.pid, found.command, found.moment, found.by_size)
     peak = found.peak_bytes or 0
@@ -39,7 +39,7 @@ def summary(found: AddressMap) -> str:
 
 
 def fuller(at_peak: AddressMap | None, at_end: AddressMap) -> AddressMap:
-    """The map at the peak where there was much more than is left at the end."""
+    """The map at the peak if it has much more memory than the one at the end, else the latter."""
     left = at_end.resident_bytes
     if at_peak is None or at_peak.resident_bytes <= MUCH * left:
         return at_end
@@ -47,9 +47,9 @@ def fuller(at_peak: AddressMap | None, at_end: AddressMap) -> AddressMap:
 
 
 def table(found: AddressMap, *, everything: bool = False, width: int = 120) -> Table:
-    """Regions in the order of their addresses, with residency and page sizes; frames where they are known.
+    """Table of the regions by address, with residency and page sizes, and frames if known.
 
-    Below :data:`WIDE` columns of ``width``, frames, kinds and shares are left out rather than cut off.
+    If ``width`` is below :data:`WIDE` columns, frames, kinds and shares are left out rather than cut off.
     """
     shape = _Shape(
         wide=width >= WIDE,
@@ -117,7 +117,7 @@ class _Shape:
 
 
 def _fitting(name: str, width: int) -> str:
-    """The end of a long path: that is where paths differ."""
+    """The path, shortened to its end if too long: paths differ at the end."""
     return name if len(name) <= width else "…" + name[1 - width :]
 
 
@@ -141,11 +141,11 @@ def _sum(regions: list[Region]) -> list[SizeBytes]:
 
 
 _SHOWN_WITH_COLOURS = 8
-"""Regions shown, largest first; the others are summed up in words."""
+"""At most this many regions are shown, the largest first; the others are summed up in words."""
 
 
 def colour_heading(colouring: Colouring) -> str:
-    """One line: the number of colours and their definition."""
+    """One line of text: the number of colours and their definition."""
     how = f"XOR of frame-number bits under {len(colouring.masks)} masks" if colouring.masks else "low bits"
     return f"pages by colour: {colouring.colours} colours ({colouring.source}; {how} of the frame number)"
 

@@ -1,4 +1,4 @@
-"""Sizes of pages and of memory in words, as the table, the pictures and a printed map have them."""
+"""Sizes of pages and of memory in words, for the table, the pictures and a printed map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHEN = {"exit": "just before it ended", "peak": "when it had most", "now": "now
 
 
 def size(count: int) -> str:
-    """Bytes with a binary unit and three digits at most: ``4K``, ``1.5M``, ``2.25G``."""
+    """Bytes as text with a binary unit and at most three digits: ``4K``, ``1.5M``, ``2.25G``."""
     value = float(count)
     for unit in ("B", "K", "M", "G", "T"):
         if value < 999.5 or unit == "T":
@@ -31,7 +31,7 @@ def page_size(count: int) -> str:
 
 
 def process(pid: int, command: str, moment: str, by_size: list[SizeBytes]) -> str:
-    """A process, and its resident memory by page size: one line."""
+    """One line of text: a process, and its resident memory by page size."""
     parts = [f"{size(entry.bytes)} in {page_size(entry.page_bytes)} pages" for entry in by_size]
     total = size(sum(entry.bytes for entry in by_size))
     return f"process {pid} ({command}) {_WHEN[moment]}: {total} resident: {', '.join(parts) or 'nothing'}"

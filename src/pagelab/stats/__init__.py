@@ -1,8 +1,8 @@
 """Statistics on NumPy arrays: pure functions, frozen results, typed refusals, without study, store or file.
 
-One topic, one file. Every formula, source, assumption and degenerate case is in ``docs/method.md``.
-The unit of every test and interval is the **execution** (its mean); arrays are one-dimensional, finite, one value an
-execution. ``treatment`` always comes before ``baseline``; positive shifts mean "treatment is larger".
+Each topic has one file. Every formula, source, assumption and degenerate case is in ``docs/method.md``.
+The unit of every test and interval is the **execution** (its mean); arrays are one-dimensional and finite, one value
+per execution. ``treatment`` always comes before ``baseline``; positive shifts mean "treatment is larger".
 
 ======================= ===================================================================================
 ``execution_means``     (execution, value, *, drop_first=0) -> ``ExecutionMeans``: measurements to executions
@@ -27,11 +27,11 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``decide``              (plan, look, executions, contrasts) -> ``Decision``: stop or go on, at a planned look
 ======================= ===================================================================================
 
-A study that a precision stop ended reports ``any_shape`` intervals made at ``plan.level_at(look)`` (medians and means
-at that level too), labelled with ``plan.level``, and ``plan.adjusted_p(p, look)`` in place of p, before Holm.
+A study that a precision stop ended reports ``any_shape`` intervals, computed at ``plan.level_at(look)`` (medians and
+means too) and labelled with ``plan.level``. It reports ``plan.adjusted_p(p, look)`` in place of p, before Holm.
 
-An interval is ``Interval`` or ``NotAchievable`` (which names the smallest n that would do): match on the type.
-Bad input raises ``StatsRefusedError`` with a ``Refusal``; nothing returns NaN. What does not exist (the standard
+An interval is ``Interval`` or ``NotAchievable`` (with the smallest n that suffices): match on the type. Bad input
+raises ``StatsRefusedError`` with a ``Refusal``; nothing returns NaN. A value that does not exist (the standard
 deviation of one value) is ``None``.
 
 Names load on first use, so that importing this package costs the command line nothing.
@@ -174,7 +174,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load the file that holds ``name`` and keep the name here.
 
-    No file is named as something it exports: importing a submodule binds its name in this package.
+    No file has the name of something that it exports, because importing a submodule binds its name in this package.
     """
     home = _HOME.get(name)
     if home is None:

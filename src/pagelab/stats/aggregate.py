@@ -1,4 +1,4 @@
-"""Means of executions from measurements: the input of every test and interval."""
+"""Computes means of executions from measurements: the input of every test and interval."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExecutionMeans:
-    """One row an execution, in order of first appearance."""
+    """One row per execution, in order of first appearance."""
 
     execution: NDArray[Any]
     mean: NDArray[np.float64]
     measurements: NDArray[np.int64]
-    """How many measurements the mean is of."""
+    """Number of measurements in each mean."""
 
 
 def execution_means(execution: ArrayLike, value: ArrayLike, *, drop_first: int = 0) -> ExecutionMeans:
     """Mean of ``value`` within each execution.
 
-    ``execution`` (any labels) and ``value`` have equal length; rows of one execution are in the order measured, but
-    need not be neighbours. ``drop_first`` leaves out that many measurements at each execution's start (warm-up
-    inside the process); an execution with none left is refused, for dropping it silently would select executions.
+    ``execution`` (any labels) and ``value`` have equal length; rows of one execution are in the order of measurement,
+    but need not be neighbours. ``drop_first`` leaves out that many measurements at each execution's start (warm-up
+    inside the process). An execution with none left is refused, since dropping it silently would select executions.
 
-    Executions weigh the same, however many measurements they have: execution is the unit that was randomised.
+    All executions have equal weight, however many measurements they have: the execution is the randomised unit.
     """
     labels = np.asarray(execution)
     values = one_sample(value, "measurements")

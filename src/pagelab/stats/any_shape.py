@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def any_shape_order(pairs: NDArray[np.intp], n: int, m: int, level: float) -> PairOrder | NotAchievable:
-    """Which ordered pairs bound the interval; ``pairs`` is the argsort of the n x m differences (or ratios), row-major.
+    """The ordered pairs that bound the interval; ``pairs`` is the argsort of the n x m differences (ratios), row-major.
 
-    The exact-order interval assumes a pure shift. Where one condition is tight and the other wide or bimodal, the
-    standard deviation of U is up to 1.22 times that of the untied null (n = m): a nominal 95% covers 89%. This
-    interval holds the shifts that the test of Brunner and Munzel (2000) does not reject, with the degrees of freedom
-    rounded down; it is taken together with the exact-order one, so that it is never shorter.
+    The exact-order interval assumes a pure shift. If one condition is tight and the other wide or bimodal, the standard
+    deviation of U is up to 1.22 times that of the untied null (n = m): a nominal 95% covers 89%. This interval contains
+    the shifts that the test of Brunner and Munzel (2000) does not reject, with degrees of freedom rounded down. It also
+    contains the exact-order interval, so it is never shorter.
 
-    The shift below all differences is always rejected, although the test's variance is 0 there: whatever the shapes,
-    a true shift lies outside all differences with at most 2^(1 - min(n, m)), for min(n, m) disjoint pairs are
-    independent signs. Where that is too much, the interval is ``NotAchievable``.
+    A shift below all differences is always rejected, although the test's variance is 0 there. For any shapes, a true
+    shift lies outside all differences with probability at most 2^(1 - min(n, m)), because min(n, m) disjoint pairs are
+    independent signs. If that is too much, the interval is ``NotAchievable``.
     """
     exact = pair_order(n, m, level)
     short = sign_bound(min(n, m), level)
@@ -46,18 +46,18 @@ def any_shape_order(pairs: NDArray[np.intp], n: int, m: int, level: float) -> Pa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementPath:
-    """Brunner and Munzel's variance of U / nm, at a shift that t = 0 … nm of the ordered pairs lie below."""
+    """Brunner and Munzel's variance of U / nm at every shift: index t = 0 … nm is a shift above t ordered pairs."""
 
     variance: NDArray[np.float64]
     degrees: NDArray[np.float64]
-    """Satterthwaite's; 1 where the variance is 0."""
+    """Satterthwaite's degrees of freedom; 1 where the variance is 0."""
 
 
 def placement_path(pairs: NDArray[np.intp], n: int, m: int) -> PlacementPath:
     """S_x^2 / n + S_y^2 / m of the placements (the share of the other sample below a value), along all shifts.
 
-    As the shift passes the difference x_i - y_j, one count changes on either side: the number of y below x_i falls
-    by one, that of x below y_j rises by one. So all sums of squares follow from the order of the pairs, in integers.
+    As the shift passes the difference x_i - y_j, the number of y below x_i falls by one and that of x below y_j rises
+    by one. So all sums of squares follow from the order of the pairs, in integers.
     """
     row, column = np.divmod(pairs, m)
     fallen, risen = earlier_in_group(row, n, m), earlier_in_group(column, m, n)
@@ -74,7 +74,7 @@ def placement_path(pairs: NDArray[np.intp], n: int, m: int) -> PlacementPath:
 
 
 def earlier_in_group(group: NDArray[np.intp], groups: int, size: int) -> NDArray[np.int64]:
-    """For each element, how many before it are of its group; every group has ``size`` elements."""
+    """For each element, the number of earlier elements of its group; every group has ``size`` elements."""
     found = np.empty(group.size, dtype=np.int64)
     found[np.argsort(group, kind="stable")] = np.tile(np.arange(size), groups)
     return found
@@ -85,12 +85,12 @@ def _running(steps: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def leading(flags: NDArray[np.bool_]) -> int:
-    """Number of set values before the first that is not set."""
+    """Number of true values before the first false one."""
     return int(flags.size if flags.all() else flags.argmin())
 
 
 def _quantiles(degrees: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """Student's upper (1 - level) / 2 quantiles at the degrees of freedom, rounded down to whole numbers."""
+    """Student's upper (1 - level) / 2 quantiles, with the degrees of freedom rounded down."""
     whole = np.maximum(1, np.floor(degrees + 1e-9)).astype(np.int64)
     table = np.array([student_quantile(int(df), level) for df in range(int(whole.min()), int(whole.max()) + 1)])
     return np.asarray(table[whole - whole.min()], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The smallest attainable p-value of a study, before it starts."""
+"""Computes the smallest p-value that a study can attain, before it starts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Reach:
     contrasts: int
     alpha: float
     smallest_p: float
-    """For values that all differ and separate completely."""
+    """p of values that all differ and separate completely."""
     smallest_adjusted_p: float
-    """The same after Holm's first step over ``contrasts``."""
+    """``smallest_p`` after Holm's first step over ``contrasts``."""
     reachable: bool
     smallest_n: int
-    """Executions in each condition from which the level can be reached."""
+    """Least number of executions in each condition with which the level can be reached."""
 
     def __str__(self) -> str:
         verdict = "can reach" if self.reachable else "cannot reach"
@@ -46,11 +46,11 @@ def smallest_p(
 ) -> Fraction:
     """2 / C(n+m, n) two-sided, 1 / C(n+m, n) one-sided: the p of complete separation without ties.
 
-    ``stratified``: of the test within blocks that hold each condition once, 2 / 2^b and 1 / 2^b with b = min(n, m)
-    blocks that can hold both.
+    ``stratified``: the p of the test within blocks that contain each condition once, 2 / 2^b and 1 / 2^b, with
+    b = min(n, m) blocks that can contain both.
 
-    Ties are known only afterwards. With n = m they can only raise this bound; with n != m the midranks need not be
-    symmetric, and an extreme result without an equally extreme opposite can have half of it.
+    Ties are known only afterwards. With n = m they can only raise this bound. With n != m the midranks need not be
+    symmetric; an extreme result without an equally extreme opposite can then have half of this p.
     """
     for name, count in (("n_treatment", n_treatment), ("n_baseline", n_baseline)):
         if count < 1:
@@ -63,11 +63,11 @@ def smallest_p(
 def reachable(
     n_treatment: int, n_baseline: int, *, contrasts: int, alpha: float = 0.05, stratified: bool = False
 ) -> Reach:
-    """Whether p <= ``alpha`` after Holm over ``contrasts`` two-sided tests is possible at all, and the n it takes.
+    """Whether p <= ``alpha`` after Holm over ``contrasts`` two-sided tests is possible at all, and the n it needs.
 
-    Holm's first step multiplies the smallest p by the family size; if that fails, nothing is rejected, and if all
-    contrasts separate completely, it is the hardest step. So smallest p times ``contrasts`` <= alpha is both needed
-    and enough. Being reachable is not power: 6 against 6 executions reach 0.05 only by complete separation.
+    Holm's first step multiplies the smallest p by the family size. If it fails, nothing is rejected; if all contrasts
+    separate completely, it is the hardest step. So smallest p times ``contrasts`` <= alpha is necessary and sufficient.
+    To be reachable is not power: 6 against 6 executions reach 0.05 only by complete separation.
     """
     if contrasts < 1:
         raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"contrasts = {contrasts}: not 1 or more")
@@ -86,7 +86,7 @@ def reachable(
 
 
 def smallest_equal_n(bound: Fraction, *, stratified: bool = False) -> int:
-    """Smallest n with 2 / C(2n, n) <= ``bound``; with 2 / 2^n for the test within blocks."""
+    """Smallest n with 2 / C(2n, n) <= ``bound``; for the test within blocks, with 2 / 2^n <= ``bound``."""
     n = 1
     while smallest_p(n, n, stratified=stratified) > bound:
         n += 1

@@ -1,4 +1,4 @@
-"""Simulated coverage of the intervals (``coverage.csv``), in words for reports."""
+"""Words for reports on the simulated coverage of intervals (``coverage.csv``)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 LOW = 0.9
-"""Coverage of a nominal 95% below which a reader is told."""
+"""Reports mention a nominal 95% interval whose coverage is below this."""
 NAMES = {
     "mean": "the mean",
     "CV inside": "the spread inside",
     "CV of everything": "the spread of everything",
     "impact factor": "the impact factor",
 }
-"""Intervals of the report's table of non-determinism."""
+"""Intervals of the report's table of non-determinism → words."""
 
 SINGLES = {"mean of single measurements": "the mean", "CV of single measurements": "the spread of everything"}
-"""The same table, of executions with one measurement."""
+"""As ``NAMES``, for executions with one measurement each."""
 RATIOS = {
     "ratio of means (Fieller)": "mean",
     "ratio of CVs inside": "measurement",
@@ -46,26 +46,26 @@ PAIRS = {"ratio of pairs, exact order": "the change", "ratio of pairs, any shape
 MEANS = {"geometric mean over programs": "mean change"}
 SETS = {"set of programs": "the mean over programs"}
 SIMULATED = {"CV of single measurements": "the spread"}
-"""Of simulated executions."""
+"""As ``NAMES``, for simulated executions."""
 DIAGNOSED = {
     "diagnose: variance removed": "the variance removed",
     "diagnose: mean shift": "the mean shift",
     "diagnose: share of drawn values": "the share of drawn values",
 }
 NOT_PRINTED = {"impact factor, geometric", "diagnose: spread of the default"}
-"""Only in the JSON, and in decisions."""
+"""Intervals that appear only in the JSON and in decisions."""
 TIGHT_FROM, TIGHT_LEAST = 10, 0.88
-"""From so many executions of each on, and as rarely, the exact-order interval held the truth where one side hardly
-scatters (``python -m bench.coverage.precision``: docs/method/precision_coverage.csv)."""
+"""If one side hardly scatters, the exact-order interval of at least this many executions each had at worst this
+coverage (``python -m bench.coverage.precision``: docs/method/precision_coverage.csv)."""
 GAINS_LEAST = 0.78
-"""As rarely, an interval of ``pagelab advise`` held the gain of a region that gains
+"""Worst coverage of the gain of a region that gains, by an interval of ``pagelab advise``
 (``python -m bench.coverage.advise``: docs/advise.md)."""
 GAINS = (
     f"In simulations, 95% intervals of the regions that gain held the truth in {100 * GAINS_LEAST:.0f}% of cases at "
     "worst: the check is what counts."
 )
 SKEWED_SETS_LEAST = 0.88
-"""As rarely, a set's interval of time held the truth where the policy halves a one-sided spread
+"""Worst coverage of a set's interval of time if the policy halves a one-sided spread
 (``python -m bench.coverage.sets``: docs/method/nondeterminism.md)."""
 
 
@@ -78,7 +78,7 @@ class Cell(NamedTuple):
 
 @cache
 def covered() -> Mapping[Cell, float]:
-    """Share of simulated experiments whose 95% interval held the truth, by ``python -m bench.coverage``."""
+    """Share of simulated experiments whose 95% interval contained the truth, from ``python -m bench.coverage``."""
     text = files("pagelab.stats").joinpath("coverage.csv").read_text(encoding="utf-8")
     return {
         Cell(row["interval"], row["shape"], row["differ"] == "1", int(row["n"])): float(row["coverage"])
@@ -87,9 +87,9 @@ def covered() -> Mapping[Cell, float]:
 
 
 def sentence(executions: Iterable[int], names: Mapping[str, str] = NAMES, units: str = "executions") -> str:
-    """A sentence on the intervals that hold too little at the fewest of these numbers; empty where none does.
+    """A sentence on the intervals whose coverage is below ``LOW`` at the smallest of these numbers; empty if none is.
 
-    Numbers between the simulated ones take the next lower one's figures.
+    A number between simulated ones takes the figures of the next lower one.
     """
     fewest = min((n for n in executions if n > 1), default=None)
     sizes = sorted({cell.n for cell in covered()})
@@ -113,9 +113,9 @@ def sentence(executions: Iterable[int], names: Mapping[str, str] = NAMES, units:
 
 
 def least_of_shifts(n: int, m: int, level: float = 0.95) -> float:
-    """Coverage of the exact-order interval where one side scatters, and the larger one does not at all.
+    """Coverage of the exact-order interval if one side scatters, and the larger one does not at all.
 
-    The number of pairs above the shift varies √(3 max(n, m) / (n + m + 1)) times as much as under one shape.
+    The number of pairs above the shift then varies √(3 max(n, m) / (n + m + 1)) times as much as with equal shapes.
     """
     from statistics import NormalDist
 
@@ -124,9 +124,9 @@ def least_of_shifts(n: int, m: int, level: float = 0.95) -> float:
 
 
 def sentence_on_shifts(executions: Iterable[tuple[int, int]]) -> str:
-    """As :func:`sentence`, of intervals of a shift; and what becomes of the exact-order one where shapes differ.
+    """As :func:`sentence`, for intervals of a shift, with the coverage of the exact-order one if shapes differ.
 
-    ``executions``: of both sides of each comparison.
+    ``executions``: numbers of both sides of each comparison.
     """
     counts = [(n, m) for n, m in executions if min(n, m) > 1]
     sentences = [sentence((n for pair in counts for n in pair), SHIFTS)]
@@ -143,7 +143,7 @@ def sentence_on_shifts(executions: Iterable[tuple[int, int]]) -> str:
 
 
 def sentence_on_sets(programs: Iterable[int]) -> str:
-    """As :func:`sentence`, of a set; and what becomes of the interval of time where a policy changes shapes."""
+    """As :func:`sentence`, for a set, with the coverage of the interval of time if a policy changes shapes."""
     skewed = (
         "Where a policy changes the shape of the programs’ times, and not their middle, 95% intervals of time held the "
         f"truth in as few as {100 * SKEWED_SETS_LEAST:.0f}% of simulated sets."
@@ -152,9 +152,9 @@ def sentence_on_sets(programs: Iterable[int]) -> str:
 
 
 def sentence_on_changes(executions: Sequence[int], *, single: bool, in_pairs: bool) -> str:
-    """As :func:`sentence`, of the changes that ``pagelab compare`` shows.
+    """As :func:`sentence`, for the changes that ``pagelab compare`` shows.
 
-    ``single``: one measurement an execution; ``in_pairs``: the mean's interval is that of pairs.
+    ``single``: one measurement per execution; ``in_pairs``: the mean's interval is that of pairs.
     """
     names = RATIOS_OF_SINGLES if single else RATIOS
     if in_pairs:

@@ -1,10 +1,10 @@
-"""Effects of a 2^k design whose combinations ran once in every block: main effects and interactions, on logarithms.
+"""Main effects and interactions of a 2^k design whose combinations ran once in every block, on logarithms.
 
-With y the logarithm of a combination's value, the main effect of a factor is the mean of y with it less the mean of y
-without it, over all combinations of the others. An interaction is the difference of such differences: of two factors,
-what y with both has above y with each alone and below y with neither, averaged over the rest (Box, Hunter and Hunter
-2005, chapter 5, without their factor of a half). Each block gives one value of every effect, in which all that slows a
-whole block down cancels.
+Let y be the logarithm of a combination's value. The main effect of a factor is the mean of y with it less the mean of y
+without it, over all combinations of the others. An interaction is a difference of such differences. That of two factors
+is y with both, less y with each alone, plus y with neither, averaged over the rest (Box, Hunter and Hunter 2005,
+chapter 5, without their factor of a half). Each block gives one value of every effect; whatever slows the whole block
+down cancels.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ if TYPE_CHECKING:
 
 MOST_FACTORS = 6
 _ROUNDING = 1e-12
-"""Logarithms that are equal but for their rounding are equal: the sign of their difference means nothing."""
+"""Logarithms closer than this are equal: the sign of their difference is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorialEffect:
-    """One effect; 0 is none, -3 of a main effect means "takes 3% less with it"."""
+    """One effect in percent; 0 is none, -3 of a main effect means "takes 3% less with it"."""
 
     factors: tuple[int, ...]
-    """One: its main effect. Several: their interaction."""
+    """Positions of the factors: one for a main effect, several for their interaction."""
     percent: float
     interval: Interval | NotAchievable
-    """Percent; of this effect alone."""
+    """In percent; its level is for this effect alone."""
     p: float
     p_holm: float
-    """Over all effects of the design."""
+    """p after Holm's correction over all effects of the design."""
     n: int
-    """Blocks."""
+    """Number of blocks."""
 
 
 def subsets(factors: int) -> list[tuple[int, ...]]:
-    """The effects of a design: main effects first, then interactions of two, and on."""
+    """The effects of a design: main effects first, then interactions of two factors, and so on."""
     return [chosen for size in range(1, factors + 1) for chosen in combinations(range(factors), size)]
 
 
 def factorial_contrast(factors: int, chosen: tuple[int, ...]) -> NDArray[np.float64]:
-    """Weights of the 2^k combinations, in the order in which the last factor changes first."""
+    """Weights of the 2^k combinations, ordered so that the last factor changes fastest."""
     levels = np.array(list(product((-1.0, 1.0), repeat=factors)))
     return np.asarray(levels[:, list(chosen)].prod(axis=1) / 2 ** (factors - len(chosen)))
 
 
 def factorial_effects(values: ArrayLike, *, level: float = 0.95) -> tuple[FactorialEffect, ...]:
-    """Every effect of ``values``, shape (blocks, 2^k): above 0, none missing, the last factor changes first.
+    """Every effect of ``values``, shape (blocks, 2^k): above 0, none missing, the last factor changes fastest.
 
     Estimate and interval are those of :func:`pagelab.stats.paired_shift` on the blocks' values, transformed back; p is
-    that of :func:`pagelab.stats.signed_rank`, with Holm's correction over all 2^k - 1 effects. The schedule draws the
-    order within a block: if a factor changes nothing, exchanging its two levels leaves the distribution of a block as
-    it is and turns the sign of each effect that has it, so that the test is exact.
+    that of :func:`pagelab.stats.signed_rank`, with Holm's correction over all 2^k - 1 effects. The test is exact, since
+    the schedule draws the order within a block: if a factor changes nothing, exchanging its two levels leaves a block's
+    distribution unchanged and reverses the sign of each effect with that factor.
     """
     found = np.asarray(values, dtype=np.float64)
     factors = found.shape[1].bit_length() - 1 if found.ndim == 2 else 0

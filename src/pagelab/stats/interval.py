@@ -38,9 +38,9 @@ class Interval:
     low: float
     high: float
     level: float
-    """The level asked for."""
+    """The requested level."""
     achieved: float | None
-    """The level this interval has (at least ``level``), or None where it is only nominal."""
+    """The level of this interval (at least ``level``), or None if it is only nominal."""
     method: IntervalMethod
 
     @property
@@ -53,14 +53,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class NotAchievable:
-    """No interval of this level exists for this few executions."""
+    """Result for too few executions: no interval of this level exists."""
 
     level: float
     """The level asked for."""
     best: float
-    """The highest level that this n can give (0 when not even an interval exists)."""
+    """The highest level that this n can give (0 if no interval exists at all)."""
     smallest_n: int
-    """The smallest number of executions (in each condition, where there are two) that would do."""
+    """The smallest sufficient number of executions (in each condition if there are two)."""
 
     def __str__(self) -> str:
         return (

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 BEYOND = 20
-"""Resamples beyond the percentile that bounds an interval, at least."""
+"""Least number of resamples beyond a percentile that bounds an interval."""
 MOST = 4_000_000
 _CHUNK = 4_000_000
-"""Indices drawn at once, to bound memory; part of the recipe, for it fixes which draw goes where."""
+"""Indices drawn at once, to bound memory. It is part of the method, since it decides where each draw is used."""
 
 
 def mean_interval(values: ArrayLike, *, level: float = 0.95, seed: int, resamples: int = 10_000) -> Location:
     """Mean of executions, with the equal-tailed percentile bootstrap interval (Efron 1979; ALLOC section 4.2).
 
-    ``resamples`` times (more where the level needs it: :func:`enough`) n executions are drawn with replacement
-    (PCG64, ``seed``). The percentiles are those of
-    Hesterberg (2015, section 4.2.1): tail Phi(-sqrt(n/(n-1)) t), t the Student quantile of n - 1 degrees of freedom,
-    for the plain ones make the interval too short by about sqrt((n-1)/n) z/t. The level stays nominal (``achieved``
-    is None): skewness and rare modes cost coverage at small n, see the table in docs/method.md. ``NotAchievable``
-    where not even [min, max] would have the level for symmetric data (n < 6 at 95%).
+    ``resamples`` times (more if the level needs more: :func:`enough`) n executions are drawn with replacement (PCG64,
+    ``seed``). The percentiles are those of Hesterberg (2015, section 4.2.1): tail Phi(-sqrt(n/(n-1)) t), with t the
+    Student quantile of n - 1 degrees of freedom. Plain percentiles would shorten the interval by a factor of about
+    sqrt((n-1)/n) z/t. The level is only nominal (``achieved`` is None): skewness and rare modes cost coverage at small
+    n, see the table in docs/method.md. ``NotAchievable`` if not even [min, max] would have the level for symmetric data
+    (n < 6 at 95%).
     """
     sample = one_sample(values)
     error = error_rate(level)
@@ -57,9 +57,9 @@ def mean_interval(values: ArrayLike, *, level: float = 0.95, seed: int, resample
 
 
 def enough(resamples: int, tail: float) -> int:
-    """``resamples``, or as many as leave ``BEYOND`` of them in a tail; more than ``MOST`` are refused.
+    """The larger of ``resamples`` and the number that leaves ``BEYOND`` of them in a tail; over ``MOST`` is refused.
 
-    The percentile of fewer is the extreme of the resamples, or nearly, and moves with their number.
+    With fewer, a percentile is nearly the extreme of the resamples, and depends on their number.
     """
     needed = ceil(BEYOND / tail) if tail * MOST >= BEYOND else MOST + 1
     if needed > MOST:

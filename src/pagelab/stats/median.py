@@ -27,7 +27,7 @@ class Location:
     interval: Interval | NotAchievable
     n: int
     seed: int | None = None
-    """Of the resampling, where there was one."""
+    """Seed of the resampling, if there was any."""
     resamples: int | None = None
 
 
@@ -51,7 +51,7 @@ def median_interval(values: ArrayLike, *, level: float = 0.95) -> Location:
 
 @lru_cache(maxsize=1024)
 def _median_order(n: int, level: float) -> tuple[int, float] | NotAchievable:
-    """k and the level that it achieves."""
+    """The order k and the level that it achieves."""
     short = sign_bound(n, level)
     if short is not None:
         return short

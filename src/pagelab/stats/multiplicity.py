@@ -23,11 +23,11 @@ class Holm:
 
 
 def holm(p_values: Sequence[float | None], *, alpha: float = 0.05) -> Holm:
-    """Adjusted p_(i) = min(1, max over j <= i of (k - j + 1) p_(j)) (Holm 1979), strong control of the familywise rate.
+    """Adjusts p-values: p_(i) = min(1, max over j <= i of (k - j + 1) p_(j)) (Holm 1979); controls the familywise rate.
 
-    Valid under any dependence between the tests (contrasts share their baseline). ``None`` marks a planned contrast
-    that gave no p-value (a condition failed): it keeps its place in the family as p = 1, because a family that
-    shrinks with the results is chosen by the results.
+    Valid under any dependence between the tests (contrasts share their baseline). The control is strong. ``None`` marks
+    a planned contrast without a p-value (a condition failed). It stays in the family as p = 1, because a family that
+    shrinks with the results would be chosen by the results.
     """
     if not 0.0 < alpha < 1.0:
         raise StatsRefusedError(Refusal.LEVEL_OUT_OF_RANGE, f"alpha {alpha}: not between 0 and 1")

@@ -1,4 +1,4 @@
-"""Order statistics of the n * m pairs: the ranks that bound an interval of a given level."""
+"""Finds order statistics of the n * m pairs: the ranks that bound an interval of a given level."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_PAIRS = 10_000_000
-"""n times m above this is refused: about a dozen arrays of so many numbers are held in memory (8 bytes each)."""
+"""A larger n times m is refused: about a dozen arrays of that many numbers (8 bytes each) are in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairOrder:
-    """The ordered pairs that bound the interval: the ``low``-th from below and the ``high``-th from above, from 1."""
+    """The ordered pairs that bound an interval: the ``low``-th from below and the ``high``-th from above, from 1."""
 
     low: int
     high: int
@@ -40,7 +40,7 @@ class PairOrder:
 def pair_order(n: int, m: int, level: float) -> PairOrder | NotAchievable:
     """The order statistics of the n * m pairs that bound an interval of at least ``level``.
 
-    Beyond the exact limit, k comes from the normal approximation, and the result says so.
+    Beyond the exact limit, k comes from the normal approximation, and the result's method says so.
     """
     tail = error_rate(level) / 2
     if n + m <= EXACT_LIMIT:
@@ -63,7 +63,7 @@ def middle(ordered: NDArray[np.float64]) -> float:
 
 
 def refuse_too_many_pairs(n: int, m: int) -> None:
-    """Refuse before memory runs out."""
+    """Refuses n times m above ``MOST_PAIRS``, before memory runs out."""
     if n * m > MOST_PAIRS:
         raise StatsRefusedError(
             Refusal.TOO_MANY_PAIRS,
@@ -73,7 +73,7 @@ def refuse_too_many_pairs(n: int, m: int) -> None:
 
 @lru_cache(maxsize=1024)
 def sign_bound(n: int, level: float) -> NotAchievable | None:
-    """None when n independent signs can give ``level``: [min, max] of n misses the median with at most 2^(1-n)."""
+    """None if n independent signs can give ``level``: [min, max] misses the median with probability at most 2^(1-n)."""
     error = error_rate(level)
     if Fraction(1, 2 ** (n - 1)) <= error:
         return None

@@ -1,4 +1,4 @@
-"""Effect within blocks: the treatment against the baseline of the same block, by Walsh averages of the pairs."""
+"""Effects within blocks: the treatment against the baseline of the same block, by Walsh averages of the pairs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 FEWEST_PAIRS = 6
-"""Below, no 95% interval exists and the least p is 0.0625: nothing can be told."""
+"""With fewer pairs no 95% interval exists and the least p is 0.0625."""
 _ROUNDING = 1e-12
 Scale = Literal["ratio", "difference"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Executions that ran in one block: one of either condition. ``inf`` is one that the time limit ended."""
+    """Pairs of executions of one block, one of each condition. ``inf``: the time limit ended the execution."""
 
     treatment: NDArray[np.float64]
     baseline: NDArray[np.float64]
     left_out_treatment: int
-    """Executions of the treatment whose block has none of the baseline (it failed)."""
+    """Executions of the treatment in blocks without one of the baseline (it failed)."""
     left_out_baseline: int
 
     def __len__(self) -> int:
@@ -42,17 +42,17 @@ class Pairs:
 
     @property
     def finished(self) -> Pairs:
-        """Those of which both sides have a time."""
+        """The pairs of which both sides have a time."""
         whole = np.isfinite(self.treatment) & np.isfinite(self.baseline)
         return Pairs(self.treatment[whole], self.baseline[whole], self.left_out_treatment, self.left_out_baseline)
 
     @property
     def scale(self) -> Scale:
-        """Ratios where every value has a logarithm, and differences where one is zero or negative."""
+        """Ratios if all values are positive, else differences."""
         return "ratio" if min(self.treatment.min(), self.baseline.min()) > 0 else "difference"
 
     def apart(self, scale: Scale | None = None) -> NDArray[np.float64]:
-        """Treatment less baseline of each pair; of logarithms on the scale of ratios. Two time-outs are 0 apart."""
+        """Treatment less baseline of each pair; of logarithms on the scale of ratios. Two time-outs differ by 0."""
         x, y = self.treatment, self.baseline
         both = np.isposinf(x) & np.isposinf(y)
         x, y = np.where(both, 1.0, x), np.where(both, 1.0, y)
@@ -73,8 +73,8 @@ def pairs_of(
 ) -> Pairs:
     """The pairs of two conditions, in the order of their blocks.
 
-    A block that lacks one of the two has no part; it is counted. More than one execution of a condition in a block is
-    no pair, and refused; so is a pair of samples without any block in common.
+    A block that lacks one of the two is left out and counted. Refused are several executions of a condition in one
+    block, and samples without a common block.
     """
     sides = [_labelled(treatment, treatment_blocks, "treatment"), _labelled(baseline, baseline_blocks, "baseline")]
     both = np.intersect1d(sides[0][1], sides[1][1])
@@ -106,11 +106,11 @@ class PairedShift:
     """Location of treatment minus baseline within a block, in the unit of the differences."""
 
     estimate: float
-    """Hodges and Lehmann's: the median of the Walsh averages."""
+    """Hodges and Lehmann's estimate: the median of the Walsh averages."""
     interval: Interval | NotAchievable
-    """Of the test of signed ranks, inverted."""
+    """The inverted signed-rank test's interval."""
     any_shape: Interval | NotAchievable
-    """Never shorter; for pairs whose differences are skewed as well (its level is approximate)."""
+    """Never shorter; also valid for skewed differences of pairs (its level is approximate)."""
     n: int
 
 
@@ -128,11 +128,11 @@ def paired_shift(differences: ArrayLike, *, level: float = 0.95) -> PairedShift:
     """Median of the n(n+1)/2 averages of two differences (Hodges and Lehmann 1963), with intervals.
 
     ``interval`` is [A_(k), A_(M+1-k)] of the M ordered averages, k by :func:`walsh_order`. The schedule draws the order
-    within a block, so where the treatment moves every execution by d, a difference less d has either sign with
-    probability 1/2, *whatever the noise*: bursts, drift, two modes, other scales in other blocks. The level is exact
-    then, and at least ``achieved`` with ties. Where the treatment changes the shape as well, differences are skewed,
-    and ``any_shape`` stands in: all shifts that the studentised test does not reject, with the variance of the Walsh
-    averages' share above the shift estimated at it, joined with ``interval``.
+    within a block. So if the treatment moves every execution by d, a difference less d has either sign with probability
+    1/2, *whatever the noise*: bursts, drift, two modes, other scales in other blocks. The level is then exact, and at
+    least ``achieved`` with ties. If the treatment also changes the shape, differences are skewed; ``any_shape`` is for
+    that case. It joins ``interval`` with all shifts that a studentised test does not reject; that test estimates, at
+    each shift, the variance of the share of Walsh averages above it.
     """
     found = one_sample(differences, "differences")
     n = found.size
@@ -150,10 +150,11 @@ def paired_shift(differences: ArrayLike, *, level: float = 0.95) -> PairedShift:
 
 
 def _any_shape(first: NDArray[np.intp], second: NDArray[np.intp], n: int, level: float, exact: PairOrder) -> PairOrder:
-    """Along all shifts: c_i, how many averages of difference i lie above, has mean n/2 at the true one.
+    """Inverts the studentised test along all shifts: c_i, the number of averages of difference i above, has mean n/2 at
+    the true shift.
 
     The share of averages above is a U statistic, with standard error 2 sd(c_i / n) / sqrt(n) (Hoeffding 1948). Passing
-    an average takes 1 from the counts of both its differences, so that all sums follow from the order, in integers.
+    an average reduces the counts of both its differences by 1, so that all sums follow from the order, in integers.
     """
     apart = first != second
     touched = np.stack([first, second], axis=1).ravel()
@@ -175,7 +176,7 @@ def _any_shape(first: NDArray[np.intp], second: NDArray[np.intp], n: int, level:
 
 
 def paired_ratio(pairs: Pairs, *, level: float = 0.95) -> PairedRatio:
-    """100 (R - 1), R the Hodges-Lehmann estimate of the pairs' log ratios, transformed back. All values positive."""
+    """100 (R - 1), with R the Hodges-Lehmann estimate of the pairs' log ratios, transformed back; needs values > 0."""
     if pairs.scale != "ratio":
         raise StatsRefusedError(
             Refusal.NOT_POSITIVE, "a value is zero or negative: no percentage of it exists; use the shift"
@@ -205,9 +206,9 @@ class BlocksPay:
     """The effect of pairing on the spread."""
 
     narrower: float
-    """Standard deviation of the pairs' differences over that of two executions of different blocks; 0.5: half."""
+    """Spread of the pairs' differences over that of differences between executions of different blocks; 0.5: half."""
     correlation: float
-    """Of the two executions of a block, by ranks (Spearman)."""
+    """Rank correlation (Spearman) of the two executions of a block."""
 
     @property
     def pays(self) -> bool:
@@ -215,10 +216,10 @@ class BlocksPay:
 
 
 def blocks_pay(pairs: Pairs) -> BlocksPay | None:
-    """Whether executions of a block are alike. A description only: the test within blocks stays.
+    """Describes whether executions of a block are alike; it does not affect the choice of the test.
 
-    By ranks, and by the mean absolute deviation from the median, which a few slow executions hardly move. None where
-    there are fewer than six pairs, or where nothing varies.
+    It uses ranks, and the mean absolute deviation from the median, which a few slow executions hardly move. None with
+    fewer than six pairs, or if nothing varies.
     """
     if len(pairs) < FEWEST_PAIRS:
         return None
@@ -228,7 +229,7 @@ def blocks_pay(pairs: Pairs) -> BlocksPay | None:
     if any(np.ptp(each) == 0 for each in ranks):
         return None
     correlation = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-    if not logs:  # the sum of large differences stays in range
+    if not logs:  # keeps the sum of large differences in range
         both = unit_range(np.concatenate([x, y]))
         x, y = both[: x.size], both[x.size :]
     within = _deviation(x - y)

@@ -1,4 +1,4 @@
-"""Ratio of two means of paired executions, and its test, which exchanges the two of a pair."""
+"""Ratio of two means of paired executions, and its test, which exchanges the executions of a pair."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _EXACT_PAIRS = 14
 _FLIPS = 9_999
 _BEYOND = 20
-"""Choices that a p at its bound must have beyond it: fewer make the verdict a matter of the seed."""
+"""Least number of choices beyond a p at its bound; with fewer the verdict would depend on the seed."""
 _EQUAL = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class MeanRatio:
-    """In percent of the baseline's mean, over pairs that both finished."""
+    """Change of the mean in percent of the baseline's, over pairs in which both executions finished."""
 
     percent: float
     interval: Interval
@@ -33,7 +33,7 @@ class MeanRatio:
 
 @dataclass(frozen=True, slots=True)
 class Flipped:
-    """Probability of the observed ratio, or one further off, under the given true ratio."""
+    """Probabilities of a ratio at least as extreme as the observed one, under the given true ratio."""
 
     lower: float
     """One-sided p of "the true ratio is not lower"."""
@@ -46,7 +46,7 @@ def paired_mean_ratio(pairs: Pairs, *, level: float = 0.95) -> MeanRatio:
     """100 (mean treatment / mean baseline - 1) with Fieller's interval (1954) for correlated means.
 
     All ratios R with |x̄ - R ȳ| <= t sd(x - R y) / sqrt(n), t Student's with n - 1 degrees of freedom.
-    Refused where the baseline's mean is not told from 0: the set of ratios is then unbounded.
+    Refused if the baseline's mean is not distinguishable from 0: the set of ratios is then unbounded.
     """
     from scipy.special import stdtrit  # heavy: only where it is needed
 
@@ -73,8 +73,8 @@ def paired_mean_ratio(pairs: Pairs, *, level: float = 0.95) -> MeanRatio:
 def flipped(pairs: Pairs, ratio: float, *, seed: int, tail: float) -> Flipped:
     """Test "treatment / baseline = ``ratio``" by the mean of x - ratio y, both one-sided p.
 
-    Where the treatment is distributed as the baseline times the ratio, the schedule's order makes each sign a fair
-    coin. Every choice is counted up to 14 pairs; else as many random ones as tell a p at ``tail`` from its neighbours.
+    If the treatment is distributed as the baseline times the ratio, the schedule's random order makes each sign equally
+    likely. Up to 14 pairs every choice of signs is counted; with more, enough random ones to resolve a p at ``tail``.
     """
     apart = pairs.treatment - ratio * pairs.baseline
     observed = float(apart.sum())
@@ -91,7 +91,7 @@ def flipped(pairs: Pairs, ratio: float, *, seed: int, tail: float) -> Flipped:
             (2.0 * random.integers(0, 2, (min(rows, count - start), apart.size)) - 1) @ apart
             for start in range(0, count, rows)
         ]
-        sums, extra = np.concatenate(parts), 1  # the observed choice is one of all
+        sums, extra = np.concatenate(parts), 1  # the observed choice counts as one
     size = sums.size + extra
     lower = (int((sums <= observed + slack).sum()) + extra) / size
     higher = (int((sums >= observed - slack).sum()) + extra) / size

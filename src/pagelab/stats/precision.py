@@ -1,4 +1,4 @@
-"""Precision stop: ends a study when its intervals are narrow enough, never because of a p-value or an effect."""
+"""The precision stop ends a study when its intervals are narrow enough, never because of a p-value or an effect."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 SMALLEST_LOOK = 20
-"""Executions of each condition before the first look."""
+"""Least number of executions of each condition at the first look."""
 
 
 class StopReason(StrEnum):
-    """Why a look decided as it did."""
+    """Reason for the decision of a look."""
 
     GO_ON = "go-on"
     TARGET_MET = "target-met"
@@ -41,16 +41,16 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionPlan:
-    """Fixed before the first run: when to look, and how narrow is narrow enough.
+    """The plan, fixed before the first run: when to look, and the target width.
 
-    ``looks`` are numbers of whole blocks (one execution of every condition each), rising, the first at least 20; the
+    ``looks`` are rising numbers of whole blocks (one execution of every condition each), the first at least 20; the
     last is the maximum. ``target_relative_half_width`` is half the shift interval's width over the baseline's median
-    (0.02 = 2%; of pairs, half the width of the log ratio's). ``level`` is the confidence that each contrast's interval
-    has over all looks together.
+    (0.02 = 2%); for pairs, half the width of the log ratio's interval. ``level`` is the confidence of each contrast's
+    interval over all looks together.
 
-    Every look's interval is made at ``level_at``: the error 1 - level is divided by the number of looks, so that the
-    union bound holds whatever the rule for stopping. The interval is ``Shift.any_shape``: it is the one to report,
-    too. Without both, the coverage on bimodal data falls below 80% (docs/method.md).
+    The interval of every look is at ``level_at``: the error 1 - level is divided by the number of looks, so that the
+    union bound holds for every stopping rule. The interval is ``Shift.any_shape``, which is also the one to report.
+    Without these two rules, coverage on bimodal data falls below 80% (docs/method.md).
     """
 
     looks: tuple[int, ...]
@@ -71,16 +71,16 @@ class PrecisionPlan:
 
     @property
     def maximum(self) -> int:
-        """Executions of each condition at which the study ends in any case."""
+        """Number of executions of each condition at which the study ends in any case."""
         return self.looks[-1]
 
     def level_at(self, look: int) -> float:
-        """Level of every interval shown when the study stops at this look; 1 - level_at is the alpha to test at."""
+        """Level of every interval that is shown if the study stops at this look; tests use alpha = 1 - level_at."""
         self._index(look)
         return float(1 - error_rate(self.level) / len(self.looks))
 
     def adjusted_p(self, p: float, look: int) -> float:
-        """p times the number of looks, at most 1: compare with 1 - ``level``, whichever look the study stopped at."""
+        """p times the number of looks, at most 1, to be compared with 1 - ``level`` after a stop at any look."""
         self._index(look)
         return min(1.0, float(Fraction(p) * len(self.looks)))
 
@@ -94,15 +94,15 @@ class PrecisionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a look, and its input."""
+    """The decision of a look, and the widths that it is based on."""
 
     stop: bool
     reason: StopReason
     look: int
     level: float
-    """Of the intervals that were judged, and of those to report if this look stops the study."""
+    """Level of the intervals that were judged; also of those to report if this look stops the study."""
     relative_half_width: Mapping[Contrast, float | None] = field(default_factory=dict)
-    """Per contrast; None where no interval of this level exists (too many failed executions)."""
+    """Contrast → relative half-width; None if no interval of this level exists (too many failed executions)."""
 
 
 def decide(
@@ -112,14 +112,14 @@ def decide(
     contrasts: Sequence[Contrast],
     blocks: Mapping[str, ArrayLike] | None = None,
 ) -> Decision:
-    """Stop when every contrast's interval is within the target, or at the plan's maximum.
+    """Decides to stop if every contrast's interval meets the target, or at the plan's maximum.
 
-    ``executions`` holds, for each condition, the execution means of the first ``look`` whole blocks, failed
-    executions left out (fewer values than ``look`` are accepted; more are refused, for they are not of whole
-    blocks). Only widths enter, so the decision does not change when a constant is added to a treatment.
+    ``executions`` contains, for each condition, the execution means of the first ``look`` whole blocks, without failed
+    executions. Fewer values than ``look`` are accepted; more are refused, since they cannot be of whole blocks. Only
+    widths matter, so the decision does not change if a constant is added to a treatment.
 
-    ``blocks``: the block of each of these executions. The interval is then that of the pairs' ratios, and its
-    half-width on the scale of logarithms (0.02 is 2%) does not change when a treatment is multiplied by a constant.
+    ``blocks``: the block of each of these executions. The interval is then that of the pairs' ratios. Its half-width on
+    the scale of logarithms (0.02 is 2%) does not change if a treatment is multiplied by a constant.
     """
     level = plan.level_at(look)
     if not contrasts:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXACT_LIMIT = 400
-"""Largest n + m counted exactly: a few seconds with ties (docs/method.md has the times)."""
+"""Largest n + m that is counted exactly: a few seconds with ties (docs/method.md has the times)."""
 
 
 def field_bytes(largest: int) -> int:
@@ -56,9 +56,9 @@ def untied_cumulative(n: int, m: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def order_index(n: int, m: int, tail: Fraction) -> tuple[int, Fraction]:
-    """Largest k with P(U <= k - 1) <= ``tail`` under the untied null, and that probability; k = 0 when none.
+    """Largest k with P(U <= k - 1) <= ``tail`` under the untied null, and that probability; k = 0 if there is none.
 
-    [D_(k), D_(nm + 1 - k)], D the ordered pairwise differences, then misses on either side with that probability.
+    With D the ordered pairwise differences, [D_(k), D_(nm + 1 - k)] misses on either side with that probability.
     """
     total = comb(n + m, n)
     cumulative = untied_cumulative(n, m)
@@ -92,7 +92,7 @@ class SubsetSums:
 
 
 _SPARSE = 64
-"""Up to so many different sums of a block, shifting and adding is faster than multiplying."""
+"""Up to this many different sums of a block, shift-and-add is faster than multiplication."""
 
 
 class BlockSums:
@@ -117,7 +117,7 @@ class BlockSums:
 
     @staticmethod
     def total(blocks: Sequence[tuple[Sequence[int], int]]) -> int:
-        """Number of choices."""
+        """Total number of choices."""
         return prod(comb(len(scores), k) for scores, k in blocks)
 
     def at_most(self, limit: int) -> int:
@@ -127,9 +127,9 @@ class BlockSums:
 
 
 def _rows(ordered: Sequence[int], k: int) -> list[tuple[int, list[int]]]:
-    """For each size j <= min(k, len): the least sum of j scores, and how many j-subsets exceed it by 0, 1, 2 ...
+    """For each size j <= min(k, len): the least sum of j scores, and the numbers of j-subsets 0, 1, 2 ... above it.
 
-    Rows count from their least sum (the first j of the ordered scores), which keeps the packed integers short.
+    Rows start at their least sum (the first j of the ordered scores), which keeps the packed integers short.
     """
     most = min(k, len(ordered))
     width = field_bytes(comb(len(ordered), len(ordered) // 2))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Alternative(StrEnum):
-    """The departures from "labels are meaningless" that count against it."""
+    """The departures from "labels are meaningless" that the test detects."""
 
     TWO_SIDED = "two-sided"
     GREATER = "greater"
@@ -33,7 +33,7 @@ class PValueMethod(StrEnum):
     NORMAL = "normal"
     """Normal approximation with tie and continuity correction."""
     DRAWN = "drawn"
-    """The observed choice of signs among a seeded sample of all: exact as a test, whatever the sample."""
+    """The observed choice of signs among a seeded sample of all: an exact test for any sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class RankSum:
     """Outcome of the test."""
 
     w: float
-    """R's W: the treatment's rank sum less n(n+1)/2; how often treatment exceeds baseline, ties counting half."""
+    """R's W: the treatment's rank sum less n(n+1)/2, the number of pairs with treatment above baseline (ties: half)."""
     p: float
     n_treatment: int
     n_baseline: int
@@ -64,14 +64,14 @@ def rank_sum(
 ) -> RankSum:
     """Test "both conditions have one distribution" against ``alternative``, by the rank sum (Wilcoxon 1945).
 
-    Given the pooled values, every choice of n of the N is equally likely, so p is a proportion of the C(N, n)
-    assignments; two-sided it counts those with |W - E(W)| at least as large as observed. Ties get midranks and
-    change nothing in that argument. ``auto`` counts exactly up to n + m = 400 and then says ``normal`` in the
-    result; ``exact`` refuses there instead. All values equal: p = 1.
+    Given the pooled values, every choice of n of the N is equally likely, so p is a share of the C(N, n) assignments;
+    two-sided it counts those with |W - E(W)| at least as large as observed. Ties get midranks, which does not affect
+    the argument. Above n + m = 400, ``auto`` uses the normal approximation (the result says ``normal``) and ``exact``
+    refuses. If all values are equal, p = 1.
 
-    ``timed_out`` counts executions (of treatment, of baseline) that were ended at the time limit, which is above every
-    value given: they are tied at the top rank and count in n and m. Leaving them out would flatter the condition
-    that is too slow to finish.
+    ``timed_out`` is the number of executions (of treatment, of baseline) that the time limit ended. The limit is above
+    every given value, so they are tied at the top rank and count in n and m. Without them, a condition that is too slow
+    to finish would look faster.
     """
     x = _with_slowest(treatment, timed_out[0], "treatment")
     y = _with_slowest(baseline, timed_out[1], "baseline")
@@ -126,7 +126,7 @@ def _count(ranks: NDArray[np.int64], n: int, doubled_u: int, side: Alternative, 
 
 
 def _count_untied(n: int, m: int, u: int, side: Alternative) -> int:
-    """The untied null is symmetric about nm / 2, so its lower half answers everything."""
+    """Counts by the lower half of the untied null, which is symmetric about nm / 2."""
     cumulative, total, pairs = untied_cumulative(n, m), comb(n + m, n), n * m
 
     def at_most(value: int) -> int:
@@ -142,12 +142,12 @@ def _count_untied(n: int, m: int, u: int, side: Alternative) -> int:
 
 
 def _count_tied(ranks: list[int], n: int, side: Alternative) -> int:
-    """Count over the observed midranks; distances from the mean are compared as integers, N times over."""
+    """Counts over the observed midranks; distances from the mean, times N, are compared as integers."""
     size, least = len(ranks), min(ranks)
     step = gcd(*(rank - least for rank in ranks)) or 1
     scores = [(rank - least) // step for rank in ranks]
     observed, k = sum(scores[:n]), n
-    if 2 * n > size:  # the smaller group's sum says the same, mirrored
+    if 2 * n > size:  # the smaller group's sum is equivalent, mirrored
         observed, k = sum(scores[n:]), size - n
         side = {Alternative.LESS: Alternative.GREATER, Alternative.GREATER: Alternative.LESS}.get(side, side)
     total, everything = comb(size, k), sum(scores)

@@ -43,7 +43,7 @@ class Refusal(StrEnum):
 
 
 class StatsRefusedError(ValueError):
-    """A statistic that cannot be computed from this input; ``refusal`` is the reason, the message has the remedy."""
+    """A statistic cannot be computed from this input; ``refusal`` is the reason, the message has the remedy."""
 
     def __init__(self, refusal: Refusal, message: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class StatsRefusedError(ValueError):
 
 
 def one_sample(values: ArrayLike, what: str = "values") -> NDArray[np.float64]:
-    """``values`` as a one-dimensional finite float array, or a refusal that names the first offender."""
+    """``values`` as a one-dimensional finite float array, or a refusal that names the first bad value."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -80,14 +80,14 @@ def error_rate(level: float) -> Fraction:
 
 
 def unit_range(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``values`` over the power of two next to the largest of them, for what does not depend on the unit: exact but for
-    values 10³⁰⁰ times smaller, and sums and squares stay in range."""
+    """``values`` divided by the power of two next to the largest, for results that do not depend on the unit. Exact but
+    for values 10³⁰⁰ times smaller; sums and squares stay in range."""
     largest = float(np.abs(values).max())
     return np.asarray(np.ldexp(values, -int(np.frexp(largest)[1])))
 
 
 def baseline_near_zero(enough: int | None) -> str:
-    """Why there is no ratio of means, and the executions that would do; None: none would."""
+    """The reason for no ratio of means; ``enough``: the sufficient number of executions, None if none suffices."""
     if enough is None:
         return "no interval: A's mean is 0"
     return f"no interval: A's executions differ so much that their mean could be 0; about {enough:,} of each would do"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 MOST_RATIO = 1e306
-"""In percent it is still in the double range."""
+"""Largest ratio; in percent it is still in the double range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class RelativeEffect:
 def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float = 0.95) -> RelativeEffect:
     """100 (R - 1), R the median of all pairwise ratios treatment / baseline, with its exact-order interval.
 
-    This is the Hodges-Lehmann estimate on logarithms, transformed back (with an even number of pairs, R is the
-    geometric mean of the middle two, so that swapping the conditions gives 1 / R). The interval takes the same order
-    statistics as the shift's, hence excludes 0% exactly when the shift's interval excludes 0, and its level is exact
-    under "treatment is distributed as baseline times R". The plain quotient shift / median(baseline) is given too;
-    dividing the shift's interval by the median would treat the median as known, which for large effects it is not.
-    Needs baseline > 0 and treatment >= 0: refused otherwise.
+    This is the Hodges-Lehmann estimate on logarithms, transformed back. (With an even number of pairs, R is the
+    geometric mean of the middle two, so that swapping the conditions gives 1 / R.) The interval uses the same order
+    statistics as the shift's, so it excludes 0% exactly when the shift's interval excludes 0. Its level is exact under
+    "treatment is distributed as baseline times R". The quotient shift / median(baseline) is given too, but without an
+    interval: the shift's interval over the median would treat the median as known. Refused unless baseline > 0 and
+    treatment >= 0.
     """
     x, y = one_sample(treatment, "treatment"), one_sample(baseline, "baseline")
     if y.min() <= 0:

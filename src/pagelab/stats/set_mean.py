@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pagelab.stats.paired import Pairs
 
 EXACT_PROGRAMS = 14
-"""Most programs of which every choice of signs is counted."""
+"""Largest number of programs for which every choice of signs is counted."""
 DRAWN = 19_999
-"""Choices drawn where there are more; with the observed one, a p is a multiple of 0.0001."""
+"""Number of choices drawn for more programs; with the observed one, p is a multiple of 0.0001."""
 LARGEST_LOG = 700.0
-"""Beyond, a ratio is no double."""
+"""Largest log of a ratio in the double range."""
 _ROWS = 4_000_000
 _EQUAL = 1e-12
 
@@ -33,7 +33,7 @@ class SetRatio:
     """Treatment over baseline, over the programs of a set."""
 
     ratio: float
-    """Geometric mean of the programs' ratios: every program counts alike."""
+    """Geometric mean of the programs' ratios; every program has equal weight."""
     interval: Interval | NotAchievable
     """All ratios that the test does not reject."""
     p: float
@@ -47,16 +47,16 @@ class SetRatio:
 
 
 def set_ratio(ratios: ArrayLike, *, level: float = 0.95, seed: int = 1) -> SetRatio:
-    """exp of the mean of the programs' log ratios d_i, one a program, with Hartigan's (1969) interval.
+    """exp of the mean of the log ratios d_i, one per program, with Hartigan's (1969) interval.
 
-    Under the ratio exp(m) each d_i - m has either sign with probability 1/2, *whatever the noise of its program*: the
-    schedule drew the order of policy and baseline in every block. So all 2^n choices of signs are equally likely, and p
-    is the share of them with a sum at least as far out (two-sided: twice the smaller tail). Choosing signs that
-    differ from the observed in the programs S moves the sum beyond it exactly when m lies beyond the mean of d over S;
-    so the k-th of the ordered means of all subsets from either end bound the ratios that the test does not reject.
-    Exact up to 14 programs; then 19,999 choices are drawn, with which the test still has its level exactly.
+    Under the ratio exp(m) each d_i - m has either sign with probability 1/2, *whatever the noise of its program*,
+    because the schedule drew the order of policy and baseline in every block. So all 2^n choices of signs are equally
+    likely, and p is the share of them with a sum at least as extreme (two-sided: twice the smaller tail). A choice that
+    differs from the observed signs in the programs S has a more extreme sum exactly if m lies beyond the mean of d over
+    S. So the k-th subset mean from either end bounds the ratios that the test does not reject. Every choice is counted
+    up to 14 programs; for more, 19,999 choices are drawn, and the test still has exactly its level.
 
-    Not of ranks: a set in which few programs change much has a mean that differs from 0 and a middle that does not.
+    Ranks are not used: if few programs change much, the set's mean differs from 0, but its median does not.
     """
     found = one_sample(ratios, "ratios")
     if found.min() <= 0:
@@ -79,10 +79,10 @@ def set_ratio(ratios: ArrayLike, *, level: float = 0.95, seed: int = 1) -> SetRa
 
 
 def _subset_means(logs: NDArray[np.float64], seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means over all non-empty subsets of the programs, or over drawn ones, rising.
+    """Sorted means over all non-empty subsets of the programs, or over drawn subsets.
 
-    A drawn subset may be empty: its choice of signs is the observed one, which lies beyond every centre on either side,
-    so that it stands first for the one tail and last for the other.
+    A drawn subset may be empty, which is the observed choice of signs. It counts as extreme for every centre in both
+    tails, so it comes first for one tail and last for the other.
     """
     n = logs.size
     if n <= EXACT_PROGRAMS:
@@ -112,11 +112,11 @@ def _interval(low: NDArray[np.float64], high: NDArray[np.float64], n: int, level
 
 
 def spread_ratio(pairs: Pairs) -> float:
-    """Coefficient of variation of the treatment's executions over that of the baseline's: one program's part in a set.
+    """Coefficient of variation of the treatment's executions over the baseline's: one program's value in a set.
 
-    Of the pairs that both finished, so that both sides are of as many executions and ran in the same blocks. What the
-    machine adds to both is in it, and brings it nearer to 1. One pair has no spread; neither have times that are all
-    equal: no ratio exists.
+    Only pairs in which both finished count, so that both sides have equally many executions from the same blocks. The
+    machine's own spread, which both share, brings the ratio nearer to 1. With one pair, or equal times, there is no
+    ratio.
     """
     done = pairs.finished
     if len(done) < 2:

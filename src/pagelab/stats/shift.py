@@ -22,13 +22,13 @@ class Shift:
 
     estimate: float
     interval: Interval | NotAchievable
-    """Exact order, as R's: for a pure shift."""
+    """Exact-order interval, as R's, for a pure shift."""
     any_shape: Interval | NotAchievable
-    """Never shorter; for distributions that differ in shape or spread too (its level is approximate)."""
+    """Never shorter; also valid if the distributions differ in shape or spread (its level is approximate)."""
     n_treatment: int
     n_baseline: int
     ties: bool
-    """Equal values in the pooled sample: the interval's true level is then at least ``achieved``."""
+    """Whether the pooled sample has equal values; the interval's true level is then at least ``achieved``."""
 
 
 def hodges_lehmann(treatment: ArrayLike, baseline: ArrayLike, *, level: float = 0.95) -> Shift:
@@ -36,10 +36,10 @@ def hodges_lehmann(treatment: ArrayLike, baseline: ArrayLike, *, level: float = 
 
     ``interval`` is [D_(k), D_(nm+1-k)] of the ordered differences D, with the largest k for which
     P(U <= k - 1) <= (1 - level) / 2 in the untied null of the rank sum; ``achieved`` is 1 - 2 P(U <= k - 1). That
-    level is exact for continuous data under a pure shift and a lower bound with ties. Where the distributions differ
-    in shape too, the estimate is still the median of "treatment less baseline" for a random pair, but the exact-order
+    level is exact for continuous data under a pure shift and a lower bound with ties. If the distributions also differ
+    in shape, the estimate is still the median of "treatment less baseline" for a random pair, but the exact-order
     interval can cover as little as 88%: ``any_shape`` is for that case (simulations in docs/method.md).
-    ``NotAchievable`` when even the whole range misses too often.
+    ``NotAchievable`` if even the whole range misses too often.
     """
     x, y = one_sample(treatment, "treatment"), one_sample(baseline, "baseline")
     refuse_too_many_pairs(x.size, y.size)

@@ -1,4 +1,4 @@
-"""Rank-sum test within blocks: it exchanges executions of one block only, so drift between blocks costs nothing."""
+"""Rank-sum test within blocks: it exchanges executions of one block only, so drift between blocks has no effect."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 MOST_CHOICES = 64
-"""Largest C(N_b, n_b) of a block for which hundreds of blocks are counted in a second."""
+"""Largest C(N_b, n_b) of a block with which hundreds of blocks are counted in a second."""
 MOST_EXECUTIONS = 100
 """Largest number of executions counted exactly in larger blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class StratifiedRankSum:
-    """Outcome of the test; only blocks that hold both conditions have a part in it."""
+    """Outcome of the test; only blocks with both conditions are used."""
 
     w: float
-    """R's W: the treatment's rank sum less n(n+1)/2, n counted in those blocks."""
+    """R's W: the treatment's rank sum less n(n+1)/2, with n counted in those blocks."""
     w_expected: float
-    """Its mean over the assignments. Above it: treatment tends to be larger."""
+    """Mean of W over the assignments; if W is above it, treatment tends to be larger."""
     p: float
     n_treatment: int
     n_baseline: int
     blocks: int
     left_out: int
-    """Executions in blocks that hold one of the conditions only."""
+    """Number of executions in blocks with one condition only."""
     alternative: Alternative
     method: PValueMethod
     ties: bool
@@ -56,14 +56,14 @@ def stratified_rank_sum(
 ) -> StratifiedRankSum:
     """Test "within each block, labels are meaningless" against ``alternative``, by the rank sum over all blocks.
 
-    The schedule draws the order anew in each block, so given the values of a block every choice of its n_b treatments
-    among its N_b executions is equally likely, *whatever drifts between blocks*; p is a proportion of these choices
-    (van Elteren 1960 for the conditioning; docs/method.md for why the ranks are not taken within blocks). Midranks are
-    those of all executions together, in the blocks that hold both conditions. ``auto`` counts exactly up to 400
-    executions (100 where a block has more than 64 choices) and then says ``normal`` in the result.
+    The schedule draws the order again in each block. So given a block's values, every choice of its n_b treatments
+    among its N_b executions is equally likely, *whatever drifts between blocks*, and p is a share of these choices (van
+    Elteren 1960 for the conditioning; docs/method.md for why the ranks are not taken within blocks). Midranks are those
+    of all executions together, in the blocks with both conditions. ``auto`` counts exactly up to 400 executions (100 if
+    a block has more than 64 choices); above, it uses the normal approximation (the result says ``normal``).
 
-    ``treatment_blocks`` and ``baseline_blocks`` give each value's block (any labels). A value of ``inf`` is an
-    execution that was ended at the time limit: slower than all others, tied with its like.
+    ``treatment_blocks`` and ``baseline_blocks`` give each value's block (any labels). ``inf`` stands for an execution
+    that the time limit ended: slower than all others, tied with its like.
     """
     x, y = _slowest_last(treatment, "treatment"), _slowest_last(baseline, "baseline")
     own = _labels(treatment_blocks, x, "treatment"), _labels(baseline_blocks, y, "baseline")
@@ -149,8 +149,8 @@ def _count(blocks: list[tuple[NDArray[np.int64], int]], observed: int, side: Alt
 
 
 def _normal_p(blocks: list[tuple[NDArray[np.int64], int]], distance: float, side: Alternative) -> float:
-    """By the variance within blocks, sum of n_b m_b / (N_b (N_b - 1)) times the squares about the block's mean; with a
-    continuity correction of half a rank.
+    """Normal p from the variance within blocks: the sum of n_b m_b / (N_b (N_b - 1)) times the squares about the
+    block's mean; with a continuity correction of half a rank.
     """
     variance = sum(
         k * (scores.size - k) / (scores.size * (scores.size - 1)) * float(((scores - scores.mean()) ** 2).sum())

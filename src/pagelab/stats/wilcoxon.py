@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 EXACT_PAIRS = 300
-"""Most pairs counted exactly: a fraction of a second, with ties too."""
+"""Largest number of pairs that is counted exactly: a fraction of a second, with ties too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class SignedRank:
     w: float
     """Sum of the ranks of the positive differences (R's V where no difference is 0 and none are tied)."""
     w_expected: float
-    """Its mean over the assignments. Above it: treatment tends to be larger."""
+    """Mean of W over the assignments; if W is above it, treatment tends to be larger."""
     p: float
     pairs: int
     zeros: int
-    """Pairs without a difference: ranked, and then without a part in it (Pratt 1959)."""
+    """Number of pairs without a difference: they are ranked, then left out of the sum (Pratt 1959)."""
     alternative: Alternative
     method: PValueMethod
     ties: bool
@@ -55,12 +55,12 @@ def signed_rank(
 ) -> SignedRank:
     """Test "within each pair, labels are meaningless" against ``alternative`` (Wilcoxon 1945).
 
-    The schedule drew the order of each pair, so given the sizes of the differences each of the 2^n choices of signs is
-    equally likely, whatever drifts between pairs and however they are distributed; p is a proportion of these choices.
-    Ties get midranks; differences of 0 are ranked with the others and then left out (Pratt 1959), for their sign means
-    nothing. ``inf`` and ``-inf`` are differences to an execution that was ended at the time limit: larger than all
-    others, tied with their like. ``auto`` counts exactly up to 300 pairs and then says ``normal`` in the result. No
-    difference at all: p = 1.
+    The schedule drew the order of each pair. So given the sizes of the differences, each of the 2^n choices of signs is
+    equally likely, for any drift between pairs and any distribution; p is a share of these choices. Ties get midranks.
+    Differences of 0 are ranked with the others and then left out (Pratt 1959), since their sign means nothing. ``inf``
+    and ``-inf`` are differences to an execution that the time limit ended: larger than all others, tied with their
+    like. Above 300 pairs, ``auto`` uses the normal approximation (the result says ``normal``). Without any difference,
+    p = 1.
     """
     found = np.asarray(differences, dtype=np.float64)
     if found.ndim != 1 or found.size == 0:
@@ -102,7 +102,7 @@ def _doubled_midranks(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _count(scores: list[int], positive: int, side: Alternative) -> int:
-    """Choices of signs as extreme; the distribution is symmetric about half of everything."""
+    """Number of choices of signs at least as extreme; the distribution is symmetric about half of the total."""
     total, everything = int(2 ** len(scores)), sum(scores)
     if not scores or (side is Alternative.TWO_SIDED and 2 * positive == everything):
         return total
@@ -116,7 +116,7 @@ def _count(scores: list[int], positive: int, side: Alternative) -> int:
 
 
 def _normal_p(scores: list[int], distance: float, side: Alternative) -> float:
-    """Variance a quarter of the ranks' squares: ties and zeros are in it; continuity correction of half a rank."""
+    """Normal p: the variance is a quarter of the ranks' squares (with ties and zeros); continuity: half a rank."""
     deviation = sqrt(sum(score * score for score in scores)) / 2
     if deviation == 0:
         return 1.0
@@ -145,7 +145,7 @@ def untied_signed_cumulative(n: int) -> tuple[int, ...]:
 def walsh_order(n: int, level: float) -> PairOrder | NotAchievable:
     """The ordered n(n+1)/2 Walsh averages that bound an interval of at least ``level``.
 
-    The largest k with P(W <= k - 1) <= (1 - level) / 2; beyond ``EXACT_PAIRS`` by the normal approximation.
+    k is the largest with P(W <= k - 1) <= (1 - level) / 2; beyond ``EXACT_PAIRS`` by the normal approximation.
     """
     short = sign_bound(n, level)
     if short is not None:

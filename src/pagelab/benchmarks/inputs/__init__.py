@@ -1,7 +1,7 @@
-"""Inputs of the bundled benchmarks, made from a seed: the same bytes on every machine and Python.
+"""Makes inputs of the bundled benchmarks from a seed: the same bytes on every machine and Python version.
 
-Only :meth:`random.Random.getrandbits` and what stands on it directly are used: Python guarantees the stream of
-``random()`` alone, and this generator's 32-bit words have not changed since it came.
+Only :meth:`random.Random.getrandbits` is used, and what is built on it here. Python guarantees only the stream of
+``random()``, but the generator's 32-bit words have never changed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Draw:
         self._random = random.Random(f"{seed} {label}")
 
     def below(self, bound: int) -> int:
-        """0 … bound − 1, uniform to within bound / 2⁶⁴."""
+        """A number in 0 … bound − 1, uniform to within bound / 2⁶⁴."""
         return self._random.getrandbits(64) * bound >> 64
 
     def between(self, low: int, high: int) -> int:
-        """low … high, both included."""
+        """A number in low … high, both included."""
         return low + self.below(high - low + 1)
 
     def one(self, items: Sequence[T]) -> T:

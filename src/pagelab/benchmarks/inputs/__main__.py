@@ -9,7 +9,7 @@ from .make import KINDS, make
 
 
 def main(words: list[str]) -> int:
-    """Exit code 2 for bad words, 4 where an input cannot be made."""
+    """Makes the inputs. Exit code 2 for bad words, 4 if an input cannot be made."""
     if len(words) < 2 or set(words[1:]) - set(KINDS):
         sys.stderr.write(f"usage: python -m pagelab.benchmarks.inputs DIR KIND…   (kinds: {', '.join(KINDS)})\n")
         return 2

@@ -1,8 +1,8 @@
-"""A corpus of C files for compilers, in the role of ALLOC's Csibe, made from a seed.
+"""Makes a corpus of C files for compilers from a seed, in the role of ALLOC's Csibe.
 
-Each file is a program of its own, mostly of one kind of code in several variants: a lexer, an abstract machine, tables
-of records, loops over arrays, hash tables, strings, a protocol, trees, or plain functions of random structure. It runs
-all of it and prints a checksum.
+Each file is a separate program, mostly of one kind of code in several variants: a lexer, an abstract machine, tables of
+records, loops over arrays, hash tables, strings, a protocol, trees, or plain functions of random structure. The program
+runs all its code and prints a checksum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .expressions import Functions
 from .text import vocabulary
 
 KINDS = ("lexer", "machine", "records", "matrix", "hashes", "strings", "states", "trees", "functions")
-"""One file each: ``KIND.c``."""
+"""Kinds of code; each has one file, ``KIND.c``."""
 _VARIANTS = 3
 _HEAD = """\
 /* Made by pagelab from seed {seed}: do not edit. */

@@ -1,7 +1,7 @@
-"""C functions of random structure: declarations, nested loops and branches, switches, calls, arithmetic of all kinds.
+"""Makes C functions of random structure: declarations, nested loops, branches, switches, calls, arithmetic.
 
-Whatever they compute is defined: unsigned arithmetic only, divisors made odd, shifts and subscripts masked, every loop
-bounded, every variable set before it is read. So a compiler may not change their result, which the tests hold it to.
+Their results are defined by the C standard: unsigned arithmetic only, odd divisors, masked shifts and subscripts,
+bounded loops, no variable read before it is set. So no compiler may change a result; the tests check that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Functions:
         calls = "\n".join(
             f"    sum = sum * 33u ^ {self._prefix}_f{number}({', '.join(['next_u32(&seed)'] * arity)});"
             for number, arity in enumerate(self._arity)
-            if arity == 1  # the order in which arguments are computed is the compiler's to choose
+            if arity == 1  # a compiler may evaluate several arguments in any order
         )
         run = f"static u32 {self._prefix}_run(u32 seed)\n{{\n    u32 sum = seed;\n{calls}\n    return sum;\n}}\n"
         return "\n".join([*functions, run])
@@ -87,7 +87,7 @@ class Functions:
     def _loop(self, depth: int, number: int) -> list[str]:
         pad, index = "    " * depth, f"i{self._loops}"
         self._loops += 1
-        # Calls inside loops would multiply through the family; loops there compute only.
+        # Calls inside loops would multiply through the family, so loops have no calls.
         self._variables.append(index)
         body = [line for _ in range(self._draw.between(1, 3)) for line in self._statement(depth + 1, 0)]
         self._variables.remove(index)

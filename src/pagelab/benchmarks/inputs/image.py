@@ -1,4 +1,4 @@
-"""A picture with smooth areas, edges and grain, as PPM and as a PNG that an optimiser can improve on."""
+"""Makes a picture with smooth areas, edges and grain, as PPM and as a PNG that an optimiser can improve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import Draw
 
 
 def make_pixels(seed: int, width: int, height: int) -> bytes:
-    """RGB, row by row: gradients, discs and boxes over them, and a little noise."""
+    """RGB bytes, row by row: gradients, discs and boxes over them, and a little noise."""
     draw = Draw(seed, "image")
     slopes = [(draw.between(-40, 40), draw.between(-40, 40), draw.below(256)) for _ in range(3)]
     rows = [
@@ -29,7 +29,7 @@ def make_pixels(seed: int, width: int, height: int) -> bytes:
 
 
 def _paint(draw: Draw, rows: list[bytearray], width: int, height: int) -> None:
-    """One disc or box of one colour."""
+    """Paints one disc or box of one colour."""
     colour = bytes(draw.below(256) for _ in range(3))
     radius = draw.between(4, min(width, height) // 5)
     x0, y0, disc = draw.below(width), draw.below(height), draw.chance(50)
@@ -40,18 +40,18 @@ def _paint(draw: Draw, rows: list[bytearray], width: int, height: int) -> None:
 
 
 def tiled(pixels: bytes, width: int, height: int, times: int) -> bytes:
-    """The picture ``times`` beside and ``times`` below each other: more work for little time to make it."""
+    """The picture repeated ``times`` across and ``times`` down: much work for a program, made in little time."""
     stride = 3 * width
     return b"".join(pixels[row : row + stride] * times for row in range(0, stride * height, stride)) * times
 
 
 def ppm(pixels: bytes, width: int, height: int) -> bytes:
-    """Binary portable pixmap."""
+    """The pixels as a binary portable pixmap (PPM)."""
     return b"P6\n%d %d\n255\n" % (width, height) + pixels
 
 
 def png(pixels: bytes, width: int, height: int) -> bytes:
-    """Unfiltered and hardly compressed, in one chunk: work is left for optipng."""
+    """The pixels as a PNG, unfiltered and hardly compressed, in one chunk, so that optipng has work."""
     stride = 3 * width
     raw = b"".join(b"\0" + pixels[row : row + stride] for row in range(0, stride * height, stride))
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Inputs as files. Each kind is made in a temporary directory, which is then renamed, so no input is incomplete."""
+"""Makes inputs as files. Each kind is made in a temporary directory, then renamed, so no input is incomplete."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _c(directory: Path) -> None:
 
 
 def _java(directory: Path) -> None:
-    """Compiled once, so that no execution has the compiler in it; where there is none, there is nothing to run."""
+    """Compiles the Java programs once, so that no execution includes the compiler; without a compiler nothing runs."""
     if not shutil.which("javac"):
         return
     folder = files("pagelab.benchmarks").joinpath("managed")
@@ -72,7 +72,7 @@ def _run(command: list[str]) -> None:
 
 
 def _scratch(directory: Path) -> None:
-    """A directory that the programs of every user can write."""
+    """Makes a directory that every user's programs can write to."""
     directory.chmod(0o1777)
 
 
@@ -89,7 +89,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
 
 
 def make(kind: str, inputs: Path) -> Path:
-    """The directory ``inputs/kind``, made if it is not there."""
+    """Returns the directory ``inputs/kind``, which is made if missing."""
     directory = inputs / kind
     if not directory.is_dir():
         inputs.mkdir(parents=True, exist_ok=True)

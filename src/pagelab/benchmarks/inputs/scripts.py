@@ -1,4 +1,4 @@
-"""Input scripts for a database and for small interpreters."""
+"""Makes input scripts for a database and for small interpreters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .text import vocabulary
 
 
 def make_sql(seed: int, rows: int) -> bytes:
-    """A small shop: tables and indices, rows in one transaction, then queries, updates and deletions."""
+    """SQL of a small shop: tables and indices, rows in one transaction, then queries, updates and deletions."""
     draw = Draw(seed, "sql")
     words = vocabulary(draw, 500)
     lines = [

@@ -1,4 +1,4 @@
-"""Text with the statistics of natural language: words by Zipf's law, followers by word, sentences, paragraphs."""
+"""Makes text with the statistics of natural language: words by Zipf's law, typical followers, sentences, paragraphs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _sentence(draw: Draw, words: list[str], followers: list[list[int]]) -> str:
     chosen = []
     for _ in range(draw.between(4, 22)):
         chosen.append(words[place] + ("," if draw.chance(6) else ""))
-        # A word has few frequent followers: compressors of text depend on that.
+        # A word has few frequent followers; text compressors rely on that.
         place = draw.one(followers[place]) if draw.chance(60) else _zipf(draw, len(words))
     if draw.chance(10):
         chosen.append(str(draw.below(10_000)))

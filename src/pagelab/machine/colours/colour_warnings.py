@@ -1,4 +1,4 @@
-"""Warnings about colours on this machine, for every run of a frame policy."""
+"""Warnings about cache colours on this machine, for every run of a frame policy."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ...record import RunWarning, WarningKind
 from .model import Verdict
 
 _OF_THE_MACHINE = {"scope": "machine"}
-"""Every run there has the same to say; see ``record.about_the_machine``."""
+"""Marks a warning that every run on the machine has; see ``record.about_the_machine``."""
 PROBE_COMMAND = "sudo pagelab doctor --probe-colours"
 
 
 def governs_frames(policy_toml: str) -> bool:
-    """Whether a policy (canonical TOML) decides where pages lie, anywhere."""
+    """Whether a policy (canonical TOML) decides where pages lie, for any memory."""
     document = tomllib.loads(policy_toml)
     return any(part.get("frames", "kernel") != "kernel" for part in (document, *document.get("rule", ())))
 
 
 def warnings(policy_toml: str, machine: Mapping[str, Any]) -> list[RunWarning]:
-    """Nothing for policies without frames and on machines where colours are effective."""
+    """The warnings; none for policies without frames, or on machines where colours are effective."""
     if not governs_frames(policy_toml):
         return []
     found = machine.get("colour_verdict")
@@ -45,7 +45,7 @@ def warnings(policy_toml: str, machine: Mapping[str, Any]) -> list[RunWarning]:
 
 
 def sentence(found: Mapping[str, Any]) -> str:
-    """The verdict in words, for summaries and reports; takes the ``colour_verdict`` of a machine description."""
+    """The ``colour_verdict`` of a machine description in words, for summaries and reports."""
     day = found["measured_at"][:10]
     masks = [f"L{cache['level']}: masks = {_listed(cache['masks'])}" for cache in found["caches"] if cache["masks"]]
     verdict_words = {

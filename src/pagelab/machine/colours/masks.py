@@ -1,9 +1,9 @@
-"""XORs of frame-number bits that separate conflicting pages from others: linear algebra over GF(2).
+"""Finds XORs of frame-number bits that separate conflicting pages from others, by linear algebra over GF(2).
 
-A cache index that is a linear function of the physical address (all known hashes of caches with 2^n sets are) has
-masks m with parity(m & frame) constant on every set of pages that share their cache sets. All such masks are the null
-space of the differences within the sets. A guest whose host scatters its pages has none: the differences span
-everything.
+The index of a cache with 2^n sets is, in all known hashes, a linear function of the physical address. Then there are
+masks m whose parity(m & frame) is constant on every group of pages that share their cache sets. These masks are the
+null space of the differences within the groups. In a guest whose host scatters its pages there are none: the
+differences span everything.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 SPARE = 8
-"""Pages beyond the dimension in each draw: a random set has a null space of its own with 2**-SPARE."""
+"""Pages beyond the dimension in each draw: a random set has a null space only with probability 2**-SPARE."""
 _DRAWS = 64
 AGREEMENT = 0.9
-"""Share of each class that must have one value: timing takes a page for a conflicting one now and then."""
+"""Share of each class that must have one value, since timing sometimes takes a page for a conflicting one."""
 
 
 def parity(mask: int, frame: int) -> int:
-    """1 where an odd number of the mask's bits are set in the frame number."""
+    """1 if an odd number of the mask's bits are set in the frame number, else 0."""
     return (mask & frame).bit_count() & 1
 
 
 def colour(masks: Sequence[int], frame: int) -> int:
-    """Bit i is the parity under mask i."""
+    """The colour of a frame: bit i is the parity under mask i."""
     return sum(parity(mask, frame) << bit for bit, mask in enumerate(masks))
 
 
 def explaining(classes: Sequence[Sequence[int]], candidates: Sequence[int], *, seed: int = 1) -> list[int]:
-    """Independent masks that are constant within every class and not over all candidates; empty where there are none.
+    """Independent masks that are constant within every class, but not over all candidates; empty if there are none.
 
-    ``classes`` are frame numbers of pages that conflict, ``candidates`` those of all pages that were tried. Each of
-    many draws takes a few pages of one class, and its masks count only if they hold for :data:`AGREEMENT` of every
-    class, so that single pages that were taken for conflicting ones do no harm. Masks use as low bits as can be.
+    ``classes`` are frame numbers of pages that conflict, ``candidates`` those of all pages that were tried. Each draw
+    takes a few pages of one class. Its masks count only if they hold for :data:`AGREEMENT` of every class, so that
+    single misjudged pages do no harm. Masks use the lowest bits possible.
     """
     if not classes or not candidates:
         return []
@@ -53,7 +53,7 @@ def explaining(classes: Sequence[Sequence[int]], candidates: Sequence[int], *, s
 
 
 def purity(classes: Sequence[Sequence[int]], colours: int) -> float:
-    """The share of pages whose nominal colour (frame modulo ``colours``) is the commonest of their class."""
+    """Share of the pages whose nominal colour (frame modulo ``colours``) is the most frequent of their class."""
     total = sum(len(members) for members in classes)
     common = sum(Counter(frame % colours for frame in members).most_common(1)[0][1] for members in classes if members)
     return common / total if total else 0.0
@@ -65,7 +65,7 @@ def _agreement(masks: Sequence[int], members: Sequence[int]) -> float:
 
 
 def _basis(vectors: Iterable[int]) -> dict[int, int]:
-    """A reduced basis, by pivot: each vector's lowest bit, which no other vector of the basis has."""
+    """A reduced basis by pivot; a vector's pivot is its lowest bit, which no other vector of the basis has."""
     basis: dict[int, int] = {}
     for vector in vectors:
         for pivot, other in basis.items():
@@ -90,5 +90,5 @@ def _null(space: dict[int, int], differences: list[int]) -> list[int]:
     everything = sum(pivots)
     rows = _basis(difference & everything for difference in differences)
     free = [bit for bit in pivots if bit not in rows]
-    # Row r says: its pivot equals the sum of its free bits. Each free bit makes one mask.
+    # In each row, the pivot equals the sum of the row's free bits. Each free bit makes one mask.
     return [bit | sum(pivot for pivot, row in rows.items() if row & bit) for bit in free]

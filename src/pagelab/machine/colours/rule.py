@@ -1,9 +1,8 @@
-"""The rule from measured chains to a verdict; docs/doctor.md states it, simulations test it.
+"""Judges measured chains by the rule of docs/doctor.md; simulations test the rule.
 
-For each length of chain, the ratio of the two kinds is taken within every round (they are measured next to each other,
-in random order), and the median of the ratios gets its exact order-statistic interval. Without an effect, either kind
-is as likely to be the slower one in each round, so the interval misses 1 in at most 5% of all measurements, whatever
-the machine's noise looks like.
+For each chain length, the two kinds are measured next to each other in every round, in random order. The median of the
+rounds' ratios has an exact order-statistic interval. Without an effect, both kinds are equally likely to be the slower
+one in a round. So the interval misses 1 in at most 5% of all measurements, for any noise of the machine.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from .model import Chase, Kind, Ratio, Verdict
 
 LEVEL = 0.95
 EFFECT = 1.10
-"""The smallest ratio that counts: below, no program would feel it."""
+"""The smallest ratio that counts as an effect; a smaller one would hardly slow a program."""
 LOW_BITS = 0.9
-"""Share of conflicting pages with one nominal colour from which on the low bits are taken as the index."""
+"""The low bits are taken as the index if at least this share of conflicting pages has one nominal colour."""
 
 Answer = Literal["slower", "alike", "unclear"]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one cache, the reason, and the masks that separate conflicting pages."""
+    """The verdict on one cache, its reason, and the masks that separate conflicting pages."""
 
     verdict: Verdict
     reason: str
@@ -37,7 +36,7 @@ class Judged:
 
 
 def ratios(chase: Chase, level: float = LEVEL) -> list[Ratio]:
-    """Chains of one colour, and of pages that conflict, each against the spread chain of its length and round."""
+    """Ratios of chains of one colour, and of conflicting pages, to the spread chain of the same length and round."""
     times: dict[tuple[int, Kind], dict[int, float]] = {}
     for one in chase.samples:
         times.setdefault((one.chain_pages, one.kind), {})[one.round] = one.ns_per_load
@@ -71,10 +70,10 @@ def _ratio(
 
 
 def compare(found: Sequence[Ratio], kind: Literal["same", "conflict"]) -> Answer:
-    """``slower``: at every length that does not fit, and at none that does; ``alike``: at every length that does not
-    fit there is no effect of :data:`EFFECT` or more; else ``unclear``.
+    """``slower``: slower at every length that does not fit, and at none that fits; ``alike``: no effect of
+    :data:`EFFECT` or more at any length that does not fit; else ``unclear``.
 
-    All lengths must agree, so several of them make no false verdict likelier.
+    All lengths must agree, so more lengths do not make a false verdict more likely.
     """
     conflicting = [one for one in found if one.kind == kind and one.fits == "no"]
     fitting = [one for one in found if one.kind == kind and one.fits == "yes"]
@@ -112,7 +111,7 @@ def judge_first(chase: Chase, found: Sequence[Ratio], *, virtual: bool) -> Judge
 
 
 def judge_further(found: Sequence[Ratio], first: Verdict) -> Judged:
-    """A cache below the first: whether frame numbers mean anything here is known from that one."""
+    """The verdict on a cache beyond the first; from the first one it is known whether frame numbers mean anything."""
     same = compare(found, "same")
     if same == "slower":
         return Judged(Verdict.EFFECTIVE, "chains of one colour are slower than spread ones where they exceed the ways")
@@ -130,7 +129,7 @@ def judge_further(found: Sequence[Ratio], first: Verdict) -> Judged:
 
 
 def confirmed(judged: Judged, with_masks: Sequence[Ratio], *, virtual: bool) -> Judged:
-    """The verdict after chains of one colour under the masks were measured: masks that change nothing are no use."""
+    """The verdict after chains of one colour under the masks were measured; masks without an effect are dropped."""
     if compare(with_masks, "same") == "slower":
         return Judged(
             judged.verdict, f"{judged.reason}; chains of one colour under these masks are slower", judged.masks
@@ -140,7 +139,7 @@ def confirmed(judged: Judged, with_masks: Sequence[Ratio], *, virtual: bool) -> 
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """The machine's verdict: the best of its caches'."""
+    """The machine's verdict: the best of its caches' verdicts."""
     order = (Verdict.EFFECTIVE, Verdict.HASHED, Verdict.SCATTERED)
     return next((verdict for verdict in order if verdict in verdicts), Verdict.INCONCLUSIVE)
 

@@ -1,7 +1,7 @@
-"""The stored verdict of ``doctor --probe-colours``: ``colours.json`` in pagelab's state directory.
+"""Stores the verdict of ``doctor --probe-colours``: ``colours.json`` in pagelab's state directory.
 
-Root writes ``/var/lib/pagelab``, so that every user's runs have it; who is not root, ``$XDG_STATE_HOME/pagelab``
-(``~/.local/state/pagelab``). ``PAGELAB_STATE_DIR`` names another directory in place of both.
+Root writes to ``/var/lib/pagelab``, for every user's runs; other users to ``$XDG_STATE_HOME/pagelab``
+(``~/.local/state/pagelab``). ``PAGELAB_STATE_DIR`` replaces both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MACHINE_WIDE = Path("/var/lib/pagelab")
 
 
 def directories() -> list[Path]:
-    """Directories of verdicts, the user's own first."""
+    """Directories to read verdicts from, the user's own first."""
     override = os.environ.get(VARIABLE)
     if override:
         return [Path(override)]
@@ -43,13 +43,13 @@ def store(found: VerdictFile) -> Path:
 
 
 def place(name: str) -> Path:
-    """The path of a probe's result: for root in the machine's directory, for others in their own."""
+    """The path to which a probe's result is written: for root in the machine's directory, for others in their own."""
     known = directories()
     return (known[-1] if os.geteuid() == 0 else known[0]) / name
 
 
 def write(path: Path, text: str, what: str, probe: str) -> None:
-    """Writes a probe's result, for everybody to read; raises :class:`PagelabError`."""
+    """Writes a probe's result, readable by everybody; raises :class:`PagelabError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         whole_file.put(path, text + "\n", mode=0o644)
@@ -61,9 +61,9 @@ def write(path: Path, text: str, what: str, probe: str) -> None:
 
 
 def stored(caches: list[dict[str, Any]], tree: Tree | None = None) -> dict[str, Any] | None:
-    """The newest verdict that was measured on this machine with these caches, as plain data for its description.
+    """The newest verdict measured on this machine with these caches, as plain data for the machine description.
 
-    A guest's host may lay out its memory anew whenever it starts, so there a verdict holds for one boot.
+    In a guest a verdict holds for one boot, since the host may lay out its memory differently at each start.
     """
     boot = (tree or Tree()).get("/proc/sys/kernel/random/boot_id")
     geometry = {(entry["level"], entry["size_bytes"], entry["ways"]) for entry in caches}
@@ -96,9 +96,9 @@ _OF_GEOMETRY: dict[str, Any] = {"size_bytes": int, "ways": int}
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """``None`` where there is no file, or one that this version cannot read: it is then measured anew.
+    """The file's verdict; ``None`` if there is no file, or none that this version can read.
 
-    Every run reads the verdict before its program starts, so the model that wrote it, slow to import, does not.
+    Every run reads it before its program starts, so it is read without the pydantic model, which is slow to import.
     """
     import json
 
@@ -118,14 +118,14 @@ def _has(found: Any, kinds: dict[str, Any]) -> bool:
 
 
 def machine_hash(tree: Tree | None = None) -> str:
-    """16 hexadecimal digits of a hash of ``/etc/machine-id`` (machine-id(5) asks not to expose it), or of the name."""
+    """16 hex digits of a hash of ``/etc/machine-id`` (which machine-id(5) asks not to expose), else of the name."""
     tree = tree or Tree()
     identity = tree.get("/etc/machine-id") or os.uname().nodename
     return _sha256(f"pagelab colours {identity}".encode())[:16]
 
 
 def _sha256(data: bytes) -> str:
-    """Hexadecimal digits of SHA-256, by the interpreter's own module where it has one: hashlib loads OpenSSL first."""
+    """SHA-256 in hexadecimal, by the interpreter's own module if it has one, since hashlib loads OpenSSL."""
     from importlib import import_module
 
     for name in ("_sha2", "_sha256", "hashlib"):

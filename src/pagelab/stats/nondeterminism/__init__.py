@@ -1,12 +1,12 @@
 """Performance non-determinism: ALLOC's statistical method (Hocko and Kalibera, ICPE 2010, section 4), in full.
 
-Data are executions × measurements (ragged), or one measurement an execution. Every formula, source, assumption and
+Data are executions × measurements (ragged), or one measurement per execution. Every formula, source, assumption and
 degenerate case is in ``docs/method/nondeterminism.md``; the resampling loops are in Rust (crates/stats).
 
 ====================== ==================================================================================
 ``Executions``         ``.of(rows)``, ``.labelled(execution, value, drop_first=0)``: checked data of one experiment
 ``Experiment``         (group, condition, executions, factors): where those data stand
-``Resampling``         (seed, resamples, ratio_draws, level, threads): how intervals are made
+``Resampling``         (seed, resamples, estimate_draws, level, threads): how intervals are made
 ``characterize``       (experiments, settings, *, group_size) -> ``Table``: four metrics, intervals, refusals, warnings
 ``groups_of``          (table, metric, conditions) -> ``Groups``: what can be compared
 ``ranks``              (groups, threshold): 1 + conditions that beat it; ``rank_shares``, ``pair_shares`` in percent
@@ -18,8 +18,8 @@ degenerate case is in ``docs/method/nondeterminism.md``; the resampling loops ar
 ``ecdf``, ``correlation``, ``within_strategies``, ``normalized``: ALLOC's Figures 9 and 10
 ====================== ==================================================================================
 
-Bad data raise ``StatsRefusedError`` when ``Executions`` is built; what an experiment is too small for is a ``Refused``
-in its place of the ``Table``, and the other metrics stand. Nothing returns a NaN without the reason beside it.
+Bad data raise ``StatsRefusedError`` when ``Executions`` is built. If an experiment is too small for a metric, the
+``Table`` has a ``Refused`` in its place, and the other metrics stay. Every NaN comes with its reason.
 
 Names load on first use.
 """

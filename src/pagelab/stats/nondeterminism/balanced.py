@@ -1,4 +1,4 @@
-"""Balance check: the share of each configuration, since percentages represent the frequent ones (ALLOC 4.3)."""
+"""Checks that configurations are equally frequent, since percentages represent the frequent ones (ALLOC 4.3)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Groups at each level of each factor, and which combinations exist."""
+    """Numbers of groups at each level of each factor, and the missing combinations."""
 
     groups: int
     levels: Mapping[str, Mapping[str, int]]
-    """Factor to level to number of groups."""
+    """Factor → level → number of groups."""
     incomplete: Mapping[str, tuple[str, ...]]
-    """Group to the conditions it lacks."""
+    """Group → the conditions that it lacks."""
     missing: tuple[Mapping[str, str], ...]
-    """Combinations of levels that no group has, the first hundred of them."""
+    """The first hundred combinations of levels that no group has."""
     missing_count: int
 
     @property
     def unbalanced(self) -> tuple[str, ...]:
-        """Factors with a level that is represented more often than another."""
+        """Factors with a level that more groups have than another."""
         return tuple(factor for factor, counts in self.levels.items() if len(set(counts.values())) > 1)
 
     @property

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pagelab.stats.nondeterminism.table import Table
 
 THRESHOLDS = (0.0, 1.0, 3.0, 10.0, 50.0, 100.0, 500.0, 800.0)
-"""Least differences, in percent of the smaller, that ALLOC regards (Figures 6 and 8)."""
+"""ALLOC's thresholds for a difference, in percent of the smaller value (Figures 6 and 8)."""
 
 
 FEWEST = 6
-"""Executions of each condition below which no two are told apart: so few look alike, or tied, by chance too often."""
+"""With fewer executions of a condition no two are compared: too often they differ, or tie, by chance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ class Groups:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     left_out: Mapping[str, str]
-    """Groups that are not compared, with the reason: a condition is missing, or its metric was refused."""
+    """Groups that are not compared → the reason: a condition is missing, or its metric was refused."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -45,9 +45,8 @@ class Groups:
 def groups_of(table: Table, metric: Metric, conditions: Sequence[str] | None = None) -> Groups:
     """The groups of ``table`` that can be compared in ``metric`` over ``conditions`` (default: all, as they appear).
 
-    With two conditions, groups count that have both, whatever else they lack: ALLOC's pair comparisons rest on other
-    groups than its triplets. Groups in which a condition has fewer than ``FEWEST`` executions are left out: nothing can
-    be told from so few. No group at all is refused.
+    Only the given conditions have to be present: with two, ALLOC's pair comparisons use other groups than its triplets.
+    Groups in which a condition has fewer than ``FEWEST`` executions are left out. It is refused if no group remains.
     """
     names = (
         tuple(dict.fromkeys(one.condition for one in table.experiments)) if conditions is None else tuple(conditions)
@@ -84,10 +83,11 @@ def groups_of(table: Table, metric: Metric, conditions: Sequence[str] | None = N
 
 
 def beats(groups: Groups, threshold_percent: float = 0.0) -> NDArray[np.bool_]:
-    """Shape groups × a × b: a's interval is wholly below b's, and b's estimate exceeds a's by more than the threshold.
+    """Whether a beats b, shape groups × a × b: a's interval is below b's, and b's estimate is above a's by more than
+    the threshold.
 
-    The difference is in percent of a's, the smaller: differences above 100% exist only so (ALLOC's 800%). Intervals
-    that touch overlap. An a of 0 is beaten by every threshold's difference but 0 itself.
+    The difference is in percent of a's estimate, the smaller, so that it can exceed 100% (ALLOC's 800%). Intervals that
+    touch overlap. If a's estimate is 0, every difference but 0 exceeds any threshold.
     """
     if not threshold_percent >= 0:
         raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"threshold {threshold_percent}%: not 0 or more")
@@ -97,7 +97,7 @@ def beats(groups: Groups, threshold_percent: float = 0.0) -> NDArray[np.bool_]:
 
 
 def ranks(groups: Groups, threshold_percent: float = 0.0) -> NDArray[np.int64]:
-    """Shape groups × conditions: 1 + the number of conditions that beat it; several may be best."""
+    """Ranks, shape groups × conditions: 1 + the number of conditions that beat this one; several may be best."""
     return np.asarray(1 + beats(groups, threshold_percent).sum(axis=1, dtype=np.int64))
 
 
@@ -108,10 +108,10 @@ class RankShares:
     threshold_percent: float
     groups: int
     percent: Mapping[str, tuple[float, ...]]
-    """Condition to percentages of rank 1, 2, ..., k. They add up to 100 for a condition, not for a rank."""
+    """Condition → percentages of ranks 1, 2, ..., k. They sum to 100 for a condition, not for a rank."""
 
     def best(self, condition: str) -> float:
-        """Percentage of groups in which no other condition beats it (ALLOC's Figures 6 and 8)."""
+        """Percentage of groups in which no other condition beats this one (ALLOC's Figures 6 and 8)."""
         return self.percent[condition][0]
 
 
@@ -132,7 +132,7 @@ def rank_shares(groups: Groups, thresholds: Sequence[float] = THRESHOLDS) -> tup
 
 @dataclass(frozen=True, slots=True)
 class PairShares:
-    """Percentages of groups in which ``first`` beats ``second``, is beaten, and neither."""
+    """Percentages of groups in which ``first`` beats ``second``, is beaten by it, or neither."""
 
     first: str
     second: str

@@ -29,15 +29,15 @@ class Component:
 
     level: str
     units: int
-    """How many there are of this level in all."""
+    """Total number of units at this level."""
     variance_of_means: float | None
-    """S²: mean, over the units one level up, of the variance of their parts' means. None: no unit has two parts."""
+    """S²: mean over the units one level up of the variance of their parts' means; None if no unit has two parts."""
     raw: float | None
-    """T²: S² less what the levels below contribute to it; unbiased, may be negative."""
+    """T²: S² less the contribution of the levels below; unbiased, may be negative."""
 
     @property
     def variance(self) -> float | None:
-        """The component as it is used: ``raw``, but not below 0."""
+        """The component that is used: ``raw``, but at least 0."""
         return None if self.raw is None else max(0.0, self.raw)
 
 
@@ -51,7 +51,7 @@ class Components:
     levels: tuple[Component, ...]
     """From the lowest level (measurements) to the highest."""
     balanced: bool
-    """Every unit of a level has as many parts; otherwise the interval and the components are approximate."""
+    """Whether all units of a level have equally many parts; otherwise interval and components are approximate."""
 
     @property
     def negative(self) -> tuple[Component, ...]:
@@ -70,10 +70,9 @@ def nested_components(nested: Sequence[Any], names: Sequence[str], *, level: flo
     ``names`` from the lowest level; three levels are ``nested[binary][execution][measurement]`` with names
     ``("measurement", "execution", "compilation")``. With r units at the highest level, the interval is mean ± t S/√r,
     t Student's quantile with r - 1 degrees of freedom and S² the variance of those units' means. T² of a level is its
-    S² less the mean, over its units, of (variance of the unit's parts' means) / (number of parts): what the lower
-    levels alone would make of it. For balanced data that is Kalibera and Jones's T²ᵢ = S²ᵢ - S²ᵢ₋₁/rᵢ₋₁. A unit with
-    one part has no variance of its own; the mean of the others' is used for it. Fewer than two highest units are
-    refused.
+    S² less the mean over its units of (variance of the unit's parts' means) / (number of parts), which the lower levels
+    alone would cause. For balanced data that is Kalibera and Jones's T²ᵢ = S²ᵢ - S²ᵢ₋₁/rᵢ₋₁. A unit with one part has
+    no variance of its own; the mean of the other units' is used. Fewer than two highest units are refused.
     """
     if len(names) < 2:
         raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"{len(names)} level: at least two are needed")
@@ -82,7 +81,7 @@ def nested_components(nested: Sequence[Any], names: Sequence[str], *, level: flo
         raise StatsRefusedError(Refusal.ONE_EXECUTION, message)
     means, counts = _means(nested, len(names), names)
     levels: list[Component] = []
-    below: NDArray[np.float64] | None = None  # of each unit of the level at hand: variance its parts contribute
+    below: NDArray[np.float64] | None = None  # for each unit of this level: the variance that its parts contribute
     for depth, name in enumerate(names):
         units = means[depth]
         groups = counts[depth + 1] if depth + 1 < len(names) else np.array([units.size])
@@ -116,7 +115,7 @@ def _variances(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArra
     """Sample variance of each of consecutive groups; NaN for a group of one."""
     starts = np.cumsum(groups) - groups
     first = np.repeat(values[starts], groups)
-    offsets = values - first  # so that a constant group has exactly no spread
+    offsets = values - first  # makes the spread of a constant group exactly 0
     centred = offsets - np.repeat(np.add.reduceat(offsets, starts) / groups, groups)
     squares = np.add.reduceat(centred * centred, starts)
     return np.where(groups > 1, squares / np.maximum(groups - 1, 1), np.nan)
@@ -125,7 +124,7 @@ def _variances(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArra
 def _means(
     nested: Sequence[Any], depth: int, names: Sequence[str]
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
-    """Means of the units of each level, and how many parts each unit has; both from the lowest level."""
+    """Means and numbers of parts of the units of each level, from the lowest level."""
     counts: list[NDArray[np.int64]] = []
     layer: list[Any] = list(nested)
     for name in reversed(names[1:]):

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 SMALLEST, LARGEST = 1e-60, 1e60
-"""Range of a time, whatever its unit: also the square of the greatest ratio of two spreads stays inside the doubles."""
+"""Range of a time in any unit: even the square of the largest ratio of two spreads stays in the double range."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Executions:
     """Measurements of each execution of one workload under one condition, in the order the executions ran.
 
-    Build it with :meth:`of` or :meth:`labelled`, which check: every value is a finite, positive number.
+    Build it with :meth:`of` or :meth:`labelled`, which check that every value is a finite, positive number.
     """
 
     values: NDArray[np.float64]
@@ -33,7 +33,7 @@ class Executions:
 
     @classmethod
     def of(cls, rows: Iterable[ArrayLike], what: str = "measurements") -> Executions:
-        """From one row an execution. A row of numbers (no nesting) is one execution with one measurement each."""
+        """Builds from one row per execution. A flat row of numbers is executions with one measurement each."""
         parts = [np.atleast_1d(np.asarray(row)) for row in rows]
         if not parts:
             raise StatsRefusedError(Refusal.EMPTY, f"{what}: no executions")
@@ -53,10 +53,10 @@ class Executions:
     def labelled(
         cls, execution: ArrayLike, value: ArrayLike, *, drop_first: int = 0, what: str = "measurements"
     ) -> Executions:
-        """From long form: a label and a value a measurement. Executions come in order of first appearance.
+        """Builds from long form, a label and a value per measurement. Executions are in order of first appearance.
 
-        ``drop_first`` leaves out that many measurements at each execution's start (warm-up); an execution with none
-        left is refused, for leaving it out silently would select executions.
+        ``drop_first`` leaves out that many measurements at each execution's start (warm-up). An execution with none
+        left is refused, since dropping it silently would select executions.
         """
         labels, values = np.asarray(execution), one_sample(value, what)
         if labels.shape != values.shape:
@@ -110,7 +110,7 @@ class Experiment:
 
     @property
     def key(self) -> int:
-        """Address of the experiment's random streams: depends on its names alone, not on the other experiments."""
+        """Key of the experiment's random streams; it depends only on its names, not on the other experiments."""
         return key_of(self.group, self.condition)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALARM = 0.01
-"""Below this p, a diagnostic raises a warning: one false alarm in a hundred looks."""
+"""A diagnostic with p below this raises a warning: one false alarm in a hundred tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class LevelChange:
     """The most likely place of one change of level at the same place in every execution."""
 
     after: int
-    """Measurements before it: ``drop_first`` if it is warm-up."""
+    """Number of measurements before the change; the value for ``drop_first`` if they are warm-up."""
     places: int
-    """Places looked at."""
+    """Number of places that were tested."""
     percent: float
     """Mean before it over mean after it, less 1, in percent; averaged over executions."""
     p_value: float
@@ -39,7 +39,7 @@ class LevelChange:
 
     @property
     def is_early(self) -> bool:
-        """In the first half, so that dropping the measurements before it keeps most of the data."""
+        """Whether it is in the first half, so that dropping the measurements before it keeps most of the data."""
         return 2 * self.after <= self.places + 1
 
 
@@ -67,7 +67,7 @@ class Dependence:
     autocorrelation_time: float | None
     """Measurements that carry the information of one independent measurement; at least 1."""
     is_lower_bound: bool
-    """The correlation had not died out within the lags looked at."""
+    """Whether the correlation had not decayed within the examined lags."""
 
     @property
     def effective_measurements(self) -> float | None:

@@ -1,4 +1,4 @@
-"""A studentised permutation test of the ratio of one metric of two experiments; it exchanges whole executions.
+"""Studentised permutation test for the ratio of a metric between two experiments; it exchanges whole executions.
 
 Under "B is distributed as A, changed by that ratio" every choice of executions is equally likely to be B's, whatever
 the distribution: rare modes, ties and unequal numbers of executions included. Studentised, the test keeps its level
@@ -27,15 +27,15 @@ Array = NDArray[np.float64]
 _CHUNK = 2_000_000
 """Elements of one batch of choices."""
 _BEYOND = 20
-"""Choices that a p at its bound must have beyond it: fewer make the verdict a matter of the seed."""
+"""Least number of choices beyond a p at its bound; with fewer the verdict would depend on the seed."""
 _ROUNDING = 1e-12
 _EQUAL = 1e-9
-"""Statistics that differ by less are equal: the same sums in another order."""
+"""Statistics closer than this are equal: they are the same sums in another order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """Probability of the observed ratio, or one further off, under the given true ratio."""
+    """Probabilities of a ratio at least as extreme as the observed one, under the given true ratio."""
 
     lower: float
     """One-sided p of "the true ratio is not lower"."""
@@ -43,7 +43,7 @@ class Exchanged:
     """One-sided p of "the true ratio is not higher"."""
     choices: int
     exact: bool
-    """Every choice was counted; else so many random ones, the observed one among them."""
+    """Whether every choice was counted; else a number of random ones, the observed one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Moments:
 
     @property
     def middle(self) -> float:
-        """Median of the means: rare slow executions do not move it."""
+        """Median of the means; rare slow executions do not affect it."""
         return float(np.median(self.mean))
 
 
@@ -91,7 +91,7 @@ def exchange(
     exact = every <= 4 * least
     counted = every if exact else least
     nulls = [_Null.of(*found, size) for found in _features(metric, _Moments.of(base), _Moments.of(new), ratio)]
-    # The observed choice is one of all, and counts as one where they are drawn.
+    # Counting every choice includes the observed one; among drawn choices it counts as one more.
     beyond = np.full((len(nulls), 2), 0 if exact else 1)
     for chosen in _choices(total, size, every if exact else least - 1, exact, seed):
         for row, null in zip(beyond, nulls, strict=True):
@@ -124,7 +124,7 @@ class _Null:
         return cls(products, features.shape[1], size, estimate, floor, float(found[0]))
 
     def beyond(self, chosen: Array) -> tuple[int, int]:
-        """Numbers of choices that are as low, and as high, as the observed one."""
+        """Numbers of choices at least as low, and at least as high, as the observed one."""
         found = _statistic(chosen, self.products, self.features, self.size, self.estimate, self.floor)
         slack = _EQUAL * max(1.0, abs(self.observed)) if np.isfinite(self.observed) else 0.0
         return int((found <= self.observed + slack).sum()), int((found >= self.observed - slack).sum())

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 FEWEST = 5
-"""Executions below which resampled correlations are mostly ±1 or do not exist."""
+"""With fewer executions resampled correlations are mostly ±1 or do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """Of one value an execution with another."""
+    """Correlation of two values per execution, with intervals."""
 
     n: int
     pearson: float
     interval: Interval | NotAchievable
     """Percentile bootstrap over executions."""
     fisher: Interval | NotAchievable
-    """Fisher's z: the textbook interval, for normal data; beside it because everybody knows it."""
+    """Fisher's z, the well-known interval for normal data, for comparison."""
     spearman: float
-    """Correlation of midranks: unmoved by one wild execution."""
+    """Correlation of midranks, which one outlier hardly affects."""
 
 
 def correlation(

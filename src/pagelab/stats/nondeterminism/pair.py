@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pagelab.stats.nondeterminism.settings import Resampling
 
 LARGEST_LOG = 20.0
-"""Of the log of a ratio: an interval that ends at five hundred million times as much says nothing."""
+"""Largest log of a ratio at an interval's end: a factor of about 500 million, beyond which an interval says nothing."""
 Verdict = Literal["lower", "higher", "undecided", "cannot-tell"]
 
 
@@ -33,11 +33,11 @@ class Change:
     percent: Estimate | Refused
     """100 (new / base - 1), with the interval of that ratio."""
     executions: int
-    """Of the experiment that has fewer."""
+    """Executions of the experiment that has fewer."""
 
     @property
     def verdict(self) -> Verdict:
-        """By disjoint intervals, as in all of ALLOC's comparisons; none with few executions."""
+        """The verdict by disjoint intervals, as in ALLOC's comparisons; none with few executions."""
         if isinstance(self.base, Refused) or isinstance(self.new, Refused):
             return "undecided"
         if self.executions < FEWEST:
@@ -122,7 +122,7 @@ def ratio_of_means(base: Executions, new: Executions, level: float) -> Estimate 
 
     Means are of the executions' means a and b, v their variances over their numbers. The interval is of all ratios R
     that |b - R a| <= t √(v_b + R² v_a) holds for, t with Satterthwaite's degrees of freedom at the estimated ratio.
-    Refused where base's mean is not told from 0 at this level: the set of ratios is then unbounded.
+    Refused if base's mean is not distinguishable from 0 at this level: the set of ratios is then unbounded.
     """
     if min(len(base), len(new)) < 2:
         return Refused(Refusal.ONE_EXECUTION, "one execution has no spread: run at least 2 more (better 10 in all)")

@@ -1,4 +1,4 @@
-"""Numbers of executions and measurements with the lowest cost for a required precision."""
+"""Finds the cheapest numbers of executions and measurements for a required precision."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Plan:
 
     executions: int
     measurements: int
-    """In each execution."""
+    """Measurements in each execution."""
     cost: float
-    """In the unit of the costs given."""
+    """Total cost, in the unit of the given costs."""
     half_width: float
     """Expected half-width of the interval, in the unit of the data."""
 
@@ -87,7 +87,7 @@ def cheapest_plan(
 
 
 def _fewest(within: float, room: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fewest measurements whose share of the variance fits into ``room``; infinite where none do."""
+    """Least number of measurements whose share of the variance fits into ``room``; infinite if none does."""
     if within == 0:
         return np.where(room >= 0, 1.0, np.inf)
     with np.errstate(divide="ignore", over="ignore"):

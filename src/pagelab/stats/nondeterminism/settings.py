@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
 
 MOST = 1_000_000
-"""Most draws or resamples: beyond, memory and time say nothing more about the data."""
+"""Most draws or resamples: more would cost memory and time, and tell nothing more about the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,10 @@ class Resampling:
     seed: int
     """Names all random numbers; 0 to 2**64 - 1."""
     resamples: int = 4_999
-    """Permutations of a test of two experiments (:func:`change_p`), at least 199; more where its level needs more."""
+    """Random choices of the permutation test of two experiments (``exchange``), at least 199; raised if its level needs
+    more."""
     estimate_draws: int = 5_000
-    """Ratios drawn for the impact factor, and as many for its value under exchange."""
+    """Ratios drawn for the impact factor, and again as many for its value under exchange."""
     level: float = 0.95
     threads: int = 0
     """0: one for each CPU this process may use."""

@@ -15,7 +15,7 @@ from pagelab.stats.nondeterminism.estimate import Estimate
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
 
 LARGEST_LOG = 700.0
-"""Beyond, a ratio is no double."""
+"""Largest log of a ratio in the double range."""
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -39,13 +39,13 @@ class Overheads:
     condition: str
     baseline: str
     significant: tuple[Overhead, ...]
-    """Where one of the two beats the other, from the greatest reduction to the greatest increase."""
+    """Overheads of groups in which one beats the other, from the greatest reduction to the greatest increase."""
     mean_percent: Estimate
     """Geometric mean of all ratios, significant or not, less 1, in percent."""
     groups: int
-    """Ratios in that mean."""
+    """Number of ratios in that mean."""
     zero: int
-    """Groups where either is 0, so that no ratio exists: in no mean."""
+    """Number of groups without a ratio, since a value is 0; the mean excludes them."""
 
 
 def overheads(groups: Groups, baseline: str, condition: str, *, level: float = 0.95) -> Overheads:
@@ -99,7 +99,7 @@ class Ecdf:
     """Empirical cumulative distribution: ``fraction[i]`` of the values are at most ``value[i]``."""
 
     value: NDArray[np.float64]
-    """Distinct values, rising."""
+    """Distinct values in rising order."""
     fraction: NDArray[np.float64]
 
     @property

@@ -72,9 +72,9 @@ class Table:
     experiments: Sequence[Experiment]
     settings: Resampling
     group_sizes: NDArray[np.uint64]
-    """Of the impact factor; 0 where it is refused for want of data."""
+    """Group sizes of the impact factor; 0 if it is refused for lack of data."""
     columns: Mapping[str, NDArray[np.float64]]
-    """Every number as the native loops gave it; NaN: does not exist."""
+    """Every number from the native loops, by column; NaN: does not exist."""
 
     @cached_property
     def executions(self) -> NDArray[np.int64]:
@@ -126,7 +126,7 @@ class Table:
             return found
         at = {name: float(column[i]) for name, column in self.columns.items()}
         factor = exp(t_quantile(self.executions[i] - 1, self.settings.level) * at["impact_error"])
-        # Where a group between has no spread, the geometric mean is 0, and says nothing against small values.
+        # If a group between executions has no spread, the geometric mean is 0 and does not exclude small values.
         high = at["log_impact"] * factor if at["log_impact"] > 0 else found.interval.high
         log_interval = Interval(at["log_impact"] / factor, high, self.settings.level, None, IntervalMethod.LOG_T)
         return ImpactFactor(
