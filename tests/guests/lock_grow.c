@@ -2,9 +2,7 @@
  * keep secrets there. Regression: a locked block that could not grow within the limit was given memory that was not locked, and
  * blocks in memory that had been mapped ahead of mlockall were not locked at all. */
 #include "guest.h"
-#include <linux/capability.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 /* Reserved pages are never swapped; the kernel does not mark them. */
 static int is_locked(const void *p, size_t bytes) { return is_all(p, bytes, " lo", " ht"); }
@@ -17,16 +15,6 @@ static long locked_memory(void) {
     CHECK(bytes > 0);
     close(fd);
     return atol(strstr(text, "VmLck:") + 6);
-}
-
-/* Root may lock without limit: not here. */
-static void obey_limits(void) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct sets[2];
-    CHECK(syscall(SYS_capget, &header, sets) == 0);
-    sets[0].effective &= ~(1u << CAP_IPC_LOCK);
-    sets[0].permitted &= ~(1u << CAP_IPC_LOCK);
-    CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
 static void future(void) {
@@ -67,7 +55,7 @@ static void grows(int flags) {
 int main(void) {
     future();
     int pins = locked_memory() > 0; /* by the policy */
-    obey_limits();
+    obey_lock_limit();
     struct rlimit limit = {16 * PAGE, 16 * PAGE};
     CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     grows(0);

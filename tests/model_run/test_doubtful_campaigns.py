@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,21 @@ def reported(file: ModelFile) -> dict[str, str]:
     return {one.kind: one.message for one in report_of(file, file.fits).warnings}
 
 
-def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every other execution finds a clock that is slower by a tenth."""
+def probes_alternate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: dict[str, float], second: dict[str, float]
+) -> None:
+    """The chains beside the executions find these two by turns."""
     script = tmp_path / "clock.sh"
     script.write_text(
         'n=$(cat "$0.n" 2>/dev/null || echo 0)\necho $((n + 1)) > "$0.n"\n'
-        """[ $((n % 2)) = 0 ] && echo '{"cycle_ns": 1.0}' || echo '{"cycle_ns": 1.1}'\n"""
+        f"[ $((n % 2)) = 0 ] && echo '{json.dumps(first)}' || echo '{json.dumps(second)}'\n"
     )
     monkeypatch.setattr("pagelab.model_run.executions._CLOCK", f"sh {script}")
+
+
+def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other execution finds a clock that is slower by a tenth."""
+    probes_alternate(tmp_path, monkeypatch, {"cycle_ns": 1.0}, {"cycle_ns": 1.1})
     found, file = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
     told = {one.kind: one.message for one in found.told}
     assert "a cycle took 1.000 to 1.100 ns" in told["clock-changed"]
@@ -51,13 +59,8 @@ def test_a_memory_that_is_not_equally_fast_is_told(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every other execution finds loads that take half as long again; what both take is in the model's file."""
-    script = tmp_path / "clock.sh"
-    script.write_text(
-        'n=$(cat "$0.n" 2>/dev/null || echo 0)\necho $((n + 1)) > "$0.n"\n'
-        """[ $((n % 2)) = 0 ] && echo '{"cycle_ns": 1.0, "memory_ns": 100}' || """
-        """echo '{"cycle_ns": 1.0, "memory_ns": 150}'\n"""
-    )
-    monkeypatch.setattr("pagelab.model_run.executions._CLOCK", f"sh {script}")
+    fast, slow = ({"cycle_ns": 1.0, "memory_ns": memory} for memory in (100, 150))
+    probes_alternate(tmp_path, monkeypatch, fast, slow)
     found, file = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
     told = {one.kind: one.message for one in found.told}
     assert "a load took 100 to 150 ns" in told["memory-changed"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -100,6 +100,17 @@ def checked(*, seed: int, minutes: float, level: float = 0.95, most_minutes: int
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
     if not 0.05 <= minutes <= most_minutes:
         raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {most_minutes}")
+
+
+def one_of(option: str, given: str, literal: Any) -> None:
+    """Raises BadInputError for a value that is not one of the Literal type's."""
+    if given not in get_args(literal):
+        raise BadInputError(f"{option} {given}: allowed: {', '.join(get_args(literal))}")
+
+
+def described(processor: str | None) -> str | None:
+    """``--processor``: a file's path as it is from everywhere, or the name."""
+    return str(Path(processor).resolve()) if processor is not None and processor.endswith(".toml") else processor
 
 
 def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path:

@@ -20,6 +20,7 @@ from pagelab.report.tables import Table
 from .base import Fitted, number
 from .catalogue import models
 from .document import Fits, Layout, ModelFile
+from .picture import measured_points
 
 Over = Literal["c", "m"]
 _TITLES = {"c": "C, walk cycles", "m": "M, TLB misses"}
@@ -169,23 +170,7 @@ def _measured(file: ModelFile, over: Over, x: alt.X, y: alt.Y) -> alt.Chart:
         for one in file.layouts
         if (value := _count(one, over)) is not None
     ]
-    chart: alt.Chart = (
-        alt.Chart(theme.rows(rows))
-        .mark_point(filled=True, size=40, color="var(--zero)", opacity=0.9)
-        .encode(
-            x=x,
-            y=y,
-            shape=alt.Shape("role:N", sort=None, legend=alt.Legend(title=None)).scale(
-                domain=["layout", "test layout"], range=["circle", "square"]
-            ),
-            tooltip=[
-                alt.Tooltip("layout:N"),
-                alt.Tooltip("x:Q", title=over.upper(), format=".4g"),
-                alt.Tooltip("r:Q", title="R", format=".4g"),
-            ],
-        )
-    )
-    return chart
+    return measured_points(rows, "x", over.upper(), x, y)
 
 
 def _count(one: Layout, over: Over) -> float | None:

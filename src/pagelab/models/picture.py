@@ -196,22 +196,7 @@ def along_walks(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, An
     ]
     x = alt.X("walks:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title="C, walk cycles", format=".2s"))
     y = alt.Y("r:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title="R (cycles)", format=".2s"))
-    points = (
-        alt.Chart(theme.rows(measured))
-        .mark_point(filled=True, size=40, color="var(--zero)", opacity=0.9)
-        .encode(
-            x=x,
-            y=y,
-            shape=alt.Shape("role:N", sort=None, legend=alt.Legend(title=None)).scale(
-                domain=["layout", "test layout"], range=["circle", "square"]
-            ),
-            tooltip=[
-                alt.Tooltip("layout:N"),
-                alt.Tooltip("walks:Q", title="C", format=".4g"),
-                alt.Tooltip("r:Q", title="R", format=".4g"),
-            ],
-        )
-    )
+    points = measured_points(measured, "walks", "C", x, y)
     if not names:
         return theme.finish(points, width, 340)
     colours = theme.condition_colours(["", *names])
@@ -232,6 +217,29 @@ def along_walks(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, An
         .add_params(picked)
     )
     return theme.finish(theme.layered(lines, points), width, 340)
+
+
+def measured_points(rows: list[dict[str, Any]], field: str, title: str, x: alt.X, y: alt.Y) -> alt.Chart:
+    """Marks of layouts as they were measured, test layouts as squares; rows have ``layout``, ``role``, ``r`` and
+    ``field``, which has this title.
+    """
+    chart: alt.Chart = (
+        alt.Chart(theme.rows(rows))
+        .mark_point(filled=True, size=40, color="var(--zero)", opacity=0.9)
+        .encode(
+            x=x,
+            y=y,
+            shape=alt.Shape("role:N", sort=None, legend=alt.Legend(title=None)).scale(
+                domain=["layout", "test layout"], range=["circle", "square"]
+            ),
+            tooltip=[
+                alt.Tooltip("layout:N"),
+                alt.Tooltip(f"{field}:Q", title=title, format=".4g"),
+                alt.Tooltip("r:Q", title="R", format=".4g"),
+            ],
+        )
+    )
+    return chart
 
 
 def _curves(file: ModelFile, fits: Fits) -> tuple[list[str], list[dict[str, Any]]]:

@@ -1,23 +1,11 @@
 /* A program at its limit on locked memory: what one thread may lock stays allowed, whatever the library locks for a moment to place
  * pages of another's. Regression: mremap said EAGAIN to a block that was within the limit. */
 #include "../guest.h"
-#include <linux/capability.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 /* Main grows a block from 4 to 8 pages and locks 4 more, the other thread locks 4: never beyond. */
 enum { LIMIT = 16 };
 static volatile int finished;
-
-/* Root may lock without limit: not here. */
-static void obey_limits(void) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct sets[2];
-    CHECK(syscall(SYS_capget, &header, sets) == 0);
-    sets[0].effective &= ~(1u << CAP_IPC_LOCK);
-    sets[0].permitted &= ~(1u << CAP_IPC_LOCK);
-    CHECK(syscall(SYS_capset, &header, sets) == 0);
-}
 
 static void *touch_locked(void *argument) {
     (void)argument;
@@ -32,7 +20,7 @@ static void *touch_locked(void *argument) {
 
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 3000;
-    obey_limits();
+    obey_lock_limit();
     struct rlimit limit = {LIMIT * PAGE, LIMIT * PAGE};
     CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     pthread_t other = start(touch_locked, NULL);

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, Minutes, Seed, Timeout, checked
+from pagelab.cli.options import MEASURE, OUTPUT, Minutes, Seed, Timeout, checked, described, one_of
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -75,38 +75,25 @@ def kinds_command(
     asked = (
         of_model(model.resolve(), minutes, seed)
         if of_a_model
-        else _asked(argv, minutes, counts, processor, window, timeout, seed)
+        else _asked(
+            argv=argv,
+            cwd=str(Path.cwd()),
+            minutes=minutes,
+            counts=counts,
+            processor=described(processor),
+            select="random",
+            window=window,
+            seed=seed,
+            timeout_s=timeout,
+        )
     )
     directory = into or Path(f"{model.name if not of_a_model else model.stem}.kinds")
     found = kinds(asked, directory.resolve(), local_tools(), for_terminal())
     terminal.echo(found.model_dump_json(by_alias=True, indent=1) if as_json else text(found))
 
 
-def _asked(
-    argv: list[str],
-    minutes: float,
-    counts: str,
-    processor: str | None,
-    window: str | None,
-    timeout: float | None,
-    seed: int,
-) -> Asked:
-    from typing import get_args
-
+def _asked(**values: Any) -> Asked:
     from pagelab.model_run.document import Asked, CountsWay
 
-    if counts not in get_args(CountsWay):
-        raise BadInputError(f"--counts {counts}: allowed: {', '.join(get_args(CountsWay))}")
-    if processor is not None and processor.endswith(".toml"):
-        processor = str(Path(processor).resolve())
-    return Asked(
-        argv=argv,
-        cwd=str(Path.cwd()),
-        minutes=minutes,
-        counts=counts,  # type: ignore[arg-type]
-        processor=processor,
-        select="random",
-        window=window,
-        seed=seed,
-        timeout_s=timeout,
-    )
+    one_of("--counts", values["counts"], CountsWay)
+    return Asked(**values)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Argv, Minutes, Seed, Timeout, checked
+from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Argv, Minutes, Seed, Timeout, checked, described, one_of
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def run_command(
         cwd=str(Path.cwd()),
         minutes=minutes,
         counts=counts,
-        processor=_processor(processor),
+        processor=described(processor),
         caches=caches,
         references=references,
         select=select,
@@ -143,8 +143,7 @@ def _asked(**values: Any) -> Asked:
     from pagelab.model_run.planning import FEWEST
 
     for option, allowed in (("counts", CountsWay), ("select", Select), ("estimator", EstimatorName)):
-        if values[option] not in get_args(allowed):
-            raise BadInputError(f"--{option} {values[option]}: allowed: {', '.join(get_args(allowed))}")
+        one_of(f"--{option}", values[option], allowed)
     checked(seed=values["seed"], minutes=values["minutes"], most_minutes=_MOST_MINUTES)
     if not 0.0001 <= values["aim"] <= 1:
         raise BadInputError(f"--aim {100 * values['aim']:g}: a percentage within 0.01 ... 100")
@@ -153,11 +152,6 @@ def _asked(**values: Any) -> Asked:
     if not FEWEST_JUDGES <= values["tests"] <= 200:
         raise BadInputError(f"--tests {values['tests']}: not within {FEWEST_JUDGES} ... 200; fewer judge nothing")
     return Asked(**values)
-
-
-def _processor(text: str | None) -> str | None:
-    """A description's path as it is from everywhere."""
-    return str(Path(text).resolve()) if text is not None and text.endswith(".toml") else text
 
 
 def _plan(campaign: Campaign, *, as_json: bool) -> str:
