@@ -7,7 +7,6 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -85,16 +84,6 @@ static inline int holds(const void *memory, size_t bytes, unsigned seed) {
 static inline int all_zero(const void *memory, size_t bytes) {
     const unsigned char *p = memory;
     return bytes == 0 || (p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0);
-}
-
-/* Root may lock without limit: not from here on. */
-static inline void obey_lock_limit(void) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct sets[2];
-    CHECK(syscall(SYS_capget, &header, sets) == 0);
-    sets[0].effective &= ~(1u << CAP_IPC_LOCK);
-    sets[0].permitted &= ~(1u << CAP_IPC_LOCK);
-    CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
 static inline int is_page_aligned(const void *p) { return ((uintptr_t)p & (PAGE - 1)) == 0; }

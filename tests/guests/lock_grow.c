@@ -1,7 +1,7 @@
 /* Locked memory stays locked, and within the limit, however it grows; what is mapped after mlockall(MCL_FUTURE) is locked. Programs
  * keep secrets there. Regression: a locked block that could not grow within the limit was given memory that was not locked, and
  * blocks in memory that had been mapped ahead of mlockall were not locked at all. */
-#include "guest.h"
+#include "lock_limit.h"
 #include <sys/resource.h>
 
 /* Reserved pages are never swapped; the kernel does not mark them. */

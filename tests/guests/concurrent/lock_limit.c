@@ -1,6 +1,6 @@
 /* A program at its limit on locked memory: what one thread may lock stays allowed, whatever the library locks for a moment to place
  * pages of another's. Regression: mremap said EAGAIN to a block that was within the limit. */
-#include "../guest.h"
+#include "../lock_limit.h"
 #include <sys/resource.h>
 
 /* Main grows a block from 4 to 8 pages and locks 4 more, the other thread locks 4: never beyond. */
