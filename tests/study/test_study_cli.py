@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -276,3 +277,51 @@ def test_the_demo_ends_with_a_report(tmp_path: Path) -> None:
     # What disturbed the machine may be told below it.
     assert any(line.startswith("report: ") and line.endswith("out/report/index.html") for line in said.splitlines())
     assert "continuing the study in out" in pagelab("demo", "--out", "out", cwd=tmp_path).stdout
+
+
+@pytest.fixture
+def filling(tmp_path: Path) -> Iterator[Path]:
+    """A file system that has room for a study, but not for 100 MB more."""
+    place = tmp_path / "filling"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m,mode=755", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs; run: sudo make test")
+def test_a_disk_that_fills_within_a_study_loses_the_run_in_progress_and_nothing_else(filling: Path) -> None:
+    """The third run fills it. Tear-downs are done all the same, and the study goes on where there is room again."""
+    fill = "test $(wc -l < {out}/log) = 3 && head -c 100M /dev/zero > filler; true"
+    text = f"""\
+name = "small"
+executions = 3
+warmups = 0
+preload = "never"
+setup = "touch begun"
+teardown = "rm begun"
+
+[[workload]]
+name = "fills"
+shell = "echo run >> {{out}}/log; {fill}"
+
+[[policy]]
+name = "kernel"
+
+[[policy]]
+name = "other"
+env = {{ OTHER = "1" }}
+"""
+    spec(filling, text)
+    told = pagelab("study", "run", "small.toml", "--into", "s", cwd=filling, expect=3).stderr
+    assert "No space left on device (errno 28); 2 runs are kept" in told
+    assert "make room (see: df -h s), then continue with: pagelab study resume s" in told
+    assert not (filling / "begun").exists()
+    assert "or its disk was full" in pagelab("study", "status", "s", cwd=filling).stdout
+    assert "No space left on device (errno 28)" in pagelab("study", "resume", "s", cwd=filling, expect=2).stderr
+    (filling / "filler").unlink()
+    pagelab("study", "resume", "s", cwd=filling)
+    with Store.open(filling / "s", write=False) as store:
+        assert store.rows("PRAGMA integrity_check") == [("ok",)]
+        assert store.rows("SELECT status, count(*) FROM run GROUP BY status") == [("ok", 6)]
+        assert store.rows("SELECT count(*) FROM attempt WHERE outcome = 'interrupted'") == [(1,)]

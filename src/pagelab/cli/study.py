@@ -394,7 +394,7 @@ _STATES = {
     "running": "running",
     "next-boot": "goes on at the next boot",
     "interrupted": "not running: it was interrupted",
-    "killed": "not running: it was killed",
+    "killed": "not running: it was killed, or its disk was full",
     "error": "not running: it ended with an error",
     "not-started": "not running: nothing has started",
 }

@@ -6,16 +6,20 @@ session continues the same order at the run that was in progress.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import socket
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import MachineError
 from ..record import RunWarning, WarningKind
 from . import budget
 from .co_run import CoRunExecutor
@@ -63,7 +67,27 @@ class Session:
         self._resume = f"pagelab study resume {directory}"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
-        """Makes all missing runs. Raises :class:`StudyInterruptedError` when asked to stop; finished runs are kept."""
+        """Makes all missing runs; finished ones are kept.
+
+        Raises :class:`StudyInterruptedError` when asked to stop, MachineError where the disk is full.
+        """
+        with self._told_of_a_full_disk():
+            return self._work(noise)
+
+    @contextmanager
+    def _told_of_a_full_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.OperationalError) as error:
+            if not _is_full(error):
+                raise
+            raise MachineError(
+                f"cannot store a run in {self._directory}: {os.strerror(errno.ENOSPC)} (errno {errno.ENOSPC}); "
+                f"{len(self._store.finished())} runs are kept; make room (see: df -h {self._directory}), "
+                f"then continue with: {self._resume}"
+            ) from error
+
+    def _work(self, noise: RunWarning | None) -> Finished:
         self._warn_of_other_machine()
         if noise is not None:
             self._warn(noise)
@@ -275,3 +299,10 @@ def _at(data: Any, path: tuple[str, ...]) -> Any:
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+def _is_full(error: OSError | sqlite3.OperationalError) -> bool:
+    """Whether a file, or the database, has no room to grow."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.sqlite_errorcode == sqlite3.SQLITE_FULL
