@@ -95,7 +95,7 @@ wheel: $(PY)              ## dist/pagelab-*.whl, for every Python from 3.11 on a
 	@$(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c '$(subst bench,wheel,$(EXTRA))' | sed 's/ *\([<>=]\)/\1/g')
 	@rm -rf target/wheel
 	$(SMALL) $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/wheel .
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/auditwheel repair --wheel-dir dist target/wheel/*.whl
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/auditwheel repair --zip-compression-level 9 --wheel-dir dist target/wheel/*.whl
 
 dev: $(PY)                ## Rebuild the native parts beside the Python sources, after `pip install -e .`
 	cargo build --release --locked

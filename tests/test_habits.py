@@ -137,6 +137,7 @@ def test_a_record_in_a_pipe_leaves_the_pipe_there(tmp_path: Path) -> None:
 
 def test_what_is_not_near_is_not_suggested() -> None:
     assert nearest("xyzzy", ["study", "run"]) == []
+    assert nearest("comapre", ["compare", "map", "report"]) == ["compare"]
     assert nearest("--pag", ["--pages", "--cpu"]) == ["--pages"]
 
 

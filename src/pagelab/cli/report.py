@@ -41,6 +41,7 @@ def report_command(
     """
     from pagelab.analysis import NothingToAnalyseError, load
     from pagelab.analysis.following import following_of
+    from pagelab.diagnose.page import PAGE as DIAGNOSIS
     from pagelab.errors import BadInputError
     from pagelab.report.write import FORMATS, write_report
     from pagelab.study.store import Store
@@ -60,8 +61,12 @@ def report_command(
     first, *others = written.analysis.caveats or (None,)
     if first is not None:
         terminal.echo(f"warning: {first}")
-    following = following_of(written.analysis, data)
-    terminal.echo(f"next: {following.command}\n      ({following.why})")
+    diagnosed = directory / DIAGNOSIS
+    if diagnosed.exists():
+        terminal.echo(f"next: see the diagnosis that these executions were for: {diagnosed}")
+    else:
+        following = following_of(written.analysis, data)
+        terminal.echo(f"next: {following.command}\n      ({following.why})")
     terminal.echo(f"report: {(written.page or written.directory).resolve()}")
     for caveat in others:
         terminal.echo(f"warning: {caveat}")

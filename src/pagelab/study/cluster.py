@@ -167,8 +167,7 @@ class ClusterSession(Session):
                 finally:
                     self._leave()
         except MachineError as error:
-            kept = f"{len(self._store.finished())} runs are kept"
-            raise MachineError(f"{error}; {kept}; continue with: {self._resume}") from error
+            raise MachineError(f"{error}; {self._kept()}; continue with: {self._resume}") from error
 
     def _run_segment(self, slots: list[Slot], interrupts: Interrupts, time_left: TimeLeft) -> None:
         blocks = Blocks(slots, self._store.block_platforms())

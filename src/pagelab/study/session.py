@@ -83,9 +83,13 @@ class Session:
                 raise
             raise MachineError(
                 f"cannot store a run in {self._directory}: {os.strerror(errno.ENOSPC)} (errno {errno.ENOSPC}); "
-                f"{len(self._store.finished())} runs are kept; make room (see: df -h {self._directory}), "
+                f"{self._kept()}; make room (see: df -h {self._directory}), "
                 f"then continue with: {self._resume}"
             ) from error
+
+    def _kept(self) -> str:
+        runs = len(self._store.finished())
+        return "1 run is kept" if runs == 1 else f"{runs} runs are kept"
 
     def _work(self, noise: RunWarning | None) -> Finished:
         self._warn_of_other_machine()
@@ -108,7 +112,7 @@ class Session:
                     self._store.interrupt_attempts(f"by {interrupts.seen}" if interrupts.seen else "by an error")
             if reason == "interrupted":
                 raise StudyInterruptedError(
-                    f"stopped by {interrupts.seen}; {len(self._store.finished())} runs are kept; "
+                    f"stopped by {interrupts.seen}; {self._kept()}; "
                     f"continue with: {self._resume}"
                 )
         finally:
