@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// Few pages: segments. Many: jobs become longer than the first one. More: one segment, in stages, or by one thread.
+/// Few pages, and many, with which jobs become longer than the first one.
 #[test]
 fn several_threads_count_the_same() {
     let skewed = |pages: u64| move |x: u64| (x % pages) * (x >> 40) % pages;

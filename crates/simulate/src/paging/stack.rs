@@ -17,7 +17,6 @@ pub use parallel::Parallel;
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use crate::pages::{Id, Pages};
-use crate::tasks::{Task, run_all};
 use alternations::{Alternations, BATCH, Parted};
 use walk::{Walk, walk_of};
 
@@ -74,11 +73,6 @@ impl Stacks {
             alternations: Alternations::new(),
             references: 0,
         })
-    }
-
-    /// Number of colour counts.
-    fn levels(&self) -> usize {
-        self.walks.iter().map(|(chain, _)| chain.counts().len()).sum()
     }
 
     /// Takes the next references.
@@ -165,26 +159,6 @@ impl Stacks {
         self.walks.iter_mut().for_each(|(_, walk)| walk.forget_counts());
     }
 
-    /// Takes the next pages, each used once. While the walks count a piece, each on its own thread, the pages of the
-    /// next piece get their numbers.
-    fn feed_in_stages(&mut self, pieces: &[Vec<u64>], threads: usize) {
-        self.alternations.forget();
-        let Self { pages, walks, references, .. } = self;
-        let (mut now, mut next) = (Numbered::default(), Numbered::default());
-        now.number(pages, pieces.first());
-        for (nth, piece) in pieces.iter().enumerate() {
-            *references += piece.len() as u64;
-            let counted = &now;
-            let mut tasks: Vec<Task<'_>> = Vec::new();
-            for (chain, walk) in walks.iter_mut() {
-                tasks.push(Box::new(move || counted.feed(chain, walk.as_mut(), piece)));
-            }
-            tasks.push(Box::new(|| next.number(pages, pieces.get(nth + 1))));
-            run_all(threads, tasks);
-            std::mem::swap(&mut now, &mut next);
-        }
-    }
-
     /// Empties the stacks and restarts all counts; memory is kept for later use.
     fn clear(&mut self) {
         self.references = 0;
@@ -199,29 +173,6 @@ impl Stacks {
         for (chain, walk) in &mut self.walks {
             chain.codes(&pages, &mut codes);
             walk.arrange(order, &codes, self.pages.len());
-        }
-    }
-}
-
-/// Numbers of a piece's pages, all below `bound`.
-#[derive(Default)]
-struct Numbered {
-    ids: Vec<Id>,
-    bound: usize,
-}
-
-impl Numbered {
-    fn number(&mut self, pages: &mut Pages, piece: Option<&Vec<u64>>) {
-        self.ids.clear();
-        self.ids.extend(piece.into_iter().flatten().map(|&page| pages.id(page)));
-        self.bound = pages.len();
-    }
-
-    fn feed(&self, chain: &Chain, walk: &mut dyn Walk, piece: &[u64]) {
-        let mut codes = [0; BATCH];
-        for (pages, ids) in piece.chunks(BATCH).zip(self.ids.chunks(BATCH)) {
-            chain.codes(pages, &mut codes[..pages.len()]);
-            walk.feed(ids, &codes[..pages.len()], self.bound);
         }
     }
 }

@@ -4,10 +4,9 @@
 //! Appending costs as much as a few references to each page, so segments are long. The last one is longer than the
 //! others and stops where it is when these are done: its rest begins the next job, and no thread waits for another.
 //!
-//! If there are so many pages that two segments of sufficient length would not fit into memory, there is one segment:
-//! one thread numbers pages while another counts (one for each chain of colour counts); with one colour count the
-//! caller does all work. Two threads for the colour counts of one chain were not worth it: most of a reference's cost
-//! is that of its first colour count, and both threads had it.
+//! The more pages there are, the longer are segments, up to a limit. If two segments within it are not worth it, one
+//! thread does all work. Two threads for the colour counts of one chain were not worth it: most of a reference's cost is
+//! that of its first colour count, and both threads had it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -23,14 +22,15 @@ const CHUNK: usize = 1 << 17;
 const LEAST: usize = 8;
 /// Fewest chunks of a segment of later jobs: tens of milliseconds, much longer than a job's beginning and end ...
 const USUAL: usize = 32;
-/// ... and page runs of a segment per page, so that appending takes a few percent.
+/// ... and page runs of a segment per page, so that appending takes a few percent ...
 const PER_PAGE: usize = 64;
-/// Most waiting chunks, 8 bytes per page run; as many again are being counted.
-const MOST_WAITING: usize = (1 << 23) / CHUNK;
-/// At the end, a segment of this many page runs per page is still worth a thread.
-const FEW_PER_PAGE: usize = 16;
-/// Number of chunks of a job of one segment.
-const STAGED: usize = 16;
+/// ... if these are not more chunks than may wait, 8 bytes per page run; as many again are being counted. With many pages
+/// more may wait, as many runs per page and thread, up to a greater limit.
+const USUALLY_WAITING: usize = (1 << 23) / CHUNK;
+const WAITING_PER_PAGE: usize = 8;
+const MOST_WAITING: usize = (1 << 26) / CHUNK;
+/// A segment of this many page runs per page is still worth a thread: appending costs less than two for each page.
+const FEW_PER_PAGE: usize = 3;
 /// Length of the last segment, relative to the others.
 const LAST_SHARE: f64 = 1.4;
 
@@ -59,6 +59,8 @@ struct Team {
     chunks: Vec<Vec<u64>>,
     /// Chunks that were counted: space to read into.
     spare: Vec<Vec<u64>>,
+    /// Most chunks that may wait.
+    most_waiting: usize,
 }
 
 impl Parallel {
@@ -70,7 +72,8 @@ impl Parallel {
         let threads = threads.max(1);
         let others = (1..threads).map(|_| Stacks::new(colouring, counts)).collect::<Result<_, _>>()?;
         let (chunks, spare) = Default::default();
-        let team = Box::new(Team { stacks: Stacks::new(colouring, counts)?, others, chunks, spare });
+        let stacks = Stacks::new(colouring, counts)?;
+        let team = Box::new(Team { stacks, others, chunks, spare, most_waiting: MOST_WAITING });
         let (waiting, filling, spare) = Default::default();
         let enough = team.enough();
         Ok(Self { team: Some(team), job: None, waiting, filling, spare, enough, references: 0 })
@@ -169,19 +172,18 @@ impl Team {
         if pages == 0 {
             return LEAST;
         }
-        if self.is_one_segment() {
-            return STAGED;
+        if self.is_alone() {
+            return 1;
         }
         let segment = (pages * PER_PAGE).div_ceil(CHUNK).max(USUAL);
-        ((segment as f64 * shares(1 + self.others.len(), LAST_SHARE)).ceil() as usize).min(MOST_WAITING)
+        let threads = 1 + self.others.len();
+        let most = (pages * threads * WAITING_PER_PAGE / CHUNK).max(USUALLY_WAITING).min(self.most_waiting);
+        ((segment as f64 * shares(threads, LAST_SHARE)).ceil() as usize).min(most)
     }
 
     /// Counts the chunks: the first segment on top of the state of `stacks`, each other one from empty stacks. If the
     /// last segment has more than one share, it need not come to its end.
     fn count(&mut self, last_share: f64) {
-        if self.is_one_segment() {
-            return self.count_in_stages();
-        }
         let most = if self.stacks.held() == 0 { 1 } else { 1 + self.others.len() };
         let segments = (self.chunks.len() / self.least()).clamp(1, most);
         let share = self.chunks.len() as f64 / shares(segments, last_share);
@@ -222,21 +224,9 @@ impl Team {
         (self.stacks.held() * FEW_PER_PAGE).div_ceil(CHUNK).max(LEAST)
     }
 
-    /// Whether several segments are not worth it.
-    fn is_one_segment(&self) -> bool {
-        2 * self.least() > MOST_WAITING
-    }
-
-    /// Whether the caller's thread does all work: if it is the only one, or if another would cost more than it gains,
-    /// because handing pages over is as much work as numbering them.
+    /// Whether the caller's thread does all work: if it is the only one, or if two segments are not worth it.
     fn is_alone(&self) -> bool {
-        self.others.is_empty() || self.is_one_segment() && self.stacks.levels() == 1
-    }
-
-    /// Counts all chunks, one after the other.
-    fn count_in_stages(&mut self) {
-        self.stacks.feed_in_stages(&self.chunks, 1 + self.others.len());
-        self.counted(self.chunks.len());
+        self.others.is_empty() || 2 * self.least() > self.most_waiting
     }
 
     fn counted(&mut self, chunks: usize) {
@@ -248,4 +238,27 @@ impl Team {
 /// Sum of the lengths of `segments` segments, in lengths of the first one.
 fn shares(segments: usize, last: f64) -> f64 {
     if segments == 1 { 1.0 } else { (segments - 1) as f64 + last }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagelab_stats::stream::mix;
+
+    /// From so many pages on one thread does all work; what waited until then is counted first.
+    #[test]
+    fn too_many_pages_for_several_segments_are_counted_by_one_thread() {
+        let trace: Vec<u64> = (0..3_000_000).map(|i| mix(i) % (1 + i / 4)).collect();
+        let curves = |threads, most_waiting| {
+            let mut stacks = Parallel::new(&Colouring::Modulo, &[1, 3, 6], threads).unwrap();
+            stacks.team.as_mut().unwrap().most_waiting = most_waiting;
+            trace.chunks(70_001).for_each(|piece| stacks.feed(piece));
+            let found = stacks.curves();
+            (found, stacks.team.as_ref().unwrap().is_alone())
+        };
+        let (expected, _) = curves(1, MOST_WAITING);
+        for (most_waiting, alone) in [(MOST_WAITING, false), (2 * LEAST, true)] {
+            assert_eq!(curves(2, most_waiting), (expected.clone(), alone), "{most_waiting} chunks");
+        }
+    }
 }
