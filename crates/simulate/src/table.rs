@@ -45,6 +45,26 @@ impl<T: Copy> Table<T> {
         self.length = length;
     }
 
+    /// Makes space for `length` elements.
+    pub fn reserve(&mut self, length: usize) {
+        if length > self.capacity {
+            self.move_to(length);
+        }
+    }
+
+    /// Adds elements at the end.
+    pub fn extend(&mut self, elements: impl ExactSizeIterator<Item = T>) {
+        let length = self.length + elements.len();
+        if length > self.capacity {
+            self.move_to(length.max(self.capacity * 2));
+        }
+        for (index, element) in (self.length..length).zip(elements) {
+            // SAFETY: the index is below the capacity.
+            unsafe { self.start.add(index).write(element) };
+            self.length = index + 1;
+        }
+    }
+
     /// Makes the table empty; memory is kept.
     pub fn clear(&mut self) {
         self.length = 0;
@@ -157,9 +177,13 @@ mod tests {
                 }
                 table.resize(length, value);
                 vector.resize(length, value);
+                let more = [value; 70];
+                table.extend(more[..nth * 7].iter().copied());
+                vector.extend(&more[..nth * 7]);
+                table.reserve(nth << 12);
                 prop_assert!(table[..] == vector[..]);
                 prop_assert!(table.clone()[..] == vector[..]);
-                prop_assert!(length * 8 < LARGE || table.as_ptr().addr() % LARGE == 0);
+                prop_assert!(vector.len() * 8 < LARGE || table.as_ptr().addr() % LARGE == 0);
                 if let Some(last) = table.last_mut() {
                     *last += 1;
                     *vector.last_mut().unwrap() += 1;
