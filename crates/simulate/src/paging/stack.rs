@@ -134,20 +134,37 @@ impl Stacks {
     /// that `later` used lie above all others (Niu et al., "PARDA: a fast parallel reuse distance analysis algorithm",
     /// IPDPS 2012). `later` must have been made with the same colours.
     pub fn append(&mut self, later: &Self) {
-        let page = |&id: &Id| later.pages.page(id);
-        let first_uses: Vec<u64> = later.walks[0].1.first_uses().iter().map(page).collect();
-        self.feed(&first_uses);
-        self.references += later.references - first_uses.len() as u64;
+        self.alternations.forget();
+        for first_uses in later.walks[0].1.first_uses().chunks(BATCH) {
+            self.each_walk(later, first_uses, |walk, ids, codes, bound| walk.take_out(ids, codes, bound));
+        }
+        for order in later.walks[0].1.order().chunks(BATCH) {
+            self.each_walk(later, order, |walk, ids, codes, _| walk.put_back(ids, codes));
+        }
+        self.references += later.references;
         for ((_, mine), (_, theirs)) in self.walks.iter_mut().zip(&later.walks) {
             mine.add_reuses(&theirs.reuses());
         }
-        let above: Vec<Id> = later.walks[0].1.order().iter().map(page).map(|page| self.pages.id(page)).collect();
-        let mut is_above = vec![false; self.pages.len()];
-        above.iter().for_each(|&id| is_above[id as usize] = true);
-        let mut order = self.walks[0].1.order();
-        order.retain(|&id| !is_above[id as usize]);
-        order.extend(above);
-        self.arrange(&order);
+    }
+
+    /// Hands at most [`BATCH`] pages of other stacks to each walk: ids here, codes, and the bound of ids.
+    fn each_walk(
+        &mut self,
+        other: &Self,
+        theirs: &[Id],
+        mut take: impl FnMut(&mut dyn Walk, &[Id], &[u16], usize),
+    ) {
+        let (mut pages, mut ids, mut codes) = ([0; BATCH], [0; BATCH], [0; BATCH]);
+        let (pages, ids, codes) =
+            (&mut pages[..theirs.len()], &mut ids[..theirs.len()], &mut codes[..theirs.len()]);
+        for (page, &id) in pages.iter_mut().zip(theirs) {
+            *page = other.pages.page(id);
+        }
+        self.pages.ids(pages, ids);
+        for (chain, walk) in &mut self.walks {
+            chain.codes(pages, codes);
+            take(walk.as_mut(), ids, codes, self.pages.len());
+        }
     }
 
     /// Removes the pages for which `keep` is false from the stacks, and restarts all counts.

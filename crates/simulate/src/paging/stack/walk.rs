@@ -37,6 +37,11 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     fn held(&self) -> usize;
     /// Every page, in the order of first uses since the last [`Walk::forget_counts`].
     fn first_uses(&self) -> &[Id];
+    /// Counts the next reference to each of these different pages, given as for [`Walk::feed`], and takes them out of the
+    /// stacks, where they still count as the most recent ones. All have to be put back before anything else is fed.
+    fn take_out(&mut self, ids: &[Id], codes: &[u16], bound: usize);
+    /// Puts pages that were taken out on top, one after the other.
+    fn put_back(&mut self, ids: &[Id], codes: &[u16]);
     /// Makes these the pages of the stacks, the one used longest ago first; does not count them.
     fn arrange(&mut self, ids: &[Id], codes: &[u16], bound: usize);
     /// Adds re-uses that were counted elsewhere, by level.
@@ -207,6 +212,30 @@ impl<const L: usize, const W: usize> Levels<L, W> {
         self.stamps[id as usize] = self.window.push(id, code, std::iter::once(code));
     }
 
+    #[inline(always)]
+    fn take_out_all(&mut self, ids: &[Id], codes: &[u16]) {
+        for &id in ids {
+            cpu::prefetch(&self.stamps, id as usize);
+        }
+        let fetches = self.window.is_far();
+        for (i, (&id, &code)) in ids.iter().zip(codes).enumerate() {
+            if fetches && let Some(&soon) = ids.get(i + AHEAD) {
+                let stamp = self.stamps[soon as usize];
+                if stamp != NEVER {
+                    self.window.prefetch(stamp, codes[i + AHEAD]);
+                }
+            }
+            let stamp = self.stamps[id as usize];
+            if stamp == NEVER {
+                self.first_use(id, code);
+            } else {
+                let above = self.window.take(stamp, code);
+                self.reuses.count_below(above);
+            }
+            self.window.take_out(code);
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn compact(&mut self) {
@@ -252,6 +281,20 @@ impl<const L: usize, const W: usize> Levels<L, W> {
                 self.reuses.make_room(level, self.filled[level].len().max(PLACES));
             }
         }
+    }
+}
+
+/// Pages on their way out of the levels.
+struct TakeOut<'a, const L: usize, const W: usize> {
+    levels: &'a mut Levels<L, W>,
+    ids: &'a [Id],
+    codes: &'a [u16],
+}
+
+impl<const L: usize, const W: usize> Leveled for TakeOut<'_, L, W> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        self.levels.take_out_all(self.ids, self.codes);
     }
 }
 
@@ -322,6 +365,22 @@ impl<const L: usize, const W: usize> Walk for Levels<L, W> {
         for (&id, &code) in ids.iter().zip(codes) {
             self.stamps[id as usize] = self.window.push(id, code, std::iter::empty());
             self.window.add(code);
+        }
+    }
+
+    fn take_out(&mut self, ids: &[Id], codes: &[u16], bound: usize) {
+        self.stamps.resize(bound, NEVER);
+        self.empty_top();
+        self.reuses.prepare(ids.len());
+        cpu::widest_level(TakeOut { levels: self, ids, codes });
+    }
+
+    fn put_back(&mut self, ids: &[Id], codes: &[u16]) {
+        for (&id, &code) in ids.iter().zip(codes) {
+            if self.window.is_full() {
+                self.compact();
+            }
+            self.stamps[id as usize] = self.window.put_back(id, code);
         }
     }
 

@@ -63,6 +63,8 @@ pub struct Window<const L: usize> {
     far: Vec<Table<Far>>,
     /// Number of pages of each class, including those outside the window and the gone ones.
     pages: Vec<u32>,
+    /// Number of pages of each class that were taken out for a while.
+    taken_out: Vec<u32>,
     /// Number of those inside, while a block is opened or the window is compacted.
     inside: Vec<u32>,
     /// The lowest live slot, or the end; slots below still have their bits, and are counted like live ones.
@@ -83,7 +85,7 @@ impl<const L: usize> Window<L> {
         let planes = masks[L - 1].count_ones() as usize;
         let (end, capacity) = (0, 0);
         let (owner, words, near, far) = (Table::default(), Table::default(), Table::default(), Vec::new());
-        let [pages, inside, gone] = [const { Vec::new() }; 3].map(|_: Vec<u32>| vec![0; classes]);
+        let [pages, taken_out, inside, gone] = [const { Vec::new() }; 4].map(|_: Vec<u32>| vec![0; classes]);
         let mut window = Self {
             planes,
             base,
@@ -96,6 +98,7 @@ impl<const L: usize> Window<L> {
             near,
             far,
             pages,
+            taken_out,
             inside,
             lowest: 0,
             gone,
@@ -184,6 +187,29 @@ impl<const L: usize> Window<L> {
                 }
             }
             self.open_block();
+        }
+        self.put(id, code)
+    }
+
+    /// Notes that a page outside the window stays outside until [`Window::put_back`]. Until then nothing else is pushed.
+    pub fn take_out(&mut self, code: u16) {
+        for level in 0..L {
+            let class = self.class(level, code);
+            self.taken_out[class] += 1;
+        }
+    }
+
+    /// Puts such a page above all others; returns its stamp.
+    pub fn put_back(&mut self, id: Id, code: u16) -> u32 {
+        if self.end.is_multiple_of(BLOCK) {
+            for ((inside, pages), out) in self.inside.iter_mut().zip(&self.pages).zip(&self.taken_out) {
+                *inside = pages - out;
+            }
+            self.open_block();
+        }
+        for level in 0..L {
+            let class = self.class(level, code);
+            self.taken_out[class] -= 1;
         }
         self.put(id, code)
     }
