@@ -10,6 +10,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use super::super::Touch;
@@ -50,9 +51,9 @@ pub struct Parallel {
     /// for `references`.
     waiting: Vec<Table<u64>>,
     filling: Table<u64>,
-    /// Chunks to fill: those that were counted, and those that the job has counted since.
+    /// Chunks to fill: those that were counted, and those that the job has counted since (a receiver alone is not `Sync`).
     spare: Vec<Table<u64>>,
-    counted: Option<Receiver<Table<u64>>>,
+    counted: Option<Mutex<Receiver<Table<u64>>>>,
     /// Number of chunks that there are.
     chunks: usize,
     /// Number of chunks of the next job.
@@ -121,7 +122,8 @@ impl Parallel {
 
     /// A chunk to fill. If there are enough, it waits for the job to have counted one.
     fn empty_chunk(&mut self) -> Table<u64> {
-        let counted = self.counted.as_ref();
+        let counted =
+            self.counted.as_mut().map(|receiver| receiver.get_mut().unwrap_or_else(PoisonError::into_inner));
         let found = self.spare.pop().or_else(|| match self.chunks < self.enough + READ_ON {
             true => counted?.try_recv().ok(),
             false => counted?.recv().ok(),
@@ -149,7 +151,7 @@ impl Parallel {
         }
         team.chunks.append(&mut self.waiting);
         let (counted, receiver) = mpsc::channel();
-        self.counted = Some(receiver);
+        self.counted = Some(Mutex::new(receiver));
         if team.is_alone() {
             team.count(1.0, &counted);
             self.team = Some(team);
@@ -166,7 +168,9 @@ impl Parallel {
             Some(job) => job.join().expect("counting does not panic"),
             None => self.team.take().expect("no job has it"),
         };
-        self.spare.extend(self.counted.take().into_iter().flatten());
+        if let Some(counted) = self.counted.take() {
+            self.spare.extend(counted.into_inner().unwrap_or_else(PoisonError::into_inner));
+        }
         team
     }
 
