@@ -43,7 +43,7 @@ MISTAKES = [
     ("traces = ['*.trace']\n[[tlb]]\nprocessor = 'pentium-4'", "pentium-4: the description has no table [tlb]"),
     (
         "traces = ['*.trace']\n[[paging]]\ncolours = 4",
-        "all.toml:3: paging[0].colours: unknown key; did you mean colors or coloring? Allowed: coloring",
+        "all.toml:3: paging[0].colours: unknown key; did you mean colors? Allowed: coloring",
     ),
     (
         "traces = ['*.trace']\n[[paging]]\npolicies = ['mru']",

@@ -230,7 +230,7 @@ def test_an_interrupt_ends_and_tears_down_what_runs(dask: Cluster, spec: Path, t
             threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
 
     with pytest.raises(
-        StudyInterruptedError, match=rf"stopped by SIGTERM; 1 runs are kept; .* --cluster {dask.address}"
+        StudyInterruptedError, match=rf"stopped by SIGTERM; 1 run is kept; .* --cluster {dask.address}"
     ):
         run_study(spec, out, local_tools(), progress=Watch(begun=begun), cluster=dask.address)
     assert not [*tmp_path.glob("run-*"), *tmp_path.glob("session-*")]

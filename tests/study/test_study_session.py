@@ -263,7 +263,7 @@ def test_ctrl_c_between_two_runs_starts_no_other(tmp_path: Path) -> None:
         def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(StudyInterruptedError, match="1 runs are kept"):
+    with pytest.raises(StudyInterruptedError, match="1 run is kept"):
         run_study(spec_in(tmp_path), tmp_path / "out", fake, progress=Pressing())
     assert len(fake.runner.order) == 1
     assert resume_study(tmp_path / "out", tools()).runs == 16
