@@ -229,9 +229,7 @@ def test_an_interrupt_ends_and_tears_down_what_runs(dask: Cluster, spec: Path, t
         if count == 2:
             threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
 
-    with pytest.raises(
-        StudyInterruptedError, match=rf"stopped by SIGTERM; 1 run is kept; .* --cluster {dask.address}"
-    ):
+    with pytest.raises(StudyInterruptedError, match=rf"stopped by SIGTERM; 1 run is kept; .* --cluster {dask.address}"):
         run_study(spec, out, local_tools(), progress=Watch(begun=begun), cluster=dask.address)
     assert not [*tmp_path.glob("run-*"), *tmp_path.glob("session-*")]
     assert (tmp_path / "log-a").read_text().split() == ["begin", "end", "begin"]
@@ -254,7 +252,7 @@ def test_a_full_disk_loses_nothing_that_was_kept(
         return connection
 
     monkeypatch.setattr(store_module, "connect", full)
-    with pytest.raises(MachineError, match="No space left on device .* kept; make room"):
+    with pytest.raises(MachineError, match=r"No space left on device .* kept; make room"):
         run_study(spec, out, local_tools(), cluster=dask.address)
     monkeypatch.undo()
     with Store.open(out, write=False) as store:

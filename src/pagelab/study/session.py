@@ -112,8 +112,7 @@ class Session:
                     self._store.interrupt_attempts(f"by {interrupts.seen}" if interrupts.seen else "by an error")
             if reason == "interrupted":
                 raise StudyInterruptedError(
-                    f"stopped by {interrupts.seen}; {self._kept()}; "
-                    f"continue with: {self._resume}"
+                    f"stopped by {interrupts.seen}; {self._kept()}; continue with: {self._resume}"
                 )
         finally:
             self._store.end_session(self._id, reason)
