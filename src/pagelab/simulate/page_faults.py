@@ -144,8 +144,8 @@ def curves(
 
     ``colouring``: "modulo" (virtual page number modulo colours, whatever the address space), "pid-hashed" (after
     every address space was shifted by a pseudo-random distance) or "xor" (bit i of the colour is the parity of the page
-    number under ``masks[i]``; powers of two only). With more ``threads``, each takes segments of the trace, and up to
-    128 MiB of waiting runs a thread.
+    number under ``masks[i]``; powers of two only). With more ``threads``, each takes segments of the trace: two need
+    three times the memory of one (n: 2n - 1 times), and up to 512 MiB for runs that wait.
 
     Raises :class:`BadInputError` for colours or traces that cannot be simulated.
     """
