@@ -9,6 +9,7 @@ import pytest
 from fakes import TWO_BY_TWO, record, spec_in, tools
 
 from pagelab.record import Record
+from pagelab.study import host_backing
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.plan import Condition
@@ -42,6 +43,13 @@ def largest_so_far(asked: Asked) -> Asked:
     return [(name, with_room(max(found)) if found else None) for (name, _), found in zip(asked, peaks, strict=True)]
 
 
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executions so far apart that nothing which one has freed is there for the next."""
+    monkeypatch.setattr(host_backing, "_KEPT_S", -1.0)
+
+
+@pytest.mark.usefixtures("slow")
 def test_as_much_as_the_workload_has_needed_so_far_under_any_policy(tmp_path: Path) -> None:
     asked: Asked = []
     run_study(spec_in(tmp_path), tmp_path / "out", watched(asked))
@@ -58,12 +66,47 @@ def test_the_first_execution_has_what_the_trial_needed(tmp_path: Path) -> None:
     assert asked[0][1] == with_room(90 * MIB)
 
 
+@pytest.mark.usefixtures("slow")
 def test_a_session_that_goes_on_knows_what_was_needed_before(tmp_path: Path) -> None:
     asked: Asked = []
     with pytest.raises(StudyInterruptedError):
         run_study(spec_in(tmp_path), tmp_path / "out", watched(asked, stop_after=9))
     resume_study(tmp_path / "out", watched(asked))
     assert len(asked) == 16
+    assert asked == largest_so_far(asked)
+
+
+def test_what_the_execution_before_has_just_freed_is_not_touched(tmp_path: Path) -> None:
+    """Unless that was less than three quarters of the need."""
+    asked: Asked = []
+    run_study(spec_in(tmp_path), tmp_path / "out", watched(asked))
+    expected = [touched for _, touched in largest_so_far(asked)]
+    for at, (before, _) in enumerate(asked[:-1], start=1):
+        found = [PEAKS[one] for one, _ in asked[:at] if one[0] == asked[at][0][0]]
+        if found and PEAKS[before] >= max(found) * 3 / 4:
+            expected[at] = None
+    assert [touched for _, touched in asked] == expected
+    assert 4 <= expected.count(None) <= 14
+
+
+@pytest.mark.parametrize("step", ["setup", "teardown"])
+def test_commands_between_two_executions_may_have_used_what_was_freed(tmp_path: Path, step: str) -> None:
+    asked: Asked = []
+    text = ONE_BY_TWO.replace('name = "a"\n', f'name = "a"\n{step} = "true"\n')
+    run_study(spec_in(tmp_path, text), tmp_path / "out", watched(asked))
+    assert asked == largest_so_far(asked)
+
+
+def test_memory_is_touched_before_each_long_execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_backing, "_SHORT_S", 0.0)
+    asked: Asked = []
+    run_study(spec_in(tmp_path), tmp_path / "out", watched(asked))
+    assert asked == largest_so_far(asked)
+
+
+def test_memory_is_touched_before_each_execution_where_pages_are_huge(tmp_path: Path) -> None:
+    asked: Asked = []
+    run_study(spec_in(tmp_path, TWO_BY_TWO.replace('pages = "4K"', 'pages = "2M"')), tmp_path / "out", watched(asked))
     assert asked == largest_so_far(asked)
 
 

@@ -18,7 +18,7 @@ from pagelab.analysis.metrics import ANALYSED
 from pagelab.analysis.model import Difference, Drift, Fact, Machine
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.record import Record
-from pagelab.study.host_backing import largest_page, with_room
+from pagelab.study.host_backing import differ_in_huge_pages, with_room
 from pagelab.study.primary import is_processor_time
 
 _VOLATILE = frozenset(
@@ -211,7 +211,6 @@ def _of_wall(share: float) -> str:
     return wording.percent(share, signed=False) if share < 1 else "more than all of it"
 
 
-_HUGE = 2 << 20
 _WITH_FIRST_TOUCHES = ("wall_s", "user_s", "system_s", "cpu_s")
 """Metrics of whole programs. A program's own measurements may begin after its first touches."""
 
@@ -223,8 +222,7 @@ def unbacked_of(data: StudyData) -> str | None:
     study cannot be).
     """
     times = [one for one in data.plan.active() if one.metric in _WITH_FIRST_TOUCHES]
-    largest = {largest_page(text) for text in {one.request.policy_toml for one in times}}
-    if len(largest) < 2 or max(largest) < _HUGE:
+    if not differ_in_huge_pages({one.request.policy_toml for one in times}):
         return None
     records = [record for _, record in data.records if (record.machine or {}).get("free_page_reporting")]
     unbacked = sum(not record.settings.host_backed_bytes for record in records)

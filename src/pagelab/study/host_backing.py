@@ -2,13 +2,19 @@
 
 Free page reporting gives memory back to the host some seconds after it became free, and the next touch of it costs a
 fault in the host. Whether an execution pays for that depends on how long the machine was idle before, and on the size
-of the pages: only large free blocks are given back. So by default somewhat more memory is touched before each execution
+of the pages: only large free blocks are given back. So by default somewhat more memory is touched before an execution
 than the workload's largest process has needed so far; the amount is the same under all policies.
+
+Touching takes longer than a short program runs. So a short execution that begins soon after another one, without huge
+pages, uses what that one has just freed, and nothing is touched. Huge pages are always touched, because they vary most.
 """
 
 from __future__ import annotations
 
+import math
+import time
 import tomllib
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +26,11 @@ from .store import NAME, RunResult, Store
 _MORE_OF = 4
 _MORE_BYTES = 64 << 20
 """Touched in addition to the need and a quarter of it, since other programs take some of the touched memory."""
+_KEPT_S = 1.0
+"""What was freed so recently is still there: Linux reports memory two seconds after the first block became free."""
+_SHORT_S = 0.5
+"""Executions that are so short begin several times before memory is reported once."""
+_HUGE = 2 << 20
 
 
 class HostBacking:
@@ -27,6 +38,8 @@ class HostBacking:
 
     def __init__(self, plan: Plan, store: Store, machine: dict[str, Any], earlier: int = 0) -> None:
         """``earlier``: the bytes that the programs needed in runs before the study; 0: there were none."""
+        self._has_huge = any(largest_page(condition.request.policy_toml) >= _HUGE for condition in plan.active())
+        self._freed, self._freed_at = 0, -math.inf
         self._needed: dict[str, int] = {}
         self._earlier = earlier
         self._on = bool(machine.get("free_page_reporting")) and not plan.co_run and not _places_frames(plan)
@@ -39,12 +52,21 @@ class HostBacking:
         if not self._on or condition.request.host_backed_bytes is not None:
             return condition
         needed = self._needed.get(condition.workload, self._earlier)
+        if not self._has_huge and not condition.setup and self._still_has(needed):
+            return condition
         return condition.asking(host_backed_bytes=with_room(needed) if needed else None)
+
+    def _still_has(self, needed: int) -> bool:
+        """Whether the last run was short and has just freed most of what is needed."""
+        return time.monotonic() - self._freed_at < _KEPT_S and self._freed >= needed - needed // _MORE_OF
 
     def after(self, condition: Condition, result: RunResult) -> None:
         """Takes in the memory that a run has needed."""
         if result.record is not None and result.status == "ok":
             self._needs(condition.workload, result.record.peak_rss_bytes)
+            is_short = result.record.time.wall_ns < _SHORT_S * 1e9
+            self._freed = result.record.peak_rss_bytes if is_short and not condition.teardown else 0
+            self._freed_at = time.monotonic()
 
     def _needs(self, workload: str, peak: int) -> None:
         self._needed[workload] = max(self._needed.get(workload, 0), peak)
@@ -75,6 +97,12 @@ def _places_frames(plan: Plan) -> bool:
     """Whether the plan compares frames; touching memory would change which the kernel hands out (last freed, first)."""
     policies = {condition.request.policy_toml for condition in plan.active()}
     return any(tomllib.loads(text).get("frames", "kernel") != "kernel" for text in policies)
+
+
+def differ_in_huge_pages(policies: Iterable[str]) -> bool:
+    """Whether the largest page sizes of the policies differ, and one is a huge page."""
+    largest = {largest_page(text) for text in policies}
+    return len(largest) > 1 and max(largest) >= _HUGE
 
 
 def largest_page(policy_toml: str) -> int:
