@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
 from scipy.stats import beta
 
 from .campaign import Row
@@ -115,6 +116,20 @@ def against_hyperfine(rows: Sequence[Row], kind: str) -> tuple[float, int]:
     return (median(ratios), len(ratios)) if ratios else (float("nan"), 0)
 
 
+def error_of(rows: Sequence[Row], kind: str, tool: str) -> tuple[float, Count]:
+    """Within how much of what was planted 95% of the tool's estimates are, and how many of its intervals hold it.
+
+    The width of an interval says how exact a tool is only where its intervals hold the truth as often as they say.
+    """
+    answers = [
+        (row.answer, row.place.planted)
+        for row in rows
+        if row.answer is not None and (row.place.kind, row.place.tool) == (kind, tool)
+    ]
+    held = Count(sum(one.low <= planted <= one.high for one, planted in answers), len(answers))
+    return float(np.quantile([abs(one.change - planted) for one, planted in answers], 0.95)), held
+
+
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """The goals, kind by kind."""
     verdict_lines = []
@@ -126,6 +141,11 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
             verdict_lines.append(
                 f"{kind}: pagelab's half-width is {ratio:.2f} of hyperfine's (median of {pairs} repetitions; goal ≤ "
                 f"{GOAL_WIDTH:g}: {met})"
+            )
+            (own, held), (other, others_held) = (error_of(rows, kind, tool) for tool in ("pagelab", "hyperfine"))
+            verdict_lines.append(
+                f"{kind}: 95% of pagelab's estimates are within {100 * own:.2f}% of what was planted, of hyperfine's "
+                f"within {100 * other:.2f}%; intervals hold it in {held} and {others_held}"
             )
         of_kind = {(cell.tool, cell.planted): cell.wrong for cell in found if cell.kind == kind}
         if ("pagelab", 0.0) in of_kind:
