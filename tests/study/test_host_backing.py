@@ -21,8 +21,9 @@ ONE_BY_TWO = TWO_BY_TWO.replace('[[workload]]\nname = "b"\ncommand = "true"\n', 
 Asked = list[tuple[str, int | None]]
 
 
-def watched(asked: Asked, reports: bool = True, stop_after: int | None = None) -> Tools:
+def watched(asked: Asked, reports: bool = True, stop_after: int | None = None, thp: str = "madvise") -> Tools:
     """Tools whose runs need ``PEAKS``, and that note what was asked for before each."""
+    machine = {"free_page_reporting": reports, "thp": {"enabled": thp}}
 
     def behave(condition: Condition) -> Record:
         if stop_after is not None and len(asked) == stop_after:
@@ -30,7 +31,7 @@ def watched(asked: Asked, reports: bool = True, stop_after: int | None = None) -
         asked.append((condition.name, condition.request.host_backed_bytes))
         return record(condition, peak_rss_bytes=PEAKS[condition.name])
 
-    return replace(tools(behave), machine=lambda: {"machine": {"free_page_reporting": reports}, "provenance": {}})
+    return replace(tools(behave), machine=lambda: {"machine": machine, "provenance": {}})
 
 
 def with_room(peak: int) -> int:
@@ -104,9 +105,11 @@ def test_memory_is_touched_before_each_long_execution(tmp_path: Path, monkeypatc
     assert asked == largest_so_far(asked)
 
 
-def test_memory_is_touched_before_each_execution_where_pages_are_huge(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("pages", "thp"), [("2M", "madvise"), ("4K", "always")])
+def test_memory_is_touched_before_each_execution_where_pages_are_huge(tmp_path: Path, pages: str, thp: str) -> None:
     asked: Asked = []
-    run_study(spec_in(tmp_path, TWO_BY_TWO.replace('pages = "4K"', 'pages = "2M"')), tmp_path / "out", watched(asked))
+    text = TWO_BY_TWO.replace('pages = "4K"', f'pages = "{pages}"')
+    run_study(spec_in(tmp_path, text), tmp_path / "out", watched(asked, thp=thp))
     assert asked == largest_so_far(asked)
 
 

@@ -38,7 +38,8 @@ class HostBacking:
 
     def __init__(self, plan: Plan, store: Store, machine: dict[str, Any], earlier: int = 0) -> None:
         """``earlier``: the bytes that the programs needed in runs before the study; 0: there were none."""
-        self._has_huge = any(largest_page(condition.request.policy_toml) >= _HUGE for condition in plan.active())
+        largest = max((largest_page(condition.request.policy_toml) for condition in plan.active()), default=0)
+        self._has_huge = largest >= _HUGE or (machine.get("thp") or {}).get("enabled") == "always"
         self._freed, self._freed_at = 0, -math.inf
         self._needed: dict[str, int] = {}
         self._earlier = earlier
