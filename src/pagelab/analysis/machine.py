@@ -18,7 +18,7 @@ from pagelab.analysis.metrics import ANALYSED
 from pagelab.analysis.model import Difference, Drift, Fact, Machine
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.record import Record
-from pagelab.study.host_backing import differ_in_huge_pages, with_room
+from pagelab.study.host_backing import HUGE, largest_page, with_room
 from pagelab.study.primary import is_processor_time
 
 _VOLATILE = frozenset(
@@ -222,7 +222,8 @@ def unbacked_of(data: StudyData) -> str | None:
     study cannot be).
     """
     times = [one for one in data.plan.active() if one.metric in _WITH_FIRST_TOUCHES]
-    if not differ_in_huge_pages({one.request.policy_toml for one in times}):
+    largest = {largest_page(text) for text in {one.request.policy_toml for one in times}}
+    if len(largest) < 2 or max(largest) < HUGE:
         return None
     records = [record for _, record in data.records if (record.machine or {}).get("free_page_reporting")]
     unbacked = sum(not record.settings.host_backed_bytes for record in records)

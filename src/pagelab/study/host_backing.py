@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import time
 import tomllib
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,8 @@ _KEPT_S = 1.0
 """What was freed so recently is still there: Linux reports memory two seconds after the first block became free."""
 _SHORT_S = 0.5
 """Executions that are so short begin several times before memory is reported once."""
-_HUGE = 2 << 20
+HUGE = 2 << 20
+"""Bytes of the smallest page of which the host takes free memory back."""
 
 
 class HostBacking:
@@ -39,7 +39,7 @@ class HostBacking:
     def __init__(self, plan: Plan, store: Store, machine: dict[str, Any], earlier: int = 0) -> None:
         """``earlier``: the bytes that the programs needed in runs before the study; 0: there were none."""
         largest = max((largest_page(condition.request.policy_toml) for condition in plan.active()), default=0)
-        self._has_huge = largest >= _HUGE or (machine.get("thp") or {}).get("enabled") == "always"
+        self._has_huge = largest >= HUGE or (machine.get("thp") or {}).get("enabled") == "always"
         self._freed, self._freed_at = 0, -math.inf
         self._needed: dict[str, int] = {}
         self._earlier = earlier
@@ -98,12 +98,6 @@ def _places_frames(plan: Plan) -> bool:
     """Whether the plan compares frames; touching memory would change which the kernel hands out (last freed, first)."""
     policies = {condition.request.policy_toml for condition in plan.active()}
     return any(tomllib.loads(text).get("frames", "kernel") != "kernel" for text in policies)
-
-
-def differ_in_huge_pages(policies: Iterable[str]) -> bool:
-    """Whether the largest page sizes of the policies differ, and one is a huge page."""
-    largest = {largest_page(text) for text in policies}
-    return len(largest) > 1 and max(largest) >= _HUGE
 
 
 def largest_page(policy_toml: str) -> int:

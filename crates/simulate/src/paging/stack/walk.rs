@@ -284,31 +284,20 @@ impl<const L: usize, const W: usize> Levels<L, W> {
     }
 }
 
-/// Pages on their way out of the levels.
-struct TakeOut<'a, const L: usize, const W: usize> {
+/// References on their way into the levels; `OUT`: pages on their way out of them.
+struct Feed<'a, const L: usize, const W: usize, const OUT: bool> {
     levels: &'a mut Levels<L, W>,
     ids: &'a [Id],
     codes: &'a [u16],
 }
 
-impl<const L: usize, const W: usize> Leveled for TakeOut<'_, L, W> {
+impl<const L: usize, const W: usize, const OUT: bool> Leveled for Feed<'_, L, W, OUT> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        self.levels.take_out_all(self.ids, self.codes);
-    }
-}
-
-/// References on their way into the levels.
-struct Feed<'a, const L: usize, const W: usize> {
-    levels: &'a mut Levels<L, W>,
-    ids: &'a [Id],
-    codes: &'a [u16],
-}
-
-impl<const L: usize, const W: usize> Leveled for Feed<'_, L, W> {
-    #[inline(always)]
-    fn run<const LEVEL: u8>(self) {
-        self.levels.feed_all::<LEVEL>(self.ids, self.codes);
+        match OUT {
+            true => self.levels.take_out_all(self.ids, self.codes),
+            false => self.levels.feed_all::<LEVEL>(self.ids, self.codes),
+        }
     }
 }
 
@@ -316,7 +305,7 @@ impl<const L: usize, const W: usize> Walk for Levels<L, W> {
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize) {
         self.stamps.resize(bound, NEVER);
         self.reuses.prepare(ids.len());
-        cpu::widest_level(Feed { levels: self, ids, codes });
+        cpu::widest_level(Feed::<_, _, false> { levels: self, ids, codes });
     }
 
     fn count_alternations(&mut self, there: &[u16], back: &[u16]) {
@@ -372,7 +361,7 @@ impl<const L: usize, const W: usize> Walk for Levels<L, W> {
         self.stamps.resize(bound, NEVER);
         self.empty_top();
         self.reuses.prepare(ids.len());
-        cpu::widest_level(TakeOut { levels: self, ids, codes });
+        cpu::widest_level(Feed::<_, _, true> { levels: self, ids, codes });
     }
 
     fn put_back(&mut self, ids: &[Id], codes: &[u16]) {
