@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.file_systems import small_file_system
 from harness.launching import Run, Runner
 from pagelab import paths
 from pagelab.record import WarningKind
@@ -26,11 +27,8 @@ def lost(run: Run) -> dict[str, int]:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A run directory's place with 128 KiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=755", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    with small_file_system(tmp_path / "small", "128k") as place:
+        yield place
 
 
 @pytest.mark.parametrize("policy", POLICIES)

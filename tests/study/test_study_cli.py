@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from harness.file_systems import small_file_system
 from pagelab.study.budget import fewest_blocks
 from pagelab.study.demo import make_inputs
 from pagelab.study.planning import plan_file
@@ -282,11 +283,8 @@ def test_the_demo_ends_with_a_report(tmp_path: Path) -> None:
 @pytest.fixture
 def filling(tmp_path: Path) -> Iterator[Path]:
     """A file system that has room for a study, but not for 100 MB more."""
-    place = tmp_path / "filling"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m,mode=755", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    with small_file_system(tmp_path / "filling", "80m") as place:
+        yield place
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs; run: sudo make test")
