@@ -247,8 +247,25 @@ mod tests {
     use super::*;
     use crate::boundary::sys::Errno;
 
+    /// Runs a test of what is no longer mapped in a process of one thread: in one of several, another test may have been
+    /// given the same addresses in the meantime.
+    fn alone(test: fn()) {
+        if std::env::args().any(|argument| argument == "--exact") {
+            return test();
+        }
+        let thread = std::thread::current();
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let run = again.args(["--exact", thread.name().unwrap(), "--test-threads=1"]).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success() && said.contains("1 passed"), "{said}");
+    }
+
     #[test]
     fn own_memory_is_zero_and_goes_when_it_is_dropped() {
+        alone(is_zero_and_goes_when_it_is_dropped);
+    }
+
+    fn is_zero_and_goes_when_it_is_dropped() {
         let fresh = Fresh::map(PAGE + 1).unwrap();
         let span = fresh.room().span();
         let mut bytes = fresh.into_bytes();
@@ -271,6 +288,10 @@ mod tests {
 
     #[test]
     fn memory_takes_the_place_of_other_memory() {
+        alone(takes_the_place_of_other_memory);
+    }
+
+    fn takes_the_place_of_other_memory() {
         let target = Fresh::map(PAGE).unwrap().into_room().keep();
         let mut bytes = Fresh::map_reserved(PAGE).unwrap().into_bytes();
         bytes.all().fill(9);
@@ -304,6 +325,10 @@ mod tests {
 
     #[test]
     fn the_first_value_is_published_once() {
+        alone(is_published_once);
+    }
+
+    fn is_published_once() {
         static PLACE: Published<AtomicU32> = Published::none();
         static OTHER: AtomicU32 = AtomicU32::new(2);
         let place = || PLACE.get().map(|value| value.load(Ordering::Relaxed));
