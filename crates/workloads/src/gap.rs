@@ -18,13 +18,13 @@ pub enum Kernel {
     Bfs,
     /// An iteration of PageRank
     Pr,
-    /// Shortest ways from a random vertex (Dijkstra), weights 1 to 255
+    /// Shortest paths from a random vertex (Dijkstra), weights 1 to 255
     Sssp,
-    /// Betweenness by the ways from a random vertex (Brandes)
+    /// Betweenness by the shortest paths from a random vertex (Brandes)
     Bc,
 }
 
-/// Graph kernels: breadth-first search, PageRank, shortest ways, betweenness.
+/// Graph kernels: breadth-first search, PageRank, shortest paths, betweenness.
 #[derive(clap::Args)]
 pub struct Args {
     /// What is computed
@@ -122,10 +122,10 @@ impl Timed<'_> {
         for _ in 0..self.repetitions {
             let root = graph.root(&mut self.rng);
             let found = self.time("gap.bc", || dependencies(graph, root, &mut between))?;
-            expected += ways_between(&found);
+            expected += paths_between(&found);
         }
         self.measurements.end_window();
-        // A way of d steps passes d - 1 vertices, whichever of the shortest it is.
+        // A path of d steps passes d - 1 vertices, whichever of the shortest it is.
         let sum: f64 = between.iter().sum();
         let wrong = (sum - expected).abs() > 1e-6 * expected.max(1.0) || sum.is_nan();
         Ok((sum_of(between.iter().map(|one| one.to_bits())), u64::from(wrong)))
@@ -207,18 +207,18 @@ fn wrong_ranks(graph: &Graph, given: &[u64], ranks: &[u64]) -> u64 {
     sums.iter().zip(ranks).filter(|&(&sum, &rank)| damped(sum) != rank).count() as u64
 }
 
-/// A number of ways: on a grid there are more than a floating-point number holds.
+/// A number of shortest paths: on a grid it exceeds what a floating-point number holds.
 #[derive(Clone, Copy, Default)]
-struct Ways {
+struct Paths {
     /// From 1 to 2⁶⁴, or 0.
     mantissa: f64,
     exponent: i64,
 }
 
-impl Ways {
-    const ONE: Ways = Ways { mantissa: 1.0, exponent: 0 };
+impl Paths {
+    const ONE: Paths = Paths { mantissa: 1.0, exponent: 0 };
 
-    fn add(&mut self, other: Ways) {
+    fn add(&mut self, other: Paths) {
         if self.mantissa == 0.0 || other.exponent > self.exponent {
             let (larger, smaller) = (other, *self);
             *self = larger;
@@ -237,22 +237,22 @@ impl Ways {
         self.mantissa * 2_f64.powi((self.exponent - exponent).max(-2000) as i32)
     }
 
-    fn over(self, other: Ways) -> f64 {
+    fn over(self, other: Paths) -> f64 {
         self.mantissa / other.mantissa * 2_f64.powi((self.exponent - other.exponent).clamp(-2000, 2000) as i32)
     }
 }
 
-/// Adds, to each vertex but the root, the share of shortest ways from `root` that pass it, summed over their ends
+/// Adds, to each vertex but the root, the share of shortest paths from `root` that pass it, summed over their ends
 /// (Brandes 2001).
 fn dependencies(graph: &Graph, root: u32, between: &mut [f64]) -> Search {
     let found = search(graph, root);
-    let mut ways = vec![Ways::default(); graph.vertices()];
-    ways[root as usize] = Ways::ONE;
+    let mut paths = vec![Paths::default(); graph.vertices()];
+    paths[root as usize] = Paths::ONE;
     for &vertex in &found.order {
         for &other in graph.row(vertex) {
             if found.levels[other as usize] == found.levels[vertex as usize] + 1 {
-                let own = ways[vertex as usize];
-                ways[other as usize].add(own);
+                let own = paths[vertex as usize];
+                paths[other as usize].add(own);
             }
         }
     }
@@ -260,7 +260,7 @@ fn dependencies(graph: &Graph, root: u32, between: &mut [f64]) -> Search {
     for &vertex in found.order.iter().rev() {
         for &other in graph.row(vertex) {
             if found.levels[other as usize] == found.levels[vertex as usize] + 1 {
-                let share = ways[vertex as usize].over(ways[other as usize]);
+                let share = paths[vertex as usize].over(paths[other as usize]);
                 passing[vertex as usize] += share * (1.0 + passing[other as usize]);
             }
         }
@@ -271,15 +271,15 @@ fn dependencies(graph: &Graph, root: u32, between: &mut [f64]) -> Search {
     found
 }
 
-/// Vertices that shortest ways from a search's root pass, over all their ends.
-fn ways_between(found: &Search) -> f64 {
+/// Vertices that shortest paths from a search's root pass, over all their ends.
+fn paths_between(found: &Search) -> f64 {
     found.order.iter().map(|&vertex| f64::from(found.levels[vertex as usize].saturating_sub(1))).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        RANK, UNREACHED, Ways, dependencies, ranked, shortest, ways_between, weights_of, wrong_distances,
+        Paths, RANK, UNREACHED, dependencies, paths_between, ranked, shortest, weights_of, wrong_distances,
         wrong_ranks,
     };
     use crate::graph::tests::{distances, small};
@@ -332,31 +332,31 @@ mod tests {
         }
     }
 
-    /// The numbers of shortest ways from every vertex, and distances, by walking them all.
-    fn ways_of_all(graph: &Graph) -> (Vec<Vec<f64>>, Vec<Vec<Option<u64>>>) {
+    /// The numbers of shortest paths from every vertex, and distances, by walking them all.
+    fn paths_of_all(graph: &Graph) -> (Vec<Vec<f64>>, Vec<Vec<Option<u64>>>) {
         let apart = distances(graph, |_, _| 1);
         let count = graph.vertices();
-        let mut ways = vec![vec![0.0; count]; count];
+        let mut paths = vec![vec![0.0; count]; count];
         for from in 0..count {
-            ways[from][from] = 1.0;
+            paths[from][from] = 1.0;
             for level in 1..count as u64 {
                 for to in (0..count).filter(|&to| apart[from][to] == Some(level)) {
-                    ways[from][to] = graph
+                    paths[from][to] = graph
                         .row(to as u32)
                         .iter()
                         .filter(|&&last| apart[from][last as usize] == Some(level - 1))
-                        .map(|&last| ways[from][last as usize])
+                        .map(|&last| paths[from][last as usize])
                         .sum();
                 }
             }
         }
-        (ways, apart)
+        (paths, apart)
     }
 
     #[test]
     fn betweenness_is_that_of_its_definition() {
         for graph in small() {
-            let (ways, apart) = ways_of_all(&graph);
+            let (paths, apart) = paths_of_all(&graph);
             let count = graph.vertices();
             for root in 0..count {
                 let mut found = vec![0.0; count];
@@ -368,7 +368,7 @@ mod tests {
                             (apart[root][middle], apart[middle][end], apart[root][end])
                             && first + second == whole
                         {
-                            wanted += ways[root][middle] * ways[middle][end] / ways[root][end];
+                            wanted += paths[root][middle] * paths[middle][end] / paths[root][end];
                         }
                     }
                     assert!(
@@ -378,32 +378,32 @@ mod tests {
                     );
                 }
                 let sum: f64 = found.iter().sum();
-                assert!((sum - ways_between(&searched)).abs() < 1e-9 * sum.max(1.0));
+                assert!((sum - paths_between(&searched)).abs() < 1e-9 * sum.max(1.0));
             }
         }
     }
 
     #[test]
     fn more_ways_than_a_number_holds_are_counted() {
-        let mut ways = Ways::ONE;
+        let mut paths = Paths::ONE;
         for _ in 0..3000 {
-            ways.add(ways);
+            paths.add(paths);
         }
-        let mut half = Ways::ONE;
+        let mut half = Paths::ONE;
         for _ in 0..2999 {
             half.add(half);
         }
-        assert_eq!(half.over(ways), 0.5);
+        assert_eq!(half.over(paths), 0.5);
         let mut sum = half;
-        sum.add(Ways::ONE);
-        assert_eq!(sum.over(ways), 0.5);
-        let mut other = Ways::ONE;
+        sum.add(Paths::ONE);
+        assert_eq!(sum.over(paths), 0.5);
+        let mut other = Paths::ONE;
         other.add(half);
         assert_eq!(other.over(half), 1.0);
         let graph = Kind::Road.make(2000 * 2000, &mut Rng::new(4));
         let mut found = vec![0.0; graph.vertices()];
         let searched = dependencies(&graph, graph.root(&mut Rng::new(4)), &mut found);
-        let (sum, wanted) = (found.iter().sum::<f64>(), ways_between(&searched));
+        let (sum, wanted) = (found.iter().sum::<f64>(), paths_between(&searched));
         assert!(wanted > 1e9 && (sum - wanted).abs() < 1e-6 * wanted, "{sum} is not {wanted}");
     }
 }

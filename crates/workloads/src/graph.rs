@@ -16,7 +16,7 @@ const KEPT: u64 = 218;
 pub enum Kind {
     /// R-MAT with Graph500's shares and 16 edges a vertex: few vertices have most edges, labels are random
     RMat,
-    /// A square grid of which 85% of the edges exist, labelled row by row: long ways, neighbours near in memory
+    /// A square grid of which 85% of the edges exist, labelled row by row: long paths, neighbours near in memory
     Road,
 }
 
@@ -204,7 +204,7 @@ pub mod tests {
         found
     }
 
-    /// Distances of all pairs by Floyd and Warshall; `None`: no way.
+    /// Distances of all pairs by Floyd and Warshall; `None`: no path.
     pub fn distances(graph: &Graph, weight: impl Fn(u32, usize) -> u64) -> Vec<Vec<Option<u64>>> {
         let count = graph.vertices();
         let mut found = vec![vec![None; count]; count];

@@ -64,15 +64,15 @@ fn tree(graph: &Graph, root: u32) -> Vec<u32> {
 fn levels_of(parents: &[u32], root: u32) -> Vec<u32> {
     let mut levels = vec![NONE; parents.len()];
     levels[root as usize] = 0;
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     for start in 0..parents.len() as u32 {
         let mut vertex = start;
-        while levels[vertex as usize] == NONE && parents[vertex as usize] != NONE && way.len() <= parents.len() {
-            way.push(vertex);
+        while levels[vertex as usize] == NONE && parents[vertex as usize] != NONE && path.len() <= parents.len() {
+            path.push(vertex);
             vertex = parents[vertex as usize];
         }
         let mut level = levels[vertex as usize];
-        for step in way.drain(..).rev() {
+        for step in path.drain(..).rev() {
             level = level.saturating_add(1);
             levels[step as usize] = level;
         }

@@ -14,22 +14,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EXPLORE_SHARE = 0.6
-"""Of what is left of the budget after the pilot; the rest confirms."""
+"""The exploration's share of what the pilot leaves of the budget; the confirmation gets the rest."""
 FEWEST_BLOCKS = 8
 MOST_BLOCKS = 100
 FEWEST_CONFIRMED = 15
 MOST_CONFIRMED = 2000
 PILOT_RUNS = 6
 PROBE_SHARE = 0.25
+"""Of the budget, at most: the pilot and one execution of every condition."""
 _POWER = 0.8
 _KURTOSIS = 5.0
-"""Assumed of run times when planning: between the normal's 3 and the exponential's 9."""
+"""Of run times, as planning assumes it: between the normal's 3 and the exponential's 9."""
 _LEAST_KURTOSIS = 3.0
-"""An estimated kurtosis below the normal's is not relied upon: it may be that no slow execution was seen."""
+"""A lower estimate than the normal's kurtosis is raised to it: perhaps no slow execution was seen."""
 _LEAST_KEPT = 0.5
-"""The share of an effect that is assumed, at least, when executions are planned: it was chosen because it is large."""
+"""Of the observed effect, planning assumes at least this share: the effect was chosen because it looked large."""
 _RARE_MODE = 60
-"""Executions in which a slow mode of 1 in 10 is there about six times; with fewer, it can be missed altogether."""
+"""Executions in which a slow mode of 1 in 10 occurs about six times; fewer executions may all miss it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def allocate(
     for values in range(most, min(2, most) - 1, -1):
         block_s = _block_s(cost_s, drawn, copies, values)
         blocks = min(int(available_s / block_s), MOST_BLOCKS)
-        if blocks >= FEWEST_BLOCKS or (values == min(2, most) and blocks >= FEWEST_BLOCKS):
+        if blocks >= FEWEST_BLOCKS:
             enough = blocks >= wanted
             full_s = _block_s(cost_s, drawn, copies, most)
             return Allocation(values, blocks, wanted, None if enough else _minutes(spent_s, full_s * wanted))
@@ -85,7 +86,7 @@ def allocate(
 
 
 class TooSmallError(BadInputError):
-    """Names the minutes that would do."""
+    """The budget is too small; ``minutes`` would do."""
 
     def __init__(self, message: str, minutes: float) -> None:
         super().__init__(message)
@@ -93,7 +94,7 @@ class TooSmallError(BadInputError):
 
 
 def too_small(minutes: float, least: float, full: float) -> TooSmallError:
-    """The budget is too small for any answer."""
+    """The error of a budget that is too small for any answer."""
     return TooSmallError(
         f"--minutes {minutes:g} is too little for this program: {_minutes_text(least)} would find what makes most of "
         f"the spread, {full:g} would do well",
@@ -117,7 +118,7 @@ def _minutes(spent_s: float, exploration_s: float) -> float:
 
 
 def before_probing(minutes: float, run_s: float, conditions: int, wanted: int) -> None:
-    """Raises BadInputError where starting every condition once would take more than its share of the budget."""
+    """Raises BadInputError where the pilot and one execution of every condition exceed their share of the budget."""
     if (PILOT_RUNS + conditions) * run_s <= PROBE_SHARE * 60 * minutes:
         return
     spent_s = (PILOT_RUNS + conditions) * run_s
@@ -140,7 +141,7 @@ class Effect:
 
     @classmethod
     def of(cls, control: NDArray[np.float64], pinned: NDArray[np.float64], alpha: float) -> Effect:
-        """From log times, conditions × blocks."""
+        """Both arrays hold log times, conditions × blocks."""
         spreads, variances, kurtoses = [], [], []
         for rows in (control, pinned):
             centred = rows - rows.mean(axis=1, keepdims=True)
@@ -157,9 +158,10 @@ class Effect:
         return 1 - exp(2 * self.log_ratio)
 
     def executions(self) -> int:
-        """Of each, that find it with a probability of 80%, two-sided, at half of α (two statistics are tested).
+        """How many of each find the effect with a probability of 80%, two-sided, at half of α: two statistics are tested.
 
-        It was chosen because it looked large, so it probably is smaller: the lower end of its one-sided 95% interval.
+        The effect was chosen because it looked large and probably is smaller, so the lower end of its one-sided 95%
+        interval is planned for, but no less than half of it.
         """
         from scipy.special import ndtri
 
@@ -183,13 +185,17 @@ class Effect:
 
 
 def confirmation_runs(left_s: float, block_s: float, needed: int) -> int:
-    """Number of confirming executions: as spread and mean need, within the remaining budget."""
+    """Number of confirming executions: ``needed``, within the remaining budget and the limits above."""
     affordable = int(left_s / block_s) if block_s > 0 else MOST_CONFIRMED
     return max(FEWEST_CONFIRMED, min(needed, affordable, MOST_CONFIRMED))
 
 
 def for_mean(sds: tuple[float, float], mean: float, unchanged: float, level: float = 0.95) -> int:
-    """Executions of each for an interval of the shift of half-width 0.6 · unchanged: 0.4 is left for a shift."""
+    """Executions of each that show a mean to be unchanged.
+
+    ``unchanged``: the largest shift, as a share of the mean, that counts as none. The interval's half-width is 0.6 of it,
+    which leaves 0.4 for the shift itself.
+    """
     from scipy.special import ndtri
 
     half = 0.6 * unchanged * mean

@@ -17,7 +17,7 @@ from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, S
 from pagelab.diagnose.sources import COMBINED
 
 MAIN = 0.5
-"""From this share of the variance on, a cause decides the time; below, it makes a part of it."""
+"""A cause of at least this share of the variance decides the time; a smaller one makes part of it."""
 CAUSES = {
     "aslr": "ASLR",
     "addresses": "where heap and mappings lie",
@@ -31,7 +31,7 @@ CAUSES = {
     "frames-random": "the frames that it gets",
     COMBINED: "several sources together",
 }
-"""The varying property, by the key of the source that pins it."""
+"""Key of a source → what varies while it is not pinned."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _confirmed_finding(found: Diagnosis, one: Confirmation) -> Finding:
 
 
 def _deciding(one: Confirmation) -> Interval:
-    """Of the contrast that the result rests on."""
+    """The variance removed in the contrast that the result rests on."""
     return next(each for each in one.contrasts if each.result == one.result).removed
 
 
@@ -204,7 +204,7 @@ def share_text(one: Share) -> str:
 
 
 def fix(found: Diagnosis) -> str | None:
-    """The command that removes the variation, to be copied whole: the rest is a comment. Only if it is confirmed."""
+    """The command that removes a confirmed cause; remarks follow it as a shell comment, so the line can be copied whole."""
     one = found.confirmation
     if one is None or not one.confirmed:
         return None
