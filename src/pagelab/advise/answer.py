@@ -15,13 +15,14 @@ from pagelab.advise.design import Region
 from pagelab.advise.document import AdviceDocument, Checked, RegionGain
 from pagelab.analysis import analyse, answer, load, wording
 from pagelab.analysis.answer import Answer
-from pagelab.analysis.model import Analysis, Contrast
+from pagelab.analysis.model import Analysis, Contrast, Metric
 from pagelab.analysis.try_document import change
 from pagelab.layouts.layout import POOLS
 from pagelab.study.store import Store
 
 _LEVEL = 0.95
 _KERNEL = "the kernel's own way"
+_EVERYTHING = "everything in 2M pages"
 
 
 def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
@@ -34,13 +35,13 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
         contrasts = {c.policy: c for c in analysis.compared()}
         answers = {name: _answer(contrasts[name], len(contrasts)) for name in ("advice", "2M") if name in contrasts}
     chosen = _chosen(found)
-    verdict = _verdict(found, chosen, answers, analysis)
+    said = verdict(found, answers, None if analysis is None else analysis.primary)
     policy = directory / POLICY if chosen else None
-    following, why = _next(asked, found, answers, directory, policy)
+    following, why = next_command(asked, found, answers, directory, policy)
     promised = found.choice if chosen and found.effects is not None else None
     return AdviceDocument(
         command=list(asked.argv),
-        verdict=verdict,
+        verdict=said,
         metric=found.metric,
         metric_why=found.metric_why,
         evidence=_evidence(asked),
@@ -105,12 +106,17 @@ def _answer(c: Contrast, family: int) -> Answer:
     return answer.answer_of(c.relative, c.relative_interval, c.p_holm, c.pairs or 0, level=_LEVEL, family=family)
 
 
-def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], analysis: Analysis | None) -> str:
-    if analysis is None:
+def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> str:
+    """The first line: what is advised, and what the check says of it; ``metric`` is None where nothing was checked.
+
+    ``answers``: of the ``advice``, if there is one, and of everything in ``2M`` pages, each against the kernel's way.
+    """
+    if metric is None:
         uses = wording.size(sum(found.used.values()))
         return f"Nothing to gain: the command uses {uses} of heap and anonymous memory, less than one 2M page."
-    metric = analysis.primary
+    chosen = _chosen(found)
     everything = answers["2M"]
+    whole = f"{answer.sentence(everything, metric, _EVERYTHING, _KERNEL)} ({', '.join(answer.facts(everything))})"
     if not chosen:
         if found.choice is not None and found.choice.left_out:
             smallest = min(region.bytes for region in found.regions)
@@ -119,13 +125,11 @@ def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], ana
                 f"{-(-smallest >> 20)}M; or more --minutes, with which regions are smaller."
             )
         if everything.said == "lower":
-            sentence = answer.sentence(everything, metric, "everything in 2M pages", _KERNEL)
-            return f"No region stands out, but {sentence} ({', '.join(answer.facts(everything))})."
+            return f"No region stands out, but {whole}."
         if everything.said == "same":
             words = answer.words(everything, metric)
-            return f"Nothing to gain: everything in 2M pages is the {words}, compared with {_KERNEL}."
-        sentence = answer.sentence(everything, metric, "everything in 2M pages", _KERNEL)
-        return f"Nothing to advise: no region gains by 2M pages; {sentence} ({', '.join(answer.facts(everything))})."
+            return f"Nothing to gain: {_EVERYTHING} is the {words}, compared with {_KERNEL}."
+        return f"Nothing to advise: no region gains by 2M pages; {whole}."
     spans = joined(chosen)
     shown = wording.listing([place(span) for span in spans[:3]]) if len(spans) <= 3 else f"{len(spans)} regions"
     huge = wording.size(sum(region.bytes for region in chosen))
@@ -134,6 +138,9 @@ def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], ana
     facts = ", ".join(answer.facts(checked))
     if checked.said == "lower":
         return f"{answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+    if everything.said == "lower":
+        said = answer.sentence(checked, metric, what, _KERNEL)
+        return f"{_capital(whole)}. Which part of it gains is not confirmed: {said} ({facts})."
     if checked.said == "higher":
         return f"Leave it as it is: {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
     if found.misses is not None and found.choice is not None:
@@ -141,6 +148,10 @@ def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], ana
         said = answer.sentence(checked, metric, what, _KERNEL)
         return f"Not confirmed: the advised regions have {share} of the misses, but {said} ({facts})."
     return f"Not confirmed: mosaics promised a gain, but {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _gains(found: Found) -> list[RegionGain]:
@@ -180,12 +191,15 @@ def _checked(name: str, one: Answer, analysis: Analysis) -> Checked:
     return Checked(condition="advice" if name == "advice" else "2M", **change(one, analysis.primary))
 
 
-def _next(
+def next_command(
     asked: Asked, found: Found, answers: dict[str, Answer], directory: Path, policy: Path | None
 ) -> tuple[str, str]:
+    """The command to type next, and what for."""
     command = shlex.join(asked.argv)
     if policy is not None and answers["advice"].said == "lower":
         return f"pagelab run --policy {shlex.quote(str(policy))} -- {command}", "runs it as advised"
+    if "2M" in answers and answers["2M"].said == "lower" and asked.budget is None:
+        return f"pagelab run --pages 2M -- {command}", "runs it with everything in 2M pages"
     unfitting = found.choice is not None and found.choice.left_out and policy is None
     if unfitting or any(one.said == "cannot-tell" for one in answers.values()):
         needed = max((one.needed or 0) / max(1, one.pairs) for one in answers.values())

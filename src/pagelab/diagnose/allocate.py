@@ -158,7 +158,7 @@ class Effect:
         return 1 - exp(2 * self.log_ratio)
 
     def executions(self) -> int:
-        """How many of each find the effect with a probability of 80%, two-sided, at half of α: two statistics are tested.
+        """How many of each find the effect with a probability of 80%, two-sided, at α/2: two statistics are tested.
 
         The effect was chosen because it looked large and probably is smaller, so the lower end of its one-sided 95%
         interval is planned for, but no less than half of it.
@@ -193,8 +193,8 @@ def confirmation_runs(left_s: float, block_s: float, needed: int) -> int:
 def for_mean(sds: tuple[float, float], mean: float, unchanged: float, level: float = 0.95) -> int:
     """Executions of each that show a mean to be unchanged.
 
-    ``unchanged``: the largest shift, as a share of the mean, that counts as none. The interval's half-width is 0.6 of it,
-    which leaves 0.4 for the shift itself.
+    ``unchanged``: the largest shift, as a share of the mean, that counts as none. The interval's half-width is 0.6 of
+    it, which leaves 0.4 for the shift itself.
     """
     from scipy.special import ndtri
 

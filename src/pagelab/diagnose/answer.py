@@ -204,7 +204,7 @@ def share_text(one: Share) -> str:
 
 
 def fix(found: Diagnosis) -> str | None:
-    """The command that removes a confirmed cause; remarks follow it as a shell comment, so the line can be copied whole."""
+    """The command that removes a confirmed cause. Remarks follow as a shell comment: the line can be copied whole."""
     one = found.confirmation
     if one is None or not one.confirmed:
         return None

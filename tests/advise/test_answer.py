@@ -1,0 +1,70 @@
+"""The first line of an advice and its next command, by what the check found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pagelab.advise import answer
+from pagelab.advise.campaign import Asked, Found
+from pagelab.advise.choose import Choice
+from pagelab.advise.design import Region
+from pagelab.analysis.answer import Answer, answer_of
+from pagelab.analysis.metrics import metric_named
+from pagelab.analysis.model import Interval
+
+TILE = 2 << 20
+FASTER = answer_of(-0.127, Interval(-0.162, -0.0925, 0.95), 3e-5, 18, level=0.95, family=2)
+SLOWER = answer_of(0.127, Interval(0.0925, 0.162, 0.95), 3e-5, 18, level=0.95, family=2)
+UNCLEAR = answer_of(-0.04, Interval(-0.12, 0.05, 0.95), 0.4, 18, level=0.95, family=2)
+
+
+def _found(chosen: list[bool], *, misses: bool = False) -> Found:
+    regions = [Region("anon", at * TILE, (at + 1) * TILE) for at in range(len(chosen))]
+    taken = np.array(chosen)
+    choice = Choice(taken, 0.05, 0.01, 0.09, TILE * sum(chosen), 0)
+    shares = np.full(len(chosen), 1 / len(chosen)) if misses else None
+    return Found({"anon": len(chosen) * TILE}, regions, None, choice, 1, 40, "cpu_s", "", 0, 0, shares)
+
+
+def _answered(advice: Answer | None, everything: Answer) -> dict[str, Answer]:
+    return {"2M": everything} if advice is None else {"advice": advice, "2M": everything}
+
+
+@pytest.mark.parametrize("misses", [False, True], ids=["mosaics", "misses"])
+@pytest.mark.parametrize("advice", [UNCLEAR, SLOWER], ids=["unclear", "slower"])
+def test_a_gain_of_everything_is_told_where_the_advice_is_not_confirmed(advice: Answer, misses: bool) -> None:
+    found = _found([True, False], misses=misses)
+    said = answer.verdict(found, _answered(advice, FASTER), metric_named("cpu_s"))
+    assert "verything in 2M pages is 12.7% faster than the kernel's own way" in said.split(". ")[0]
+    assert "is not confirmed" in said
+    assert "anon 0–2M" in said
+
+
+def test_what_nothing_confirms_is_not_confirmed() -> None:
+    found = _found([True, False])
+    said = answer.verdict(found, _answered(UNCLEAR, UNCLEAR), metric_named("cpu_s"))
+    assert said.startswith("Not confirmed: ")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "advice", "everything", "budget", "command"),
+    [
+        ([True, False], UNCLEAR, FASTER, None, "pagelab run --pages 2M -- prog"),
+        ([False, False], None, FASTER, None, "pagelab run --pages 2M -- prog"),
+        ([True, False], FASTER, FASTER, None, "pagelab run --policy policy.toml -- prog"),
+        # Everything needs more huge pages than the budget has.
+        ([True, False], UNCLEAR, FASTER, TILE, "pagelab advise --minutes "),
+        ([True, False], UNCLEAR, UNCLEAR, None, "pagelab advise --minutes "),
+        ([True, False], SLOWER, SLOWER, None, "pagelab report check"),
+    ],
+)
+def test_the_next_command_follows_from_what_was_found(
+    chosen: list[bool], advice: Answer | None, everything: Answer, budget: int | None, command: str
+) -> None:
+    asked = Asked(("prog",), ".", budget=budget)
+    policy = Path("policy.toml") if any(chosen) else None
+    typed, _ = answer.next_command(asked, _found(chosen), _answered(advice, everything), Path(), policy)
+    assert typed.startswith(command)
