@@ -58,6 +58,19 @@ def test_stress_ng(name: str, stressor: str, everyones: Path, run_under: Runner)
     real.stress(possible(BY_NAME[name]), stressor, 1, everyones, run_under)
 
 
+def test_system_calls_of_untouched_buffers_are_traced(
+    policy: FramesPolicy, place: Path, workshop: Workshop, run_under: Runner
+) -> None:
+    """strace reads the buffers while it holds the thread; the engine, which brings the pages, must not be held."""
+    guest = workshop.build("untouched_buffers")
+    command = [need("strace"), "-f", "-o", "calls", "-s", "8", str(guest)]
+    run = real.governed(run_under(policy.toml, command, cwd=str(place), timeout_s=60), policy)
+    assert run.stdout == "ok\n", run.story()
+    written = [line for line in (place / "calls").read_text().splitlines() if "write(" in line and ", 100)" in line]
+    assert len(written) == 21, run.story()
+    assert all('"\\0\\0\\0\\0' in line for line in written), written
+
+
 @pytest.mark.parametrize("threads", THREADS)
 def test_sort_of_a_large_file(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:
     lines = sorted(f"{i * 2654435761 % 2**32:08x} {i}" for i in range(120_000))

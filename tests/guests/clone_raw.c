@@ -8,6 +8,16 @@ static int borrowed(void *argument) {
     return 6;
 }
 
+/* Ends by the system call that ends a thread: so does libc's clone when its function returns. */
+static int returns(void *argument) {
+    unsigned char *mapped = argument;
+    CHECK(holds(mapped, 4 * MIB, 1));
+    unsigned char *own = map_anon(3 * MIB);
+    fill(own, 3 * MIB, 2);
+    CHECK(holds(own, 3 * MIB, 2));
+    return 3;
+}
+
 int main(void) {
     unsigned char *mapped = map_anon(4 * MIB);
     fill(mapped, 4 * MIB, 1);
@@ -28,6 +38,8 @@ int main(void) {
     pid = clone(borrowed, stack + 256 * KIB, CLONE_VM | CLONE_VFORK | SIGCHLD, (void *)&flag);
     CHECK(wait_for(pid) == 6);
     CHECK(flag == 5);
+    pid = clone(returns, stack + 256 * KIB, SIGCHLD, mapped);
+    CHECK(wait_for(pid) == 3);
     churn(1, 300, 300 * KIB);
     return ok();
 }

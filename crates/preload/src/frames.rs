@@ -35,7 +35,7 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::maps;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{Errno, Result, c, task};
-use crate::state::{plan, seccomp};
+use crate::state::{child, plan, seccomp};
 
 use place::module;
 use pool::{chunks, grip};
@@ -117,6 +117,16 @@ pub fn unlocked(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(engine::is_pinned) && is_running() {
             let _ = task::mlock(part.start, part.len(), true);
+        }
+    });
+}
+
+/// The program is about to install guards in `span`, which the kernel refuses for locked memory: unlocks what strategies
+/// pin there.
+pub fn before_guards(span: Span) {
+    areas::each(span, &mut |part, number| {
+        if number.is_some_and(engine::is_pinned) && is_running() {
+            let _ = task::munlock(part.start, part.len());
         }
     });
 }
@@ -213,6 +223,9 @@ const RESETS: [fn(); 6] =
     [areas::after_fork, registration::close, requests::reset, handler::forget, refiller::forget, startup::forget];
 
 /// In a forked child, before anything else: gives it its own engine, unless the policy is not inherited.
+///
+/// Nor does a child that was made past libc get one. It may end by the system call that ends its only thread, as the
+/// children of glibc's `clone` do, and threads of the library would then keep the process alive.
 pub fn adopt_child(inherits: bool) {
     if !is_wanted() {
         return;
@@ -220,9 +233,16 @@ pub fn adopt_child(inherits: bool) {
     for reset in RESETS {
         reset();
     }
-    running::set_state(if inherits && !seccomp::is_active() { running::IDLE } else { running::GONE });
+    running::set_state(if inherits && child::is_by_libc() && !seccomp::is_active() {
+        running::IDLE
+    } else {
+        running::GONE
+    });
     if !inherits {
         return tally::failed(EngineState::Off, EngineFailure::NotInherited, None);
+    }
+    if !child::is_by_libc() {
+        return tally::failed(EngineState::Off, EngineFailure::PastLibc, None);
     }
     if startup::is_ready() {
         hints::adopt_child();

@@ -24,7 +24,8 @@ _MARK = ".pagelab-report"
 
 
 def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
-    """The figures of a report, in reading order."""
+    """The figures of a report, in reading order; those of models only if a model was fitted."""
+    fitted = {"errors", "measured-predicted", "residuals"} if answer.shown(fits) else set()
     told = "; ".join(f"{row[0]}: in-sample {row[1]}, one left out {row[3]}" for row in answer.table(fits).rows)
     found = [
         Figure(
@@ -69,6 +70,7 @@ def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
             draw=lambda width: picture.residuals(file, fits, width),
         ),
     ]
+    found = [figure for figure in found if figure.id in fitted | {"walk-cycles"}]
     found += paper_figures.figures(file, fits)
     return tuple(replace(figure, number=number) for number, figure in enumerate(found, start=1))
 

@@ -137,6 +137,8 @@ coded! {
         /// The program contains LeakSanitizer's runtime, which stops all threads, also the library's, and then reads
         /// the program's memory.
         Sanitizer = "sanitizer",
+        /// The process was forked past libc (clone, `_Fork`).
+        PastLibc = "past-libc",
     }
 }
 

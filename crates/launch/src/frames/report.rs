@@ -354,7 +354,7 @@ fn warn_failed(reports: &[Report], placing: &Placing, program: i32, warnings: &m
         let pids: Vec<u32> = reports.iter().map(|report| report.pid).collect();
         let data = json!({"pids": pids, "reason": failure, "errno": errno});
         let severity = match (failure, own) {
-            ("not-inherited", _) => Severity::Info,
+            ("not-inherited" | "past-libc", _) => Severity::Info,
             (_, true) => Severity::Serious,
             (_, false) => Severity::Warning,
         };
@@ -373,6 +373,9 @@ fn failure_text(failure: &str) -> &str {
         "sandbox" => "from the moment on when it locked itself in with seccomp",
         "namespaces" => "from the moment on when it entered other namespaces",
         "not-inherited" => "the policy is not inherited over fork",
+        "past-libc" => {
+            "it was forked past libc (clone), and may end in a way that the engine's threads would prevent"
+        }
         "module" => "its strategy module refused",
         "sanitizer" => "LeakSanitizer stops the engine's threads and then reads the program's memory",
         "handler-died" => "the engine's handler ended",

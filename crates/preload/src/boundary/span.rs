@@ -1,6 +1,6 @@
 //! Ranges of addresses.
 
-use crate::boundary::arch::PAGE;
+use crate::boundary::arch::{PAGE, PMD};
 
 /// Addresses `[start, end)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,11 @@ impl Span {
     /// Nothing inside.
     pub const fn is_empty(self) -> bool {
         self.start == self.end
+    }
+
+    /// Whether a whole 2 MiB tile lies inside.
+    pub fn holds_tile(self) -> bool {
+        align_up(self.start, PMD).is_some_and(|tile| tile < self.end && self.end - tile >= PMD)
     }
 
     /// The common part (empty if there is none).

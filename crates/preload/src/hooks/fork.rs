@@ -142,6 +142,7 @@ extern "C" fn in_child() {
     }
     let mask = MASK.load(Ordering::Relaxed);
     lock::FORK.give();
+    child::made_by_libc();
     // This adopts the child: from here on it has its own engine that places frames.
     own_stack::run(put_copies);
     sys::signal_mask(mask);

@@ -3,7 +3,7 @@
 //! Each room has one function that resets its data that are not the child's. All these functions are in one list
 //! (`hooks::child`), which the first thread of the child that calls the library walks.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
 use crate::boundary::own::{Fresh, Once, Published};
@@ -45,6 +45,19 @@ fn word() -> Option<&'static AtomicU32> {
     ALIVE.get()
 }
 
+/// Whether the child that is being set up was made by libc's fork.
+static BY_LIBC: AtomicBool = AtomicBool::new(false);
+
+/// Records, in a child that libc's fork has made, that it did; before the child's first call of the guest.
+pub fn made_by_libc() {
+    BY_LIBC.store(true, Ordering::Relaxed);
+}
+
+/// Whether the child that is being set up was made by libc's fork, and not past it (clone, `_Fork`).
+pub fn is_by_libc() -> bool {
+    BY_LIBC.load(Ordering::Relaxed)
+}
+
 /// Whether this process was forked and has not called the guest yet.
 pub fn is_new() -> bool {
     word().is_some_and(|word| word.load(Ordering::Relaxed) == NEW)
@@ -84,6 +97,7 @@ pub fn set_up() {
     for reset in RESETS.get().copied().unwrap_or_default() {
         reset();
     }
+    BY_LIBC.store(false, Ordering::Relaxed);
     if let Some(word) = word() {
         ADOPTER.store(0, Ordering::Release);
         word.store(KNOWN, Ordering::Release);

@@ -163,12 +163,18 @@ fn processes_without_an_engine_are_named() {
         report(8, Vec::new(), failed(EngineFailure::FrameNumbers)),
         report(9, Vec::new(), failed(EngineFailure::FrameNumbers)),
         report(10, Vec::new(), failed(EngineFailure::NotInherited)),
+        report(11, Vec::new(), failed(EngineFailure::PastLibc)),
     ]);
     let shown: Vec<(Severity, &str)> =
         told.iter().map(|(_, severity, message)| (*severity, message.split(" (").next().unwrap_or(""))).collect();
     assert!(told.iter().all(|(kind, _, _)| *kind == Kind::FramesNotPlaced));
     assert_eq!(
         shown,
-        [(Severity::Warning, "2 children"), (Severity::Info, "a child"), (Severity::Serious, "the program")]
+        [
+            (Severity::Warning, "2 children"),
+            (Severity::Info, "a child"),
+            (Severity::Info, "a child"),
+            (Severity::Serious, "the program")
+        ]
     );
 }

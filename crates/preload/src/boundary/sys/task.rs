@@ -4,8 +4,8 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 
 use linux_raw_sys::general::{
-    CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SIGHAND, CLONE_THREAD, CLONE_VM,
-    F_DUPFD_CLOEXEC, rlimit64,
+    CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SIGHAND, CLONE_THREAD, CLONE_UNTRACED,
+    CLONE_VM, F_DUPFD_CLOEXEC, rlimit64,
 };
 use linux_raw_sys::{general, prctl};
 
@@ -15,8 +15,16 @@ use super::c;
 use super::call::{Plain, Result, calls, check};
 
 /// Flags for a thread of this process with its own descriptors. CLONE_SYSVSEM is left out: it would give the program a
-/// list of semaphore adjustments, which kcmp(2) distinguishes from none.
-const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+/// list of semaphore adjustments, which kcmp(2) distinguishes from none. CLONE_UNTRACED: a tracer that follows new
+/// threads would stop it at its system calls, and wait for the pages that it is to bring while it reads the program's
+/// memory (`strace -f`).
+const THREAD: u32 = CLONE_VM
+    | CLONE_FS
+    | CLONE_SIGHAND
+    | CLONE_THREAD
+    | CLONE_PARENT_SETTID
+    | CLONE_CHILD_CLEARTID
+    | CLONE_UNTRACED;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
 ///

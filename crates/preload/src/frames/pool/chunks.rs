@@ -129,8 +129,12 @@ fn map(address: usize, pinned: bool) -> Result<()> {
     // The program may have locked all memory (`mlockall`), so this mapping may be locked, until it is unlocked.
     own_locks::for_a_moment(|| {
         mapping::map_at(Span::new(address, address + PMD), c::PROT_RW, c::MAP_NORESERVE)?;
-        // SAFETY: a forked child has no use for the chunk, and shared pages could not be moved any more.
-        unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
+        // SAFETY: a forked child has no use for the chunk, and shared pages could not be moved any more. Nor has a core
+        // file, which would be larger than the program's.
+        unsafe {
+            sys::madvise(address, PMD, c::MADV_DONTFORK)?;
+            sys::madvise(address, PMD, c::MADV_DONTDUMP)?;
+        }
         // Beyond the limit on locked memory, pages are placed but not pinned.
         let _ = relock(address, pinned);
         Ok(())

@@ -14,6 +14,11 @@ use super::{Owner, each_part, our_span};
 
 /// Answers a madvise call.
 pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
+    if advice == c::MADV_GUARD_INSTALL
+        && let Some(span) = pages(addr, len)
+    {
+        backing::before_guards(span);
+    }
     let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
     // As without the library: mapped parts are advised, and holes cause an error at the end.
     let mut holes = false;
@@ -99,6 +104,8 @@ fn advise_heap(own: Span, advice: i32) -> Result<()> {
     let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
     match advice {
         c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
+        // The kernel refuses to collapse less than a tile.
+        c::MADV_COLLAPSE if !own.holds_tile() => raw(),
         // The policy has decided on page sizes.
         c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
             sys::is_mapped(own.start, own.len())

@@ -126,6 +126,8 @@ impl Pool {
         self.keep_anchor_off(span);
         let governed = self.backing_at(span.start) != Backing::Kernel || backing::governs(span.start);
         match advice {
+            // The kernel refuses to collapse less than a tile.
+            c::MADV_COLLAPSE if !span.holds_tile() => self.advise_raw(span, advice),
             // The policy has decided on page sizes.
             c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
                 if self.used.covers(span) {
