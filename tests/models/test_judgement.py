@@ -13,6 +13,7 @@ from models.planted import DIGITISED, points
 from pagelab.cli.model.text import text
 from pagelab.errors import BadInputError
 from pagelab.models import Points, judge, models
+from pagelab.models.answer import verdict
 from pagelab.models.document import file_of, fits_of
 from pagelab.models.gaussian_process import GaussianProcess
 from pagelab.models.judgement import Errors, cross_validated, floor_of, r_squared, skill_of
@@ -184,3 +185,17 @@ def test_models_that_cannot_lose_a_layout_say_why_they_are_not_cross_validated()
 def test_folds_beyond_the_layouts_are_refused() -> None:
     with pytest.raises(BadInputError, match=r"--folds 13: not within 2 ... 12"):
         judge(points(12), [models()["poly1"]], folds=13)
+
+
+def test_one_layout_is_too_few_whatever_the_folds() -> None:
+    with pytest.raises(BadInputError, match="it has 1 training layout, and models need 5 or more"):
+        judge(points(1), [models()["gp"]])
+
+
+def test_an_error_on_fitted_layouts_is_called_that_beside_one_on_layouts_left_out() -> None:
+    data = points(16, noise=0.01)
+    file = file_of(data, DIGITISED)
+    said = verdict(file, fits_of(data, judge(data, [models()[name] for name in ("gp", "poly3", "yaniv")], folds=4), 1))
+    assert "on layouts left out one at a time" in said
+    assert said.split("yaniv ")[1].split(" ", 1)[1].startswith("in-sample")
+    assert "in-sample" not in said.split("poly3 ")[1].split("yaniv")[0]

@@ -88,6 +88,13 @@ def test_a_table_of_two_machines_is_read_one_at_a_time() -> None:
         ("R,C\n1,1\n", Reading(columns={"q": "R"}), "--column q=R: q is unknown; allowed: layout, role, r, h"),
         ("layout,R,C\na,1,1\n", Reading(anchors={"4K": "z"}), "--anchor-4k z: .*no such layout"),
         ("layout,R,C\na,1,1\n", Reading(tests=("z",)), "--test z: .*no such layout"),
+        ("layout,R,C,c\na,1,1,2\n", Reading(), "two columns are named C and c; rename one"),
+        ("layout,R,C\na,1,1\nb,1,000,1\n", Reading(), "line 3 has 4 fields, and the first line names 3 columns"),
+        (
+            "layout,R,C\na,1,1\nb,2,1\n",
+            Reading(anchors={"4K": "a", "2M": "a"}),
+            "a is named as the layout of 4K pages and as that of 2M",
+        ),
         ("layout,R,C,role\na,1,1,exam\n", Reading(), r'line 2: role "exam"; allowed: train, test'),
         ("layout,R,C,role\na,1,1,test\na,2,1,train\n", Reading(), "line 3: layout a is train here and test in line 2"),
         (

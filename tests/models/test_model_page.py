@@ -66,3 +66,17 @@ def test_the_page_over_workloads_draws_its_figures_and_asks_nothing(tmp_path: Pa
         assert browser.value("document.documentElement.scrollWidth") == 375
         assert browser.complaints() == []
         assert set(browser.requests()) == {page.resolve().as_uri()}
+
+
+def test_a_page_without_a_fitted_model_says_why(tmp_path: Path) -> None:
+    data = points(2)
+    file = file_of(data, DIGITISED)
+    fits = fits_of(data, judge(data, chosen(["gp", "poly1"]), folds=2), 1)
+    page = write(file, fits, tmp_path / "page")
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(page)
+        said = browser.value("document.body.textContent")
+        assert "No model could be fitted" in said
+        assert "cannot fit gp" in said
+        assert browser.value("document.querySelectorAll('.plot svg').length") == 1
+        assert browser.complaints() == []

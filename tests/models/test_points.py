@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,3 +98,10 @@ def test_rows_are_taken_with_all_that_belongs_to_them() -> None:
     assert (list(part.r_sd), list(part.extra["reads"])) == ([7, 0], [7, 0])
     assert part.anchor("4K") == 1
     assert part.anchor("2M") is None
+
+
+def test_anchors_that_seem_swapped_are_told() -> None:
+    data = points(12)
+    most, least = data.layouts[int(data.c.argmax())], data.layouts[int(data.c.argmin())]
+    assert "swapped-anchors" not in kinds(replace(data, anchors={"4K": most, "2M": least}))
+    assert "swapped-anchors" in kinds(replace(data, anchors={"4K": least, "2M": most}))

@@ -136,7 +136,8 @@ def facts(found: KindsDocument) -> list[str]:
         what = "cycles of the window " + found.window if found.window else "cycles of whole executions"
     lines = [
         f"touched: {used}",
-        f"R: {what}, the {found.estimator} of the repeats; effects are medians over {found.blocks} blocks",
+        f"R: {what}, the {found.estimator} of the repeats; effects are Hodges–Lehmann estimates over {found.blocks} "
+        "blocks",
     ]
     if found.counts is None:
         return [*lines, f"H, M, C: none ({found.counts_why}); simulated with: --counts simulated"]

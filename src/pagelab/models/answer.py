@@ -220,7 +220,8 @@ def verdict(file: ModelFile, fits: Fits) -> str:
     best = headline(fits)
     errors = None if best is None else judged(best)
     if best is None or errors is None:
-        return f"no model could be fitted to {file.workload}: {fits.models[0].refusal if fits.models else 'none asked'}"
+        ours = fits.named(OURS) or next(iter(fits.models), None)
+        return f"no model could be fitted to {file.workload}: {'none asked' if ours is None else ours.refusal}"
     if best.skill is not None and best.skill < _NO_SKILL:
         return (
             f"no skill: on layouts left out, {best.model} predicts the run time of {file.workload} hardly better than "
@@ -228,9 +229,9 @@ def verdict(file: ModelFile, fits: Fits) -> str:
         )
     where = "on test layouts" if best.test is not None else "on layouts left out one at a time"
     if best.test is None and best.left_out is None:
-        where = "on all layouts"
+        where = "on the layouts it was fitted to"
     others = [
-        f"{name} {_percent(_maximum(one))}"
+        f"{name} {_percent(_maximum(one))}{_basis(one, best)}"
         for name in ("mosmodel", "poly3", "yaniv", "basu")
         if name != best.model and (one := fits.named(name)) is not None and judged(one) is not None
     ]
@@ -239,6 +240,11 @@ def verdict(file: ModelFile, fits: Fits) -> str:
     against = f" ({', '.join(others)})" if others else ""
     within = f"the run time of {file.workload} is predicted within {_percent(errors.maximum)} by {best.model}"
     return f"{within} {where}{against}{noise}"
+
+
+def _basis(one: FitDocument, best: FitDocument) -> str:
+    """What a model's error rests on, where that of ``best`` rests on layouts left out."""
+    return " in-sample" if best.left_out is not None and one.test is None and one.left_out is None else ""
 
 
 def _percent(fraction: float | None) -> str:

@@ -44,6 +44,9 @@ _ANCHORS = {
 }
 
 
+Rows = list[tuple[int, dict[str, Any]]]
+
+
 @dataclass(frozen=True)
 class Reading:
     """How to read a table; a column that is not given here is found by its usual names."""
@@ -71,8 +74,10 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
         reason = system_reason(error) if isinstance(error, OSError) else "not UTF-8"
         raise BadInputError(f"cannot import {path}: {reason}") from None
     table = csv.DictReader(io.StringIO(text))
-    header = [name for name in table.fieldnames or [] if name is not None]
+    header = list(table.fieldnames or [])
+    _check_names(path, header)
     rows = [(table.line_num, row) for row in table]
+    _check_lengths(path, header, rows)
     found = _columns(path, header, how)
     rows = _chosen(path, header, rows, how)
     names, groups = _layouts(rows, found)
@@ -103,6 +108,26 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
     return _with_anchors(path, points, how)
 
 
+def _check_names(path: Path, header: Sequence[str]) -> None:
+    """Refuses two columns of one name, upper and lower case alike: one of them would be read without a word."""
+    names = [name.strip().lower() for name in header]
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        alike = [name for name, plain in zip(header, names, strict=True) if plain == twice]
+        raise BadInputError(f"cannot import {path}: two columns are named {' and '.join(alike)}; rename one")
+
+
+def _check_lengths(path: Path, header: Sequence[str], rows: Rows) -> None:
+    for line, row in rows:
+        # DictReader keeps the fields behind the last name here.
+        surplus = row.get(None)  # type: ignore[call-overload]
+        if surplus is not None:
+            raise BadInputError(
+                f"cannot import {path}: line {line} has {len(header) + len(surplus)} fields, and the first line names "
+                f"{len(header)} columns; is a comma missing or one too many?"
+            )
+
+
 def _columns(path: Path, header: Sequence[str], how: Reading) -> dict[str, tuple[str, ...]]:
     """Returns, for each quantity, the columns whose sum it is."""
     by_name = {name.strip().lower(): name for name in header}
@@ -128,9 +153,6 @@ def _columns(path: Path, header: Sequence[str], how: Reading) -> dict[str, tuple
                 f"{', '.join(header)}; name one with --column {key}=NAME"
             )
     return found
-
-
-Rows = list[tuple[int, dict[str, Any]]]
 
 
 def _chosen(path: Path, header: Sequence[str], rows: Rows, how: Reading) -> Rows:
@@ -235,6 +257,11 @@ def _with_anchors(path: Path, points: Points, how: Reading) -> Points:
         alike = [name for name in points.layouts if pattern.fullmatch(name.strip())]
         if named is not None or len(alike) == 1:
             anchors[size] = named or alike[0]
+    if len(set(anchors.values())) < len(anchors):
+        raise BadInputError(
+            f"cannot import {path}: {anchors['4K']} is named as the layout of 4K pages and as that of 2M pages; name "
+            "another with --anchor-4k or --anchor-2m"
+        )
     made = replace(points, anchors=anchors)
     made.validate()
     return made

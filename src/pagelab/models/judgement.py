@@ -114,6 +114,11 @@ def judge(
     training, testing = points.role("train"), None
     if "test" in points.roles:
         testing = points.role("test")
+    if len(training) < 2:
+        raise BadInputError(
+            f"cannot fit {points.workload}: it has {len(training)} training layout, and models need "
+            "5 or more; measure or import more layouts"
+        )
     if not 2 <= folds <= len(training):
         raise BadInputError(f"--folds {folds}: not within 2 ... {len(training)}, the training layouts")
     judged = []

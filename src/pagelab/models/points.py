@@ -143,6 +143,7 @@ class Points:
             *_more_walks_than_time(self),
             *_useless_inputs(self),
             *_without_anchors(self),
+            *_swapped_anchors(self),
             *_noise(self),
         ]
 
@@ -328,6 +329,17 @@ def _without_anchors(points: Points) -> list[PointsWarning]:
             "with --anchor-4k and --anchor-2m",
         )
     ]
+
+
+def _swapped_anchors(points: Points) -> list[PointsWarning]:
+    small, large = points.anchor("4K"), points.anchor("2M")
+    if small is None or large is None or points.c[small] >= points.c[large]:
+        return []
+    message = (
+        f"{points.layouts[small]}, the layout of 4K pages, has fewer walk cycles than {points.layouts[large]}, that of "
+        "2M pages: are the two names swapped?"
+    )
+    return [PointsWarning("swapped-anchors", message)]
 
 
 def _noise(points: Points) -> list[PointsWarning]:

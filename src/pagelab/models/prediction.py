@@ -65,7 +65,7 @@ class Prediction(BaseModel):
             ]
         if self.low is not None and self.high is not None:
             what = "a layout's mean" if self.of == "mean" else "one run"
-            width = wording.percent((self.high - self.low) / 2 / self.r, signed=False)
+            width = wording.percent((self.high - self.low) / 2 / abs(self.r), signed=False)
             ends = f"{number(self.low)} to {number(self.high)} (± {width})"
             lines.append(f"{wording.level(self.level)} interval for {what}: {ends}")
         lines += [f"warning: {one.message}" for one in self.warnings]
