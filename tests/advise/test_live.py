@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagelab.advise import live
 from pagelab.advise.design import TILE
 from pagelab.advise.live import LiveAdvice, advice
+from pagelab.placement import errors
 from pagelab.placement.procfs import Vma
 
 CHILD = """
@@ -122,14 +124,44 @@ def test_bad_input_is_told(arguments: tuple[object, ...], message: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_without_rights_the_refusal_says_how_to_get_them(process: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("call", "failed"),
+    [
+        ("_clear", "cannot clear the accessed bits"),
+        ("mappings", "cannot read smaps"),
+        ("_candidates", "cannot read smaps"),
+    ],
+)
+def test_without_rights_the_refusal_says_how_to_get_them(process: tuple[int, int, int], call: str, failed: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody without rights; run as root")
     pid, *_ = process
-    code = f"import os\nfrom pagelab.advise.live import _clear\nos.setgid(65534); os.setuid(65534)\n_clear({pid})"
+    arguments = f"{pid}, live._READER" if call == "mappings" else str(pid)
+    code = f"import os\nfrom pagelab.advise import live\nos.setgid(65534); os.setuid(65534)\nlive.{call}({arguments})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"cannot clear the accessed bits of process {pid}: Permission denied" in done.stderr
+    assert failed in done.stderr
+    assert f"of process {pid}: Permission denied" in done.stderr
     assert f"sudo pagelab advise --pid {pid}" in done.stderr
+
+
+def test_root_that_is_refused_is_not_sent_to_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the first process of a container that has more capabilities than its root."""
+    monkeypatch.setattr(errors, "is_root", lambda: True)
+    with (
+        pytest.raises(errors.NotPermittedError) as told,
+        errors.explained(1, "smaps", live._READER),
+    ):
+        raise PermissionError(13, "Permission denied")
+    assert "sudo" not in str(told.value)
+    assert str(told.value).endswith("as root of the host, with the process's number there: pagelab advise --pid PID")
+
+
+def test_a_process_that_ends_meanwhile_names_the_command_for_programs() -> None:
+    with (
+        pytest.raises(errors.ProcessEndedError, match="before it ends: pagelab advise -- COMMAND"),
+        errors.explained(1, "smaps", live._READER),
+    ):
+        raise ProcessLookupError(3, "No such process")
 
 
 @given(

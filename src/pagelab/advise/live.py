@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelab.analysis import wording
 from pagelab.errors import BadInputError
 from pagelab.layouts.layout import TILE
-from pagelab.placement.errors import NotPermittedError, gone
+from pagelab.placement.errors import NotPermittedError, gone, not_permitted
 from pagelab.placement.procfs import Vma, command, executable, mappings
 from pagelab.placement.regions import group
 
@@ -26,6 +26,8 @@ SCHEMA: Literal["pagelab.advice-live/1"] = "pagelab.advice-live/1"
 _KINDS = ("heap", "anon", "arenas")
 _PROCESS_MADVISE, _MADV_COLLAPSE = 440, 25
 """Numbers that all architectures share (include/uapi/asm-generic)."""
+_READER = "pagelab advise --pid"
+"""What is typed again where the process may not be read."""
 
 
 class _Model(BaseModel):
@@ -73,7 +75,7 @@ def watch(pid: int, seconds: float, budget: int | None, wait: Callable[[float], 
 
     Raises `BadInputError` where there is no such process, `MachineError` where its bits may not be cleared or it ends.
     """
-    name = command(pid) if mappings(pid) else ""
+    name = command(pid, _READER) if mappings(pid, _READER) else ""
     _clear(pid)
     wait(seconds)
     return advice(pid, name, _candidates(pid), seconds, budget)
@@ -84,16 +86,13 @@ def _clear(pid: int) -> None:
         with Path(f"/proc/{pid}/clear_refs").open("w", encoding="ascii") as file:
             file.write("1\n")
     except PermissionError as error:
-        raise NotPermittedError(
-            f"cannot clear the accessed bits of process {pid}: {error.strerror} (errno {error.errno}); run as the user "
-            f"of that process, or: sudo pagelab advise --pid {pid}"
-        ) from error
+        raise not_permitted(f"cannot clear the accessed bits of process {pid}", pid, error, _READER) from error
     except (FileNotFoundError, ProcessLookupError) as error:
         if Path(f"/proc/{pid}").exists():
             raise NotPermittedError(
                 "cannot clear accessed bits: this kernel has no /proc/PID/clear_refs (CONFIG_PROC_PAGE_MONITOR)"
             ) from error
-        raise gone(pid, "its accessed bits") from error
+        raise gone(pid, "its accessed bits", _READER) from error
     except OSError as error:
         raise BadInputError(
             f"cannot clear the accessed bits of process {pid}: {error.strerror} (errno {error.errno})"
@@ -104,7 +103,7 @@ def _candidates(pid: int) -> list[tuple[str, Vma]]:
     """Private anonymous mappings, writable, with a whole tile, that may have transparent 2M pages."""
     return [
         (one.kind, vma)
-        for one in group(mappings(pid), executable(pid))
+        for one in group(mappings(pid, _READER), executable(pid))
         if one.kind in _KINDS
         for vma in one.vmas
         if vma.permissions.startswith("rw")
