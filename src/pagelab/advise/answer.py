@@ -46,6 +46,7 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
         evidence=_evidence(asked),
         budget_bytes=asked.budget,
         used_bytes=found.used,
+        mostly_empty=_mostly_empty(asked, found, directory),
         huge_bytes=found.choice.huge_bytes if found.choice else 0,
         left_out=found.choice.left_out if found.choice else 0,
         promised_percent=_percent(promised.gain) if promised else None,
@@ -108,7 +109,7 @@ def _answer(c: Contrast, family: int) -> Answer:
 def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], analysis: Analysis | None) -> str:
     if analysis is None:
         uses = wording.size(sum(found.used.values()))
-        return f"Nothing to gain: the command uses {uses} of heap and anonymous memory, less than one 2M page."
+        return f"Nothing to gain: the command uses at most {uses} of heap and anonymous memory, less than one 2M page."
     metric = analysis.primary
     everything = answers["2M"]
     if not chosen:
@@ -129,7 +130,7 @@ def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], ana
     spans = joined(chosen)
     shown = wording.listing([place(span) for span in spans[:3]]) if len(spans) <= 3 else f"{len(spans)} regions"
     huge = wording.size(sum(region.bytes for region in chosen))
-    what = f"{shown} in 2M pages ({huge} of {wording.size(sum(found.used.values()))})"
+    what = f"{shown} in 2M pages ({huge} of {_addresses(found)})"
     checked = answers["advice"]
     facts = ", ".join(answer.facts(checked))
     if checked.said == "lower":
@@ -141,6 +142,30 @@ def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], ana
         said = answer.sentence(checked, metric, what, _KERNEL)
         return f"Not confirmed: the advised regions have {share} of the misses, but {said} ({facts})."
     return f"Not confirmed: mosaics promised a gain, but {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+
+
+def _addresses(found: Found) -> str:
+    """How many addresses the regions have, and how much memory there was at most where that is less.
+
+    The record has no peak of each pool. That of the largest process includes its files, code and stack.
+    """
+    total = sum(found.used.values())
+    told = f"{wording.size(total)} of addresses"
+    if 0 < found.resident_base < total:
+        told += f", of which at most {wording.size(found.resident_base)} were resident"
+    return told
+
+
+def _mostly_empty(asked: Asked, found: Found, directory: Path) -> str:
+    """A sentence if less than half of the regions' addresses can have had memory at once; else nothing."""
+    if not found.regions or not 0 < found.resident_base < sum(found.used.values()) / 2:
+        return ""
+    policy = directory / FOOTPRINT / "policies" / "4K.toml"
+    return (
+        f"Most of these addresses are empty: the regions have {wording.size(sum(found.used.values()))} of them, and no "
+        f"process had more than {wording.size(found.resident_base)} resident at once in 4K pages, all its memory "
+        f"included; what lies where: pagelab map --policy {shlex.quote(str(policy))} -- {shlex.join(asked.argv)}"
+    )
 
 
 def _gains(found: Found) -> list[RegionGain]:

@@ -234,6 +234,8 @@ def _text(told: AdviceDocument) -> str:
             *_bars(told),
             "",
         ]
+    if told.mostly_empty:
+        lines += [told.mostly_empty, ""]
     if told.checked:
         lines += ["checked beside the kernel's own way, in executions that had no part in the choice", *_checks(told)]
     if told.left_out:
