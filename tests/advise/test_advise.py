@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -82,8 +83,28 @@ def test_where_nothing_gains_that_is_the_answer(program: Path, tmp_path: Path) -
 def test_a_program_without_memory_has_nothing_to_gain(tmp_path: Path) -> None:
     done = run(tmp_path, "--minutes", 0.5, "--", "sh", "-c", 'echo "op 1 ms"')
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Nothing to gain: the command uses ")
+    assert done.stdout.startswith("Nothing to gain: the command uses at most ")
     assert "next: pagelab map -- sh -c" in done.stdout
+
+
+RESERVES = """
+import mmap
+made = mmap.mmap(-1, 256 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+made[0] = made[(256 << 20) - 1] = 1
+print("op 100 ms")
+"""
+
+
+def test_a_reservation_that_is_hardly_touched_is_not_told_as_memory(tmp_path: Path) -> None:
+    """The region's addresses were named as if the program had used so much."""
+    if not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists():
+        pytest.skip("this kernel has no transparent huge pages; boot one built with THP")
+    done = run(tmp_path, "--minutes", 0.3, "--into", "kept dir", "--", sys.executable, "-c", RESERVES)
+    assert done.returncode == 0, done.stderr
+    said = next(line for line in done.stdout.split("\n") if line.startswith("Most of these addresses are empty: "))
+    assert re.search(r"the regions have (2[5-9]\d|3\d\d) MiB of them, and no process had more than \d+\.?\d* MiB", said)
+    assert "what lies where: pagelab map --policy 'kept dir/footprint/policies/4K.toml' -- " in said
+    assert (tmp_path / "kept dir/footprint/policies/4K.toml").exists()
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
         evidence=_evidence(asked),
         budget_bytes=asked.budget,
         used_bytes=found.used,
+        mostly_empty=_mostly_empty(asked, found, directory),
         huge_bytes=found.choice.huge_bytes if found.choice else 0,
         left_out=found.choice.left_out if found.choice else 0,
         promised_percent=_percent(promised.gain) if promised else None,
@@ -113,7 +114,7 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
     """
     if metric is None:
         uses = wording.size(sum(found.used.values()))
-        return f"Nothing to gain: the command uses {uses} of heap and anonymous memory, less than one 2M page."
+        return f"Nothing to gain: the command uses at most {uses} of heap and anonymous memory, less than one 2M page."
     chosen = _chosen(found)
     everything = answers["2M"]
     whole = f"{answer.sentence(everything, metric, _EVERYTHING, _KERNEL)} ({', '.join(answer.facts(everything))})"
@@ -133,7 +134,7 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
     spans = joined(chosen)
     shown = wording.listing([place(span) for span in spans[:3]]) if len(spans) <= 3 else f"{len(spans)} regions"
     huge = wording.size(sum(region.bytes for region in chosen))
-    what = f"{shown} in 2M pages ({huge} of {wording.size(sum(found.used.values()))})"
+    what = f"{shown} in 2M pages ({huge} of {_addresses(found)})"
     checked = answers["advice"]
     facts = ", ".join(answer.facts(checked))
     if checked.said == "lower":
@@ -152,6 +153,30 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _addresses(found: Found) -> str:
+    """How many addresses the regions have, and how much memory there was at most where that is less.
+
+    The record has no peak of each pool. That of the largest process includes its files, code and stack.
+    """
+    total = sum(found.used.values())
+    told = f"{wording.size(total)} of addresses"
+    if 0 < found.resident_base < total:
+        told += f", of which at most {wording.size(found.resident_base)} were resident"
+    return told
+
+
+def _mostly_empty(asked: Asked, found: Found, directory: Path) -> str:
+    """A sentence if less than half of the regions' addresses can have had memory at once; else nothing."""
+    if not found.regions or not 0 < found.resident_base < sum(found.used.values()) / 2:
+        return ""
+    policy = directory / FOOTPRINT / "policies" / "4K.toml"
+    return (
+        f"Most of these addresses are empty: the regions have {wording.size(sum(found.used.values()))} of them, and no "
+        f"process had more than {wording.size(found.resident_base)} resident at once in 4K pages, all its memory "
+        f"included; what lies where: pagelab map --policy {shlex.quote(str(policy))} -- {shlex.join(asked.argv)}"
+    )
 
 
 def _gains(found: Found) -> list[RegionGain]:

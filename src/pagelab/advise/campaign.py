@@ -83,7 +83,8 @@ class Found:
     """The result of the mosaics (or misses), before the check."""
 
     used: dict[str, int]
-    """Pool → bytes from its beginning to the last byte that was used."""
+    """Pool → bytes of addresses, from its beginning to the last byte that was used; most of them may have no memory. By
+    misses: of its tiles."""
     regions: list[Region]
     effects: Effects | None
     """Gains by region; None by misses, or if there is no memory to give huge pages to."""

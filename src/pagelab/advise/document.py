@@ -50,7 +50,9 @@ class AdviceDocument(_Model):
     evidence: Literal["mosaics", "trace", "samples"] = "mosaics"
     budget_bytes: int | None
     used_bytes: dict[str, int]
-    """By pool, up to the last byte that was used."""
+    """By pool: addresses up to the last byte that was used; most of them may have no memory. By misses: tiles of it."""
+    mostly_empty: str = ""
+    """That most of these addresses have no memory, where that is so; else nothing."""
     huge_bytes: int
     """Of the advice: what it can take in 2M pages."""
     left_out: int
@@ -66,7 +68,7 @@ class AdviceDocument(_Model):
     """Of mosaics, in all rounds."""
     checked: list[Checked]
     resident_base_bytes: int
-    """Peak resident memory in base pages."""
+    """Peak resident memory of the largest process, in base pages."""
     resident_huge_bytes: int
     """The same with everything in 2M pages."""
     caveats: list[str]

@@ -179,11 +179,16 @@ def _live(pid: int, seconds: float | None, budget: str | None, *, as_json: bool)
             )
     if len(told.regions) > len(kept):
         lines.append(f"and {len(told.regions) - len(kept)} regions that were touched less")
-    if told.left_out:
-        lines.append(f"{told.left_out} more regions were touched, and the budget has no room for them")
+    if told.left_out_bytes:
+        advised = sum(one.collapse_bytes for one in told.regions)
+        if told.budget_bytes is not None and told.budget_bytes < advised + (2 << 20):
+            room = "the budget has no room for it"
+        else:
+            room = "it does not fit into one command: run the next one, and then this again"
+        lines.append(f"{wording.size(told.left_out_bytes)} more could be collapsed, and {room}")
     if told.collapse is not None:
         if told.more_resident_bytes:
-            lines.append(f"it may take {wording.size(told.more_resident_bytes)} more resident memory")
+            lines.append(f"it takes {wording.size(told.more_resident_bytes)} more resident memory")
         lines += [f"next: {told.collapse}", "      (process_madvise with MADV_COLLAPSE: Linux 6.1, CAP_SYS_NICE)"]
     return "\n".join(lines)
 
@@ -229,6 +234,8 @@ def _text(told: AdviceDocument) -> str:
             *_bars(told),
             "",
         ]
+    if told.mostly_empty:
+        lines += [told.mostly_empty, ""]
     if told.checked:
         lines += ["checked beside the kernel's own way, in executions that had no part in the choice", *_checks(told)]
     if told.left_out:

@@ -155,7 +155,8 @@ def refuse_other_input(traced: Footprint, native: Footprint, argv: Sequence[str]
 
 
 def used(records: Mapping[str, Record]) -> dict[str, int]:
-    """Bytes by pool, from its beginning to the last byte that was used; ``records``: those of ``4K`` and ``2M``.
+    """Bytes of addresses by pool, from its beginning to the last byte that was used; ``records``: those of ``4K`` and
+    ``2M``. What lies between may never have been touched: reserved memory counts.
 
     In huge pages every tile that is given back is accounted for, so that record has the extent; but its last tile
     counts as a whole. How much of that was used, the record in base pages says.

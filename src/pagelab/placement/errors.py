@@ -24,27 +24,38 @@ class ProcessEndedError(MachineError):
 
 
 @contextmanager
-def explained(pid: int, what: str) -> Iterator[None]:
-    """Turns ``OSError`` of reading a process into an error with the next command."""
+def explained(pid: int, what: str, reader: str = "pagelab map") -> Iterator[None]:
+    """Turns ``OSError`` of reading a process into an error with the next command: ``reader`` and the process."""
     try:
         yield
     except PermissionError as error:
-        raise NotPermittedError(
-            f"cannot read {what} of process {pid}: {error.strerror} (errno {error.errno}); "
-            f"run as the user of that process, or: sudo pagelab map {pid}"
-        ) from error
+        raise not_permitted(f"cannot read {what} of process {pid}", pid, error, reader) from error
     except (FileNotFoundError, ProcessLookupError) as error:
-        raise gone(pid, what) from error
+        raise gone(pid, what, reader) from error
     except OSError as error:
         if error.errno == errno.ESRCH:
-            raise gone(pid, what) from error
+            raise gone(pid, what, reader) from error
         raise
 
 
-def gone(pid: int, what: str) -> ProcessEndedError:
+def not_permitted(failed: str, pid: int, error: OSError, reader: str) -> NotPermittedError:
+    """The error for a process that this user may not look at; root is refused by what stands above root."""
+    if is_root():
+        following = (
+            "a container, a security module or capabilities that this process lacks forbid it to root; as root of the "
+            f"host, with the process's number there: {reader} PID"
+        )
+    else:
+        following = f"run as the user of that process, or: sudo {reader} {pid}"
+    return NotPermittedError(f"{failed}: {error.strerror} (errno {error.errno}); {following}")
+
+
+def gone(pid: int, what: str, reader: str = "pagelab map") -> ProcessEndedError:
     """The error for a process that has just ended."""
+    purpose = "advise on" if reader.startswith("pagelab advise") else "map"
     return ProcessEndedError(
-        f"process {pid} ended while {what} was read; to map a program before it ends: pagelab map -- COMMAND"
+        f"process {pid} ended while {what} was read; to {purpose} a program before it ends: "
+        f"{reader.removesuffix(' --pid')} -- COMMAND"
     )
 
 

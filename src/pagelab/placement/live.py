@@ -141,11 +141,8 @@ def decode(content: bytes, pid: int) -> ProcessStat:
 
 def _guest_bytes(pid: int) -> bytes:
     """Content of the guest file of the present program image, found by its mapping; the newest if exec left several."""
-    try:
-        with explained(pid, "the mappings"):
-            mappings = lines(f"/proc/{pid}/maps")
-    except NotPermittedError as error:
-        raise NotPermittedError(str(error).replace("pagelab map", "pagelab stat")) from error
+    with explained(pid, "the mappings", "pagelab stat"):
+        mappings = lines(f"/proc/{pid}/maps")
     mapped = [(path, span) for path, span in map(_guest_mapping, mappings) if _owner(path) == pid]
     if not mapped:
         raise NotGovernedError(f"process {pid} does not run under pagelab; {_START}")

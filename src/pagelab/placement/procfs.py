@@ -70,10 +70,10 @@ def _vma(header: tuple[str, ...], totals: dict[str, int], flags: frozenset[str])
     return Vma(int(start, 16), int(end, 16), permissions, int(offset, 16), int(inode), path.strip(), totals, flags)
 
 
-def mappings(pid: int) -> list[Vma]:
-    """The mappings of a process. Raises the errors of :mod:`pagelab.placement.errors`."""
+def mappings(pid: int, reader: str = "pagelab map") -> list[Vma]:
+    """The mappings of a process. Raises the errors of :mod:`pagelab.placement.errors`, which name ``reader``."""
     _require(pid)
-    with explained(pid, "smaps"):
+    with explained(pid, "smaps", reader):
         found = list(parse_smaps(lines(f"/proc/{pid}/smaps")))
     if not found:
         if is_alive(pid):
@@ -87,9 +87,9 @@ def _require(pid: int) -> None:
         raise NoSuchProcessError(f"there is no process {pid}; processes are listed by: ps -e")
 
 
-def command(pid: int) -> str:
+def command(pid: int, reader: str = "pagelab map") -> str:
     """The command line, or the kernel's name of the process if it has none."""
-    with explained(pid, "the command line"):
+    with explained(pid, "the command line", reader):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         line = b" ".join(word for word in words if word).decode(errors="replace")
         return line or Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
