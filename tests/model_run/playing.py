@@ -20,6 +20,7 @@ from pagelab.policy import parse
 from pagelab.record import Record
 from pagelab.simulate.tlb_runs import tlb
 from pagelab.study.plan import Condition
+from pagelab.study.progress import Silent
 from pagelab.study.tools import Tools
 
 COMMAND = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "200000"]
@@ -148,6 +149,16 @@ class Machine:
         }
         changes = self.wrong.get(named, {})
         return Record.model_validate({**parts, **(changes(self.runs) if callable(changes) else changes)})
+
+
+@dataclass
+class Notes(Silent):
+    """A progress that keeps its messages."""
+
+    said: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
 
 
 _KNOWN: dict[tuple[str, str, tuple[Tile, ...]], dict[str, float]] = {}

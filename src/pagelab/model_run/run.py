@@ -25,7 +25,7 @@ from pagelab.model_run.choosing import Space
 from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, Execution
-from pagelab.model_run.points import gathered, left_out, simulated_by
+from pagelab.model_run.points import FEWEST_EXECUTIONS, gathered, left_out, simulated_by
 from pagelab.model_run.simulation import Simulator, needed
 from pagelab.models.answer import UNCALIBRATED
 from pagelab.models.catalogue import IN_CYCLES, models
@@ -221,6 +221,11 @@ def try_it(session: Session) -> None:
         raise MachineError(
             f"the kernel gave the program's memory no 2M page, so {CANNOT}; what is in the way: pagelab doctor"
         )
+    if any(one.short for one in runs if one.layout == "2M"):
+        session.progress.note(
+            f"in 2M pages the program got {executions.tiles_got(directory, '2M')}; executions that do not get their "
+            "pages are left out"
+        )
     window = _window(directory, session.asked.window)
     own = executions.read(directory, window)
     source, why = _source(session.asked, own, records["4K"])
@@ -319,6 +324,7 @@ def _pilot(session: Session, space: Footprint) -> Noise:
     directory = session.study(PILOT, making.anchors(space), blocks)
     runs = executions.read(directory, trial.window)
     executions.refuse_failed(runs)
+    _refuse_short_anchors(directory, runs)
     times = {name: [one.r_s for one in runs if one.layout == name and one.r_s is not None] for name in ("4K", "2M")}
     if any(len(values) < 2 or min(values) <= 0 for values in times.values()):
         raise BadInputError(
@@ -326,6 +332,22 @@ def _pilot(session: Session, space: Footprint) -> Noise:
             "measure another window: --window NAME"
         )
     return Noise.of(times, session.asked.estimator)
+
+
+def _refuse_short_anchors(pilot: Path, runs: Sequence[Execution]) -> None:
+    """Raises `BadInputError` if an anchor got its pages in too few executions of the pilot: a campaign would show the
+    same, and leave the anchor out at its end."""
+    for size in ("4K", "2M"):
+        own = [one for one in runs if one.layout == size]
+        short = sum(one.short for one in own)
+        if len(own) - short < FEWEST_EXECUTIONS:
+            raise BadInputError(
+                f"the layout of {size} pages alone got {executions.tiles_got(pilot, size)} in {short} of {len(own)} "
+                "executions of the pilot, and no model can be judged without it: a program splits a tile if it forks, "
+                "or protects, unmaps or discards a part of it; or another program's policy had switched 2M pages off "
+                f"meanwhile (pagelab doctor), then begin again: --into DIR; every execution: pagelab study status "
+                f"{pilot}; what 2M pages do for the program as it gets them: pagelab try -- CMD"
+            )
 
 
 def _plan(session: Session, noise: Noise, footprint_: Footprint, simulator: Simulator | None) -> list[Layout]:
