@@ -331,6 +331,19 @@ def test_too_few_minutes_are_refused_with_those_that_would_do(trace: Path, tmp_p
         campaign(tmp_path, Machine(trace), asked(trace, minutes=0.004))
 
 
+def test_a_program_of_three_tiles_is_refused_before_its_pilot(trace: Path, tmp_path: Path) -> None:
+    """Regression: only after the pilot it was told, with the advice to take fewer layouts, which no option does."""
+    machine = Machine(trace, counts=True, tiles=3)
+    wanted = asked(trace, counts="measured", select="random").model_copy(update={"trace": None})
+    with pytest.raises(
+        BadInputError, match=r"\(3 tiles of 2 MiB\) that there are 6 different .* need 16; give"
+    ) as told:
+        campaign(tmp_path, machine, wanted)
+    assert machine.runs == 2
+    assert "fewer" not in str(told.value)
+    planning.refuse_few_tiles(5, 12)
+
+
 def test_a_failing_command_is_told(trace: Path, tmp_path: Path) -> None:
     failed = {"outcome": {"status": "failed", "exit_code": 7, "signal": None}}
     with pytest.raises(BadInputError, match=r"failed: ended with exit code 7; no model can be made"):

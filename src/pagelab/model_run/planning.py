@@ -58,6 +58,17 @@ def shape(select: Select, layouts: int, tests: int, *, knows_c: bool) -> Shape:
     return Shape(start, tuple(left * (i + 1) // rounds - left * i // rounds for i in range(rounds)), tests)
 
 
+def refuse_few_tiles(tiles: int, tests: int) -> None:
+    """Raises `BadInputError` if so few tiles have too few different layouts for the tests and a model."""
+    mixtures, needs = 2**tiles - ANCHORS, tests + FEWEST - 2 * ANCHORS
+    if mixtures < needs:
+        raise BadInputError(
+            f"the program uses so little memory ({tiles} tiles of 2 MiB) that there are {mixtures} different mixtures "
+            f"of 4K and 2M pages, and {tests} test layouts and a model need {needs}; give it a larger input; which "
+            "kind of memory matters is told with less: pagelab model kinds -- CMD"
+        )
+
+
 def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int, *, knows_c: bool) -> Plan:
     """Plans the most layouts whose repeats' noise stays below half of the aim, else :data:`USUAL`, else fewer.
 

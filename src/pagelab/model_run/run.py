@@ -139,8 +139,9 @@ def run(
         session = session_of(asked, directory, tools, progress or Silent())
         try_it(session)
         space, simulator = _counts(session)
+        tests = _tests(session, space)
         noise = _pilot(session, space)
-        chosen_from = _plan(session, noise, space, simulator)
+        chosen_from = _plan(session, noise, space, tests, simulator)
         if not dry_run:
             _rounds(session, chosen_from, simulator)
             _fit(session, simulator)
@@ -315,6 +316,14 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
     return space, Simulator(session.directory, simulated)
 
 
+def _tests(session: Session, space: Footprint) -> list[Layout]:
+    """The test layouts. Raises `BadInputError` if the program's tiles have too few layouts for them and a model."""
+    planning.refuse_few_tiles(len(space), session.asked.tests)
+    return [row.layout() for row in session.campaign.tests] or making.judges(
+        space, session.asked.tests, without=making.anchors(space), seed=session.asked.seed
+    )
+
+
 def _pilot(session: Session, space: Footprint) -> Noise:
     """Runs repeats of the two anchors for the noise and the duration of an execution; returns the noise."""
     trial = session.campaign.trial
@@ -350,12 +359,11 @@ def _refuse_short_anchors(pilot: Path, runs: Sequence[Execution]) -> None:
             )
 
 
-def _plan(session: Session, noise: Noise, footprint_: Footprint, simulator: Simulator | None) -> list[Layout]:
+def _plan(
+    session: Session, noise: Noise, footprint_: Footprint, tests: Sequence[Layout], simulator: Simulator | None
+) -> list[Layout]:
     """Fixes the plan and the test layouts; returns the layouts that may be chosen."""
     asked, campaign = session.asked, session.campaign
-    tests = [row.layout() for row in campaign.tests] or making.judges(
-        footprint_, asked.tests, without=making.anchors(footprint_), seed=asked.seed
-    )
     misses = None
     if simulator is not None:
         session.progress.note("simulate: misses along the memory")
