@@ -303,7 +303,7 @@ class _Pass:
         """Receives the number of references so far."""
         now = monotonic()
         if self._first is None:
-            self.began, self._first = now, done
+            self.began, self._said, self._first = now, now, done
         elif not self._told and now - self.began >= PIECE_S and done >= _PIECE_SHARE * self._references:
             self._told = True
             self._expects((now - self.began) * self._references / (done - self._first))
