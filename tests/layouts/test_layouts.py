@@ -170,8 +170,10 @@ def test_a_dozen_test_layouts_at_least() -> None:
     footprint = Footprint((("heap", 0), ("heap", TILE)))
     with pytest.raises(BadInputError, match="at least 12"):
         layouts.judges(footprint, 11)
-    with pytest.raises(BadInputError, match="uses 2 tiles"):
+    with pytest.raises(BadInputError, match=r"uses 2 tiles.*give it a larger input$"):
         layouts.judges(footprint, 12)
+    with pytest.raises(BadInputError, match=r"or take fewer tests \(at least 12\)$"):
+        layouts.judges(footprint, 13)
 
 
 @given(footprints)

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pagelab import paths
 from pagelab.layouts import Layout
 from pagelab.layouts.layout import Tile
 from pagelab.policy import parse
 from pagelab.record import Record
-from pagelab.simulate.tlb_runs import tlb
+from pagelab.simulate.tlb_runs import TlbRuns, tlb
 from pagelab.study.plan import Condition
+from pagelab.study.progress import Silent
 from pagelab.study.tools import Tools
+from pagelab.trace.files import info
 
 COMMAND = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "200000"]
 WINDOW = "work"
@@ -148,6 +151,49 @@ class Machine:
         }
         changes = self.wrong.get(named, {})
         return Record.model_validate({**parts, **(changes(self.runs) if callable(changes) else changes)})
+
+
+@dataclass
+class Notes(Silent):
+    """A progress that keeps its messages."""
+
+    said: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+@dataclass
+class SlowSimulation:
+    """Simulations that last as long as the test says, by a clock that nothing else moves."""
+
+    pass_s: float
+    """Of a pass with one layout; one with more takes as many times as long."""
+    at: float = 0.0
+    passes: list[int] = field(default_factory=list)
+    """Layouts of each that was done."""
+    send: int | None = None
+    """Signal to this process in the middle of the first pass."""
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> SlowSimulation:
+        monkeypatch.setattr("pagelab.model_run.simulation.tlb", self.tlb)
+        monkeypatch.setattr("pagelab.model_run.simulation.workers", lambda _asked: 1, raising=False)
+        for module in ("simulation", "run"):
+            monkeypatch.setattr(f"pagelab.model_run.{module}.monotonic", lambda: self.at)
+        return self
+
+    def tlb(self, trace: Path, processor: str, placements: Any, *, report: Any = None, **options: Any) -> TlbRuns:
+        report = report or (lambda *_: None)
+        layouts = len(placements) if isinstance(placements, list) else 1
+        references = int(info(trace)["references"])
+        report(0, references)
+        if self.send is not None:
+            os.kill(os.getpid(), self.send)
+        for part in range(1, 11):
+            self.at += self.pass_s * layouts / 10
+            report(references * part // 10, references)
+        self.passes.append(layouts)
+        return tlb(trace, processor, placements, **options)
 
 
 _KNOWN: dict[tuple[str, str, tuple[Tile, ...]], dict[str, float]] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import Machine, linear
+from playing import Machine, Notes, linear
 from test_model_run import asked, campaign
 
 from pagelab.errors import BadInputError, MachineError
@@ -151,7 +151,7 @@ SHORT = {"warnings": [{"kind": "placement-shortfall", "severity": "warning", "me
     ("tiles", "message"),
     [
         (24, r"too few for a model; left out: .*did not get the pages of the layout"),
-        (25, r"the layout of 2M pages alone is left out \(memory did not get the pages of the layout\)"),
+        (25, r"the layout of 2M pages alone got 0 of 0 tiles in 10 of 10 executions of the pilot"),
     ],
 )
 def test_layouts_that_never_get_their_pages_are_not_fitted(
@@ -160,6 +160,32 @@ def test_layouts_that_never_get_their_pages_are_not_fitted(
     """Mixtures alone, or everything but 4K: the trace has 24 tiles."""
     with pytest.raises(BadInputError, match=message):
         campaign(tmp_path, Machine(trace, tiles=tiles, wrong={"some": SHORT}), asked(trace, select="random"))
+
+
+def test_an_anchor_that_is_short_is_refused_after_the_pilot(trace: Path, tmp_path: Path) -> None:
+    """Regression: CPython splits one of nine tiles in every execution; 352 executions ran before that was refused."""
+
+    def split(number: int) -> dict[str, Any]:
+        got = 7 + number % 2
+        placement = {"by_size": [], "whole_touched_tiles": 9, "tiles_as_asked": got, "placed_fraction": got / 9}
+        return {**SHORT, "placement": placement}
+
+    machine, notes = Machine(trace, wrong={"some": split, "all": split}), Notes()
+    with pytest.raises(BadInputError) as told:
+        run(asked(trace, select="random"), tmp_path / "gups.model", machine.tools(), notes)
+    assert machine.runs == 2 + 20
+    message = str(told.value)
+    assert message.startswith("the layout of 2M pages alone got 7 to 8 of 9 tiles in 10 of 10 executions of the pilot")
+    assert "splits a tile if it forks" in message
+    assert f"pagelab study status {tmp_path / 'gups.model/pilot'}" in message
+    assert any("in 2M pages the program got" in one and "of 9 tiles" in one for one in notes.said)
+
+
+def test_an_anchor_that_is_short_now_and_then_is_no_reason_to_refuse(trace: Path, tmp_path: Path) -> None:
+    """Two executions of the pilot with their pages are as many as a layout needs in a campaign."""
+    machine = Machine(trace, wrong={"some": lambda number: SHORT if number < 19 else {}})
+    found, _ = campaign(tmp_path, machine, asked(trace, select="random"))
+    assert found.stopped == "the plan is done"
 
 
 def test_executions_whose_counters_did_not_count_are_left_out_and_listed(trace: Path, tmp_path: Path) -> None:

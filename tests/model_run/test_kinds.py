@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playing import COMMAND, Machine, layout_of
+from playing import COMMAND, Machine, SlowSimulation, layout_of
 from test_model_run import CLOCK
 
 from pagelab import paths
@@ -219,6 +219,25 @@ def test_minutes_that_are_too_few_are_refused(tmp_path: Path) -> None:
     # Once the design has run, its minutes are what they were.
     with pytest.raises(BadInputError, match=r"asked for something else \(minutes\)"):
         kinds(asked(minutes=6.0), tmp_path / "g.kinds", machine.tools())
+
+
+def test_a_simulation_is_part_of_the_minutes(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the counts were simulated after executions that had filled the minutes already."""
+    slow = SlowSimulation(120.0).install(monkeypatch)
+    machine = Machine(trace, processor="broadwell", noise=0.001)
+    wanted = asked(counts="simulated", processor="broadwell", trace=str(trace), minutes=3.0)
+    simulating = r"are the fewest that can tell, and simulating their counts takes about 4 min 00 s: give it --minutes"
+    with pytest.raises(BadInputError, match=rf"{simulating} ([0-9.]+)") as told:
+        kinds(wanted, tmp_path / "g.kinds", machine.tools())
+    assert machine.runs == 2
+    assert not slow.passes
+    enough = re.search(r"--minutes ([0-9.]+)", str(told.value))
+    assert enough is not None
+    minutes = float(enough[1])
+    found = kinds(wanted.model_copy(update={"minutes": minutes}), tmp_path / "g.kinds", machine.tools())
+    assert found.counts == "simulated"
+    assert slow.passes == [2]
+    assert slow.at < 60 * minutes
 
 
 def test_blocks_are_those_with_every_combination() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playing import COMMAND, Machine, linear
+from playing import COMMAND, Machine, Notes, SlowSimulation, linear
 
 from pagelab.errors import BadInputError, MachineError
 from pagelab.model_run import document, executions, planning
@@ -329,6 +330,96 @@ def test_less_memory_than_layouts_need_is_refused(trace: Path, tmp_path: Path) -
 def test_too_few_minutes_are_refused_with_those_that_would_do(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"14 layouts beside 12 tests need \d+: give it --minutes"):
         campaign(tmp_path, Machine(trace), asked(trace, minutes=0.004))
+
+
+def advised(error: object) -> float:
+    """The minutes that an error says would do."""
+    found = re.search(r"give it --minutes ([0-9.]+)", str(error))
+    assert found is not None
+    return float(found[1])
+
+
+def test_what_the_pilot_knows_is_refused_before_any_simulation(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: one execution took 7 s; that these were too many was told after four minutes of simulation."""
+    slow = SlowSimulation(60.0).install(monkeypatch)
+    with pytest.raises(BadInputError, match=r"14 layouts beside 12 tests need \d+: give it --minutes"):
+        campaign(tmp_path, Machine(trace), asked(trace, minutes=0.001))
+    assert not slow.passes
+
+
+@pytest.mark.parametrize("select", ["adaptive", "moselect", "profile", "random"])
+def test_a_simulation_that_exceeds_the_minutes_is_refused_after_its_first_piece(
+    select: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layout takes 60 s, 14 and 12 tests 26 minutes: 5 are too few, and those that the error names are enough."""
+    slow = SlowSimulation(60.0).install(monkeypatch)
+    wanted = asked(trace, select=select, minutes=5.0)
+    with pytest.raises(BadInputError, match=r"need \d+, and simulating their counts takes about 2\d min") as told:
+        campaign(tmp_path, Machine(trace), wanted)
+    assert not slow.passes
+    assert slow.at < 60
+    minutes = advised(told.value)
+    notes = Notes()
+    machine = Machine(trace, processor="broadwell", noise=0.001)
+    found = run(wanted.model_copy(update={"minutes": minutes}), tmp_path / "gups.model", machine.tools(), notes)
+    assert found.stopped is not None
+    assert slow.at < 60 * minutes
+    assert found.plan is not None
+    assert found.plan.simulating_s > 60
+    assert re.search(r"plan: 14 layouts .*, and \d+ min \d\d s of simulation; single runs", "\n".join(notes.said))
+
+
+def test_candidates_are_as_many_as_can_be_simulated(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: 40 candidates at least were simulated, however long that took."""
+    slow = SlowSimulation(20.0).install(monkeypatch)
+    found, _ = campaign(tmp_path, Machine(trace), asked(trace, layouts=None, minutes=15.0))
+    assert found.plan is not None
+    assert 8 <= found.plan.candidates < 20
+    assert slow.at < 60 * 15
+
+
+def test_a_long_simulation_shows_its_progress(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SlowSimulation(100.0).install(monkeypatch)
+    notes = Notes()
+    run(asked(trace, select="random", minutes=90.0), tmp_path / "gups.model", Machine(trace).tools(), notes)
+    said = "\n".join(notes.said)
+    assert re.search(r"simulate: misses along the memory: \d+ of \d+ M references", said)
+    assert re.search(r"simulate: 0 of 17 layouts, 28 min 20 s left\n", said)
+    assert re.search(r"simulate: 8 of 17 layouts: \d+ of \d+ M references", said)
+
+
+def test_who_stops_a_simulation_is_told_how_it_goes_on(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: SIGTERM outside of a study ended the command without a word."""
+    slow = SlowSimulation(1.0, send=signal.SIGTERM).install(monkeypatch)
+    wanted = asked(trace, select="random")
+    with pytest.raises(
+        StudyInterruptedError, match="stopped by SIGTERM; what ran is kept, and the same command goes on"
+    ):
+        campaign(tmp_path, Machine(trace), wanted)
+    slow.send = None
+    rest = Machine(trace)
+    found, _ = campaign(tmp_path, rest, wanted)
+    assert found.plan is not None
+    assert rest.runs == found.plan.executions
+
+
+def test_a_program_of_three_tiles_is_refused_before_its_pilot(trace: Path, tmp_path: Path) -> None:
+    """Regression: only after the pilot it was told, with the advice to take fewer layouts, which no option does."""
+    machine = Machine(trace, counts=True, tiles=3)
+    wanted = asked(trace, counts="measured", select="random").model_copy(update={"trace": None})
+    with pytest.raises(
+        BadInputError, match=r"\(3 tiles of 2 MiB\) that there are 6 different .* need 16; give"
+    ) as told:
+        campaign(tmp_path, machine, wanted)
+    assert machine.runs == 2
+    assert "fewer" not in str(told.value)
+    planning.refuse_few_tiles(5, 12)
 
 
 def test_a_failing_command_is_told(trace: Path, tmp_path: Path) -> None:

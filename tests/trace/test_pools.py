@@ -230,6 +230,28 @@ def test_a_placement_that_meets_no_page_is_refused(built: Path, tmp_path: Path) 
     assert huge < small
 
 
+def test_what_placements_meet_is_read_once_of_a_file(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the whole trace was read before every simulation. A file that changed is read again."""
+    path, read = tmp_path / "t", []
+    really = trace.Trace
+
+    def counted(name: str) -> trace.Trace:
+        read.append(name)
+        return really(name)
+
+    monkeypatch.setattr("pagelab.trace.Trace", counted)
+    trace.capture([str(built / "blocks"), "heap"], path, full=True, pools=True)
+    for _ in range(3):
+        tlb(path, "broadwell", placement_of_pages("heap=0-2M:2M"))
+    assert read == [str(path)]
+    trace.capture([str(built / "blocks"), "heap"], path, full=True, force=True)
+    with pytest.raises(BadInputError, match="meets no page"):
+        tlb(path, "broadwell", placement_of_pages("heap=0-2M:2M"))
+    assert len(read) == 2
+
+
 @pytest.mark.parametrize("way", ["array", "batches"])
 def test_a_placement_that_meets_nothing_of_an_array_is_refused(way: str) -> None:
     addresses = np.arange(1000, dtype=np.uint64) * np.uint64(4096) + np.uint64(0x7F0000000000)

@@ -105,7 +105,8 @@ def judges(
             found.append(layout)
             if len(found) == count:
                 return found
+    fewer = f", or take fewer tests (at least {FEWEST_JUDGES})" if count > FEWEST_JUDGES else ""
     raise BadInputError(
         f"{count} test layouts: the program uses {len(footprint)} tiles, of which there are not as many different "
-        "layouts beside the others; give it a larger input, or take fewer layouts"
+        f"layouts beside the others; give it a larger input{fewer}"
     )

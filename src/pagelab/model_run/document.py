@@ -95,6 +95,8 @@ class Plan(_Model):
     executions: int
     run_s: float
     """Of one execution with all that goes with it."""
+    simulating_s: float = 0.0
+    """Expected time of simulating counts, beside that of the executions."""
     run_sd: float
     """Relative standard deviation of single runs, from the pilot."""
     perfect: float

@@ -100,6 +100,16 @@ def quiet(tools: Tools) -> Tools:
     return replace(tools, noise=lambda _plan: None)
 
 
+def tiles_got(directory: Path, layout: str) -> str:
+    """How many tiles of a layout got pages of its sizes in the executions of a study: ``2 to 8 of 9 tiles``."""
+    with Store.open(directory, write=False) as store:
+        names = store.runs()["policy"].to_list()
+        placed = [one.placement for name, one in zip(names, store.records(), strict=True) if name == layout]
+    got = sorted({one.tiles_as_asked for one in placed})
+    whole = max(one.whole_touched_tiles for one in placed)
+    return f"{got[0]}{f' to {got[-1]}' if len(got) > 1 else ''} of {whole} tiles"
+
+
 def silent() -> Progress:
     """A progress that shows nothing."""
     return Silent()

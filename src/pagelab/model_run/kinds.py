@@ -25,7 +25,16 @@ from pagelab.model_run.executions import Execution
 from pagelab.model_run.kinds_answer import following, verdict
 from pagelab.model_run.kinds_document import LEVEL, NAME, Combination, Effect, Kind, KindsDocument
 from pagelab.model_run.points import machine_moved, r_of, usable
-from pagelab.model_run.run import TRIAL, Session, locked, refuse_other_machine, session_of, trial_records, try_it
+from pagelab.model_run.run import (
+    TRIAL,
+    Session,
+    locked,
+    refuse_other_machine,
+    session_of,
+    stoppable,
+    trial_records,
+    try_it,
+)
 from pagelab.model_run.simulation import Counts, Simulator, needed
 from pagelab.models.document import Told, put
 from pagelab.record import Record
@@ -51,16 +60,19 @@ def kinds(asked: Asked, directory: Path, tools: Tools, progress: Progress | None
     """
     with locked(directory):
         session = session_of(asked, directory, tools, progress or Silent(), _FEWEST_RUNS)
-        try_it(session)
-        records = trial_records(directory / TRIAL)
-        known = kinds_of(records)
-        native = footprint.of_record(records["2M"])
-        factors = [one.kind for one in known if one.left_out is None]
-        combinations = making.kinds(Footprint(tuple(tile for tile in native.tiles if tile[0] in factors)))
-        session.study(RUNS, combinations, _blocks(session, len(combinations)))
-        refuse_other_machine(session)
-        counts = _simulated(session, native, combinations)
-        found = _found(session, known, combinations, counts)
+        with stoppable(session):
+            try_it(session)
+            records = trial_records(directory / TRIAL)
+            known = kinds_of(records)
+            native = footprint.of_record(records["2M"])
+            factors = [one.kind for one in known if one.left_out is None]
+            combinations = making.kinds(Footprint(tuple(tile for tile in native.tiles if tile[0] in factors)))
+            _refuse_few_minutes(session, len(combinations))
+            # Before the executions, since what remains of the minutes then is theirs.
+            counts = _simulated(session, native, combinations)
+            session.study(RUNS, combinations, _blocks(session, len(combinations)))
+            refuse_other_machine(session)
+            found = _found(session, known, combinations, counts)
         put(directory / NAME, found.model_dump_json(by_alias=True, indent=1) + "\n")
         return found
 
@@ -100,7 +112,9 @@ def _simulated(session: Session, native: Footprint, combinations: Sequence[Layou
     session.keep(simulated=how)
     # Memory that the trace does not touch has no misses, and a layout with none of the traced pages would be refused.
     own = [traced.at(one.name, traced.positions(one)) for one in combinations]
-    return Simulator(session.directory, how).counts(own, session.progress.note)
+    simulator = Simulator(session.directory, how, session.progress.note)
+    simulator.expected = lambda what: _refuse_few_minutes(session, len(combinations), what.pass_s)
+    return simulator.counts(own)
 
 
 def _simulates(asked: Asked) -> bool:
@@ -108,22 +122,38 @@ def _simulates(asked: Asked) -> bool:
     return asked.counts == "simulated" or asked.trace is not None or asked.processor is not None
 
 
+def _refuse_few_minutes(session: Session, combinations: int, simulating_s: float = 0.0) -> None:
+    """Raises `BadInputError` if the fewest blocks that can find an effect, and the simulation, exceed the minutes."""
+    if (session.directory / RUNS / STORE).exists():
+        return  # the study already has its number of blocks
+    trial = session.campaign.trial
+    assert trial is not None
+    fewest = fewest_of(combinations - 1, LEVEL)
+    lacks_s = fewest * _block_s(session, combinations) / _MARGIN + simulating_s - session.left_s
+    if lacks_s > 0:
+        minutes = session.asked.minutes + lacks_s / 60
+        simulating = f", and simulating their counts takes about {shown_duration(simulating_s)}" if simulating_s else ""
+        raise BadInputError(
+            f"one execution takes {shown_duration(max(1, trial.run_s))}, and {fewest} of each of {combinations} "
+            f"combinations are the fewest that can tell{simulating}: give it --minutes {rounded_up(1.1 * minutes)}, or "
+            "a smaller input"
+        )
+
+
+def _block_s(session: Session, combinations: int) -> float:
+    """Seconds of a block, by the trial."""
+    assert session.campaign.trial is not None
+    return combinations * max(session.campaign.trial.run_s, 1e-3)
+
+
 def _blocks(session: Session, combinations: int) -> int:
     """Number of blocks that fit the minutes. Raises `BadInputError` if it is too small to find any effect."""
     if (session.directory / RUNS / STORE).exists():
         return 0  # the study already has its number of blocks
-    trial = session.campaign.trial
-    assert trial is not None
-    fewest = fewest_of(combinations - 1, LEVEL)
-    block_s = combinations * max(trial.run_s, 1e-3)
-    blocks = min(MOST_BLOCKS, int(_MARGIN * session.left_s / block_s))
-    if blocks < fewest:
-        minutes = session.asked.minutes + max(0.0, fewest * block_s / _MARGIN - session.left_s) / 60
-        raise BadInputError(
-            f"one execution takes {shown_duration(max(1, trial.run_s))}, and {fewest} of each of {combinations} "
-            f"combinations are the fewest that can tell: give it --minutes {rounded_up(1.1 * minutes)}, or a "
-            "smaller input"
-        )
+    _refuse_few_minutes(session, combinations)
+    block_s = _block_s(session, combinations)
+    # At least the fewest: the division may round down what has just been found to fit.
+    blocks = min(MOST_BLOCKS, max(fewest_of(combinations - 1, LEVEL), int(_MARGIN * session.left_s / block_s)))
     session.progress.note(
         f"{combinations} combinations, {blocks} executions of each: {shown_duration(blocks * block_s)}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
@@ -58,12 +59,83 @@ def shape(select: Select, layouts: int, tests: int, *, knows_c: bool) -> Shape:
     return Shape(start, tuple(left * (i + 1) // rounds - left * i // rounds for i in range(rounds)), tests)
 
 
-def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int, *, knows_c: bool) -> Plan:
+def refuse_few_tiles(tiles: int, tests: int) -> None:
+    """Raises `BadInputError` if so few tiles have too few different layouts for the tests and a model."""
+    mixtures, needs = 2**tiles - ANCHORS, tests + FEWEST - 2 * ANCHORS
+    if mixtures < needs:
+        raise BadInputError(
+            f"the program uses so little memory ({tiles} tiles of 2 MiB) that there are {mixtures} different mixtures "
+            f"of 4K and 2M pages, and {tests} test layouts and a model need {needs}; give it a larger input; which "
+            "kind of memory matters is told with less: pagelab model kinds -- CMD"
+        )
+
+
+def fewest_layouts(asked: Asked, tiles: int) -> int:
+    """The fewest training layouts that a plan can have; windows in few tiles may be fewer than the usual least."""
+    windows = tiles * (tiles + 1) // 2 + 1
+    return max(FEWEST - ANCHORS, min(asked.layouts or FEWEST, windows - asked.tests))
+
+
+def refuse_few_minutes(
+    asked: Asked, run_s: float, left_s: float, layouts: int, *, knows_c: bool, simulating_s: float = 0.0
+) -> None:
+    """Raises `BadInputError` if the fewest executions of so many layouts and ``simulating_s`` take longer than is left.
+
+    The error has the minutes that would do.
+    """
+    fewest = _Fewest(asked, run_s, layouts, shape(asked.select, layouts, asked.tests, knows_c=knows_c), simulating_s)
+    if fewest.seconds > left_s:
+        raise fewest.error(left_s)
+
+
+@dataclass(frozen=True)
+class _Fewest:
+    """The smallest campaign of so many layouts."""
+
+    asked: Asked
+    run_s: float
+    layouts: int
+    shape: Shape
+    simulating_s: float
+
+    @property
+    def runs(self) -> int:
+        """Its executions."""
+        return self.shape.runs * _LEAST_REPEATS
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it takes."""
+        return self.runs * self.run_s + self.simulating_s
+
+    def error(self, left_s: float) -> BadInputError:
+        """The error that says what it takes, and with how many minutes it fits."""
+        minutes = 1.1 * (self.asked.minutes + max(0.0, self.seconds - left_s) / 60)
+        simulating = ""
+        if self.simulating_s >= 1:
+            simulating = f", and simulating their counts takes about {shown_duration(self.simulating_s)}"
+        return BadInputError(
+            f"one execution takes {shown_duration(max(1, self.run_s))}, and {self.layouts} layouts beside "
+            f"{self.asked.tests} tests need {self.runs}{simulating}: give it --minutes {ceil(minutes * 10) / 10:g}, "
+            "or a smaller input"
+        )
+
+
+def plan(
+    asked: Asked,
+    noise: Noise,
+    run_s: float,
+    left_s: float,
+    available: int,
+    *,
+    knows_c: bool,
+    simulating_s: Callable[[int], float] = lambda _layouts: 0.0,
+) -> Plan:
     """Plans the most layouts whose repeats' noise stays below half of the aim, else :data:`USUAL`, else fewer.
 
-    ``available``: number of distinct layouts. Raises `BadInputError` if it, or the minutes, are too few.
+    ``available``: number of distinct layouts; ``simulating_s``: seconds of simulation, by the number of layouts. Raises
+    `BadInputError` if the layouts, or the minutes, are too few.
     """
-    fitting = int(left_s / run_s)
     if available < FEWEST - ANCHORS:
         raise BadInputError(
             f"the program uses so little memory that only {available} different layouts of 2M pages are left beside "
@@ -73,7 +145,8 @@ def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int
 
     def made(layouts: int) -> Plan | None:
         wanted = shape(asked.select, layouts, asked.tests, knows_c=knows_c)
-        repeats = min(_MOST_REPEATS, fitting // wanted.runs)
+        simulating = simulating_s(layouts)
+        repeats = min(_MOST_REPEATS, int((left_s - simulating) / run_s) // wanted.runs)
         if repeats < _LEAST_REPEATS:
             return None
         return Plan(
@@ -83,6 +156,7 @@ def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int
             rounds=wanted.rounds,
             executions=repeats * wanted.runs,
             run_s=run_s,
+            simulating_s=simulating,
             run_sd=noise.run_sd,
             perfect=perfect(noise.error(repeats), asked.tests),
             aim_minutes=None,
@@ -93,16 +167,13 @@ def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int
         sizes = [min(asked.layouts, available)]
     plans = [one for size in sizes if (one := made(size)) is not None]
     if not plans:
-        least = shape(asked.select, sizes[-1], asked.tests, knows_c=knows_c).runs * _LEAST_REPEATS
-        minutes = asked.minutes + max(0.0, least * run_s - left_s) / 60
-        raise BadInputError(
-            f"one execution takes {shown_duration(max(1, run_s))}, and {sizes[-1]} layouts beside {asked.tests} tests "
-            f"need {least}: give it --minutes {ceil(1.05 * minutes * 10) / 10:g}, or a smaller input"
-        )
+        least = sizes[-1]
+        smallest = shape(asked.select, least, asked.tests, knows_c=knows_c)
+        raise _Fewest(asked, run_s, least, smallest, simulating_s(least)).error(left_s)
     precise = [one for one in plans if one.perfect <= asked.aim / 2 and one.repeats >= _REPEATS]
     usual = [one for one in plans if one.layouts <= USUAL and one.repeats >= _REPEATS]
     chosen = (precise or usual or plans[-1:])[0]
-    return chosen.model_copy(update={"aim_minutes": _aim_minutes(asked, chosen, left_s)})
+    return chosen.model_copy(update={"aim_minutes": _aim_minutes(asked, chosen, left_s - chosen.simulating_s)})
 
 
 def _aim_minutes(asked: Asked, chosen: Plan, left_s: float) -> float | None:

@@ -22,7 +22,7 @@ from pagelab.models.points import Role
 from pagelab.simulate import hardware
 from pagelab.simulate.calibration import this_machine
 
-_FEWEST = 2
+FEWEST_EXECUTIONS = 2
 """Least number of executions of a layout; with fewer its noise is unknown."""
 _CLOCK_MOVES = 0.02
 _MEMORY_MOVES = 0.25
@@ -55,7 +55,7 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
     for name in rows:
         own = [run for one in by_round for run in one if run.layout == name]
         good, left_out = usable(own, counted=counted)
-        whole = len(good) < _FEWEST
+        whole = len(good) < FEWEST_EXECUTIONS
         excluded += [
             Excluded(layout=name, executions=count, why=why, whole=whole) for why, count in left_out.items() if count
         ]
@@ -221,7 +221,7 @@ def machine_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> 
 def _moved(values: Sequence[float | None], limit: float) -> tuple[float, float, float] | None:
     """The 10%, 50% and 90% quantiles if the outer ones are further apart than the limit, else None."""
     known = [value for value in values if value is not None]
-    if len(known) < _FEWEST:
+    if len(known) < FEWEST_EXECUTIONS:
         return None
     low, middle, high = map(float, np.quantile(known, [0.1, 0.5, 0.9]))
     return (low, middle, high) if high / low - 1 > limit else None
@@ -235,7 +235,7 @@ def _rounds_apart(by_round: Sequence[Sequence[Execution]]) -> list[Told]:
             np.array([run.r_s for run in one if run.layout == size and run.status == "ok" and run.r_s])
             for one in by_round
         ]
-        groups = [one for one in groups if one.size >= _FEWEST]
+        groups = [one for one in groups if one.size >= FEWEST_EXECUTIONS]
         if len(groups) < 2:
             continue
         pooled = np.sqrt(np.mean([one.var(ddof=1) for one in groups]))

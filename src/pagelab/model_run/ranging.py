@@ -87,7 +87,7 @@ def ranged(
         raise BadInputError(f"--at {100 * level:g}: a percentage within 2 ... 98 of the way from 2M to 4K")
     shown = progress or Silent()
     with DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it"):
-        simulator = Simulator(directory, campaign.simulated)
+        simulator = Simulator(directory, campaign.simulated, shown.note)
         space = Footprint(tuple(campaign.footprint))
         shown.note(f"simulate: layouts of equal C at {level:.0%}")
         layouts, c, span = at_level(space, simulator, level, seed)

@@ -7,7 +7,8 @@ and ``round-1`` … Every step is saved before the next begins, so that a killed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -25,8 +26,8 @@ from pagelab.model_run.choosing import Space
 from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, Execution
-from pagelab.model_run.points import gathered, left_out, simulated_by
-from pagelab.model_run.simulation import Simulator, needed
+from pagelab.model_run.points import FEWEST_EXECUTIONS, gathered, left_out, simulated_by
+from pagelab.model_run.simulation import Expectation, Simulator, needed
 from pagelab.models.answer import UNCALIBRATED
 from pagelab.models.catalogue import IN_CYCLES, models
 from pagelab.models.document import FILE, ModelFile, Told, file_of, fits_of
@@ -35,6 +36,7 @@ from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
 from pagelab.record import Record
 from pagelab.study.errors import StudyInterruptedError
+from pagelab.study.interrupts import Interrupts
 from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.session import machine_changes
@@ -44,6 +46,7 @@ from pagelab.study.store import Store
 from pagelab.study.tools import Tools
 
 TRIAL, PILOT = "trial", "pilot"
+GOES_ON = "what ran is kept, and the same command goes on from there"
 _ALL_HUGE = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in ("heap", "anon", "arenas"))
 _PILOT_SHARE = 0.08
 """Share of the minutes that the pilot may take."""
@@ -122,7 +125,7 @@ class Session:
         except StudyInterruptedError as error:
             self.keep()
             kept = str(error).partition(";")[0]
-            raise StudyInterruptedError(f"{kept}; what ran is kept, and the same command goes on from there") from None
+            raise StudyInterruptedError(f"{kept}; {GOES_ON}") from None
         return directory
 
 
@@ -137,14 +140,28 @@ def run(
     """
     with locked(directory):
         session = session_of(asked, directory, tools, progress or Silent())
-        try_it(session)
-        space, simulator = _counts(session)
-        noise = _pilot(session, space)
-        chosen_from = _plan(session, noise, space, simulator)
-        if not dry_run:
-            _rounds(session, chosen_from, simulator)
-            _fit(session, simulator)
+        with stoppable(session):
+            try_it(session)
+            space, simulator = _counts(session)
+            tests = _tests(session, space)
+            noise = _pilot(session, space)
+            chosen_from = _plan(session, noise, space, tests, simulator)
+            if not dry_run:
+                _rounds(session, chosen_from, simulator)
+                _fit(session, simulator)
         return session.campaign
+
+
+@contextmanager
+def stoppable(session: Session) -> Iterator[None]:
+    """Turns a signal outside of the studies, as in a simulation, into the error that says how to go on."""
+    with Interrupts() as interrupts:
+        try:
+            with interrupts.abandonable():
+                yield
+        except KeyboardInterrupt:
+            session.keep()
+            raise StudyInterruptedError(f"stopped by {interrupts.seen}; {GOES_ON}") from None
 
 
 def locked(directory: Path) -> DirectoryLock:
@@ -220,6 +237,11 @@ def try_it(session: Session) -> None:
     if lacks_huge_pages(records["2M"]):
         raise MachineError(
             f"the kernel gave the program's memory no 2M page, so {CANNOT}; what is in the way: pagelab doctor"
+        )
+    if any(one.short for one in runs if one.layout == "2M"):
+        session.progress.note(
+            f"in 2M pages the program got {executions.tiles_got(directory, '2M')}; executions that do not get their "
+            "pages are left out"
         )
     window = _window(directory, session.asked.window)
     own = executions.read(directory, window)
@@ -298,7 +320,9 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
         space = footprint.of_record(records["2M"])
         session.keep(footprint=list(space.tiles))
         return space, None
-    simulated, space = needed(asked, session.directory, trial.window, session.progress.note)
+    tiles = session.campaign.footprint if session.campaign.simulated is not None else []
+    known = Footprint(tuple(tiles)) if tiles else None
+    simulated, space = needed(asked, session.directory, trial.window, session.progress.note, known)
     refuse_other_input(space, footprint.of_record(records["2M"]), asked.argv, whole=trial.window is None)
     session.keep(simulated=simulated, footprint=list(space.tiles))
     if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):
@@ -307,7 +331,15 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
             f"C is not calibrated to this machine ({simulated.processor} as its makers describe it): models whose "
             f"slopes are cycles ({', '.join(IN_CYCLES)}) may be off by its scale; pagelab doctor --probe-translation",
         )
-    return space, Simulator(session.directory, simulated)
+    return space, Simulator(session.directory, simulated, session.progress.note)
+
+
+def _tests(session: Session, space: Footprint) -> list[Layout]:
+    """The test layouts. Raises `BadInputError` if the program's tiles have too few layouts for them and a model."""
+    planning.refuse_few_tiles(len(space), session.asked.tests)
+    return [row.layout() for row in session.campaign.tests] or making.judges(
+        space, session.asked.tests, without=making.anchors(space), seed=session.asked.seed
+    )
 
 
 def _pilot(session: Session, space: Footprint) -> Noise:
@@ -319,6 +351,7 @@ def _pilot(session: Session, space: Footprint) -> Noise:
     directory = session.study(PILOT, making.anchors(space), blocks)
     runs = executions.read(directory, trial.window)
     executions.refuse_failed(runs)
+    _refuse_short_anchors(directory, runs)
     times = {name: [one.r_s for one in runs if one.layout == name and one.r_s is not None] for name in ("4K", "2M")}
     if any(len(values) < 2 or min(values) <= 0 for values in times.values()):
         raise BadInputError(
@@ -328,28 +361,87 @@ def _pilot(session: Session, space: Footprint) -> Noise:
     return Noise.of(times, session.asked.estimator)
 
 
-def _plan(session: Session, noise: Noise, footprint_: Footprint, simulator: Simulator | None) -> list[Layout]:
+def _refuse_short_anchors(pilot: Path, runs: Sequence[Execution]) -> None:
+    """Raises `BadInputError` if an anchor got its pages in too few executions of the pilot: a campaign would show the
+    same, and leave the anchor out at its end."""
+    for size in ("4K", "2M"):
+        own = [one for one in runs if one.layout == size]
+        short = sum(one.short for one in own)
+        if len(own) - short < FEWEST_EXECUTIONS:
+            raise BadInputError(
+                f"the layout of {size} pages alone got {executions.tiles_got(pilot, size)} in {short} of {len(own)} "
+                "executions of the pilot, and no model can be judged without it: a program splits a tile if it forks, "
+                "or protects, unmaps or discards a part of it; or another program's policy had switched 2M pages off "
+                f"meanwhile (pagelab doctor), then begin again: --into DIR; every execution: pagelab study status "
+                f"{pilot}; what 2M pages do for the program as it gets them: pagelab try -- CMD"
+            )
+
+
+def _plan(
+    session: Session, noise: Noise, footprint_: Footprint, tests: Sequence[Layout], simulator: Simulator | None
+) -> list[Layout]:
     """Fixes the plan and the test layouts; returns the layouts that may be chosen."""
     asked, campaign = session.asked, session.campaign
-    tests = [row.layout() for row in campaign.tests] or making.judges(
-        footprint_, asked.tests, without=making.anchors(footprint_), seed=asked.seed
-    )
-    misses = None
-    if simulator is not None:
-        session.progress.note("simulate: misses along the memory")
-        misses = simulator.profile(footprint_).misses
+    knows_c = campaign.trial is not None and campaign.trial.counts == "simulated"
+    run_s = float(np.mean([one.duration_s for one in executions.read(session.directory / PILOT, None)]))
+    if campaign.plan is None:
+        _refuse_few_minutes(session, run_s, footprint_, tests, simulator, knows_c=knows_c)
+    misses = None if simulator is None else simulator.profile(footprint_).misses
     space = Space(footprint_, misses, tuple(tests), asked.seed)
+    if simulator is not None and campaign.plan is None:
+        simulator.measure(tests)
+        simulator.expected = None
     allowed = _candidates(session, space, simulator)
     if campaign.plan is None:
-        pilot = executions.read(session.directory / PILOT, None)
-        run_s = float(np.mean([one.duration_s for one in pilot]))
-        left_s = _MARGIN * session.left_s
-        knows_c = campaign.trial is not None and campaign.trial.counts == "simulated"
-        plan = planning.plan(asked, noise, run_s, left_s, len(allowed), knows_c=knows_c)
+
+        def simulating_s(layouts: int) -> float:
+            """Seconds of simulation in a campaign of so many layouts."""
+            if simulator is None:
+                return 0.0
+            known = allowed if asked.select == "adaptive" else allowed[:layouts]
+            return simulator.seconds(len(simulator.missing([*known, *tests])) + max(0, layouts - len(known)))
+
+        plan = planning.plan(
+            asked,
+            noise,
+            run_s,
+            _MARGIN * session.left_s,
+            len(allowed),
+            knows_c=knows_c,
+            simulating_s=simulating_s,
+        )
         plan = plan.model_copy(update={"candidates": max(len(allowed), plan.layouts)})
         session.keep(plan=plan, tests=[LayoutRow.of(one, "test") for one in tests])
         session.progress.note(plan_text(session.campaign))
     return allowed
+
+
+def _refuse_few_minutes(
+    session: Session,
+    run_s: float,
+    space: Footprint,
+    tests: Sequence[Layout],
+    simulator: Simulator | None,
+    *,
+    knows_c: bool,
+) -> None:
+    """Raises `BadInputError` if the smallest campaign exceeds the minutes: now, or as soon as a simulation has shown
+    how long it takes."""
+    fewest = planning.fewest_layouts(session.asked, len(space))
+
+    def refuse(simulating_s: float) -> None:
+        left_s = _MARGIN * session.left_s
+        planning.refuse_few_minutes(session.asked, run_s, left_s, fewest, knows_c=knows_c, simulating_s=simulating_s)
+
+    def expected(what: Expectation) -> None:
+        assert simulator is not None
+        others = simulator.missing([*making.anchors(space), *tests])
+        further = max(0, fewest - planning.ANCHORS + len(others) - what.layouts)
+        refuse(what.pass_s + further * what.each_s)
+
+    refuse(0.0)
+    if simulator is not None:
+        simulator.expected = expected
 
 
 def plan_text(campaign: Campaign) -> str:
@@ -357,10 +449,11 @@ def plan_text(campaign: Campaign) -> str:
     plan, asked = campaign.plan, campaign.asked
     assert plan is not None
     rounds = f" in {'up to ' if plan.rounds > 1 else ''}{plan.rounds} round{'s' if plan.rounds > 1 else ''}"
+    simulating = f", and {shown_duration(plan.simulating_s)} of simulation" if plan.simulating_s >= 1 else ""
     text = (
         f"plan: {plan.layouts} layouts and {plan.tests} test layouts, {plan.repeats} executions of each{rounds}: "
-        f"{shown_duration(plan.executions * plan.run_s)}; single runs scatter by {plan.run_sd:.1%}, so that a perfect "
-        f"model would be off by {plan.perfect:.1%} at most"
+        f"{shown_duration(plan.executions * plan.run_s)}{simulating}; single runs scatter by {plan.run_sd:.1%}, so "
+        f"that a perfect model would be off by {plan.perfect:.1%} at most"
     )
     if plan.aim_minutes is not None:
         text += f"; for {asked.aim:.1%} give it --minutes {plan.aim_minutes:g}"
@@ -376,12 +469,15 @@ def _candidates(session: Session, space: Space, simulator: Simulator | None) -> 
     if asked.select in ("random", "profile"):
         return choosing.fixed(asked.select, space, most)
     if asked.select == "moselect":
+        if simulator is not None and campaign.plan is None and asked.layouts is None:
+            # Each further layout follows from the C of those before, so that it has a pass of its own.
+            fitting = int(_SIMULATED_SHARE * max(session.left_s, 0) / max(simulator.alone_s, 1e-3))
+            most = min(most, planning.FEWEST + fitting)
         return _moselected(space, campaign, simulator, most)
     assert simulator is not None
     if campaign.plan is None:
-        each = max(simulator.seconds_a_layout(making.anchors(space.footprint)[0]), 1e-3)
-        fitting = int(_SIMULATED_SHARE * max(session.left_s, 0) / each)
-        most = min(choosing.MOST_CANDIDATES, max(2 * (asked.layouts or planning.USUAL), fitting))
+        fitting = int(_SIMULATED_SHARE * max(session.left_s, 0) / max(simulator.seconds(1), 1e-3))
+        most = min(choosing.MOST_CANDIDATES, max(asked.layouts or planning.FEWEST, fitting))
     return choosing.candidates(space, most)
 
 
@@ -433,7 +529,11 @@ def _next(session: Session, allowed: list[Layout], simulator: Simulator | None) 
     run = {row.name for one in campaign.rounds for row in one.layouts}
     left = [row for row in campaign.tests if row.name not in run]
     if number == 0:
-        rows = [LayoutRow.of(one, "train") for one in _first(asked, allowed, simulator, shape.first)]
+        first = _first(asked, allowed, simulator, shape.first)
+        if simulator is not None:
+            # Before the executions, since what remains of the minutes then is theirs.
+            simulator.counts([*first, *(row.layout() for row in campaign.tests)])
+        rows = [LayoutRow.of(one, "train") for one in first]
         tests = [campaign.tests[at] for at in shape.tests_of(0)]
         return Round(directory="round-1", repeats=plan.repeats, layouts=[*rows, *tests]), ""
     chosen, why = _chosen(session, allowed, simulator, shape, len(left)) if not session.ending else ([], session.ending)

@@ -14,13 +14,17 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import polars as pl
+
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, Profile, footprint
 from pagelab.layouts import profile as profiles
 from pagelab.model_run.document import Asked, Simulated
 from pagelab.models.document import put
 from pagelab.simulate import calibration, hardware
+from pagelab.simulate.cache_runs import workers
 from pagelab.simulate.tlb_runs import TlbRuns, tlb
+from pagelab.study.progress import shown_duration
 from pagelab.trace import Trace
 from pagelab.trace.capture import capture
 from pagelab.trace.files import info
@@ -30,7 +34,15 @@ TRACE = "program.trace"
 COUNTS = "counts.json"
 BATCH = 8
 """Number of layouts in one pass over the trace; counts are saved after each pass."""
+PIECE_S = 5.0
+"""Seconds of a pass after which the time that all of it takes is known."""
+_PIECE_SHARE = 0.01
+"""Least share of the references in that piece."""
+_EVERY_S = 30.0
+"""Seconds between two messages of progress."""
 Report = Callable[[str], None]
+Expected = Callable[["Expectation"], None]
+"""Told how long a pass takes, once a piece of it is done; may raise an error, which ends the pass."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +56,24 @@ class Counts:
     table_reads: float
 
 
-def needed(asked: Asked, directory: Path, window: str | None, report: Report) -> tuple[Simulated, Footprint]:
+@dataclass(frozen=True)
+class Expectation:
+    """How long simulation takes, by the piece that is done."""
+
+    layouts: int
+    """Of this pass."""
+    pass_s: float
+    """The whole pass."""
+    each_s: float
+    """A layout in a pass of :data:`BATCH`; by a pass of fewer layouts the least that it can be."""
+
+
+def needed(
+    asked: Asked, directory: Path, window: str | None, report: Report, known: Footprint | None = None
+) -> tuple[Simulated, Footprint]:
     """Captures the trace if there is none; returns how counts are simulated, and the tiles that the program touches.
+
+    ``known``: these tiles, if the campaign's own trace was read before; reading it takes long.
 
     Raises `BadInputError` if the trace is of another command, has no references, or fits no layout.
     """
@@ -62,7 +90,10 @@ def needed(asked: Asked, directory: Path, window: str | None, report: Report) ->
     elif not path.exists():
         report("trace: one execution in the emulator")
         _capture(asked, path, marker=window is not None, full=full)
-    space = footprint.of_trace(path)
+        known = None
+    if known is None or asked.trace is not None:
+        report("trace: reading which tiles it uses")
+        known = footprint.of_trace(path)
     simulated = Simulated(
         processor=str(processor),
         description=digest(described),
@@ -70,7 +101,7 @@ def needed(asked: Asked, directory: Path, window: str | None, report: Report) ->
         trace=str(path.resolve()) if asked.trace is not None else TRACE,
         references=int(info(path)["references"]),
     )
-    return simulated, space
+    return simulated, known
 
 
 def needs_references(described: hardware.Processor) -> bool:
@@ -110,8 +141,12 @@ def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool
 
 def _capture(asked: Asked, path: Path, *, marker: bool, full: bool) -> None:
     part = path.with_name(f".{path.name}-{os.urandom(8).hex()}").resolve()
-    with _silent(asked.cwd):
-        found = capture(list(asked.argv), part, marker=marker, pools=True, full=full, force=True)
+    try:
+        with _silent(asked.cwd):
+            found = capture(list(asked.argv), part, marker=marker, pools=True, full=full, force=True)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     if found.status != 0 or found.references == 0:
         part.unlink(missing_ok=True)
         what = f"ended with status {found.status} in the emulator" if found.status else "made no reference there"
@@ -145,7 +180,15 @@ class Simulator:
 
     directory: Path
     how: Simulated
+    note: Report | None = None
+    """Receives messages of progress."""
+    expected: Expected | None = None
+    alone_s: float = 0.0
+    """Seconds of a pass with one layout; 0 before there was one."""
+    each_s: float = 0.0
+    """Seconds of a layout in a pass of :data:`BATCH`; 0 before there was one."""
     _known: dict[str, dict[str, float]] = field(default_factory=dict)
+    _windows: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -154,58 +197,119 @@ class Simulator:
             return
         if document.get("description") == self.how.description and document.get("caches") == self.how.caches:
             self._known = document["counts"]
+            self.alone_s, self.each_s = document.get("seconds", (0.0, 0.0))
 
     @property
     def trace(self) -> Path:
         """The trace's path."""
         return self.directory / self.how.trace
 
-    def counts(self, layouts: Sequence[Layout], report: Report | None = None) -> list[Counts]:
+    def counts(self, layouts: Sequence[Layout]) -> list[Counts]:
         """Counts of each layout, in order. Raises `BadInputError` as :func:`pagelab.simulate.tlb_runs.tlb` does."""
-        wanted = {key_of(one): one for one in layouts}
-        missing = [one for key, one in wanted.items() if key not in self._known]
+        missing = self.missing(layouts)
         for first in range(0, len(missing), BATCH):
             batch = missing[first : first + BATCH]
-            if report is not None:
-                report(f"simulate: {first} of {len(missing)} layouts")
+            title = f"simulate: {first} of {len(missing)} layouts"
+            if self.note is not None and len(missing) > 1:
+                left_s = self.seconds(len(missing) - first)
+                self.note(title + (f", {shown_duration(left_s)} left" if left_s >= 1 else ""))
             # Layouts may have one name each only, and two campaigns' names are not told apart here.
-            found = self._simulated(batch)
-            for one, row in zip(batch, found.executions.iter_rows(named=True), strict=True):
-                self._known[key_of(one)] = {
-                    "h": row["h"],
-                    "m": row["m"],
-                    "c": row["c"],
-                    "active": row["active_cycles"],
-                    "table_reads": row["table_reads"],
-                }
-            self._keep()
+            renamed = [Layout(f"layout-{at}", one.tiles) for at, one in enumerate(batch)]
+            self._remember(batch, self._simulated(renamed, title))
         return [Counts(**{name: float(value) for name, value in self._known[key_of(one)].items()}) for one in layouts]
 
-    def seconds_a_layout(self, layout: Layout) -> float:
-        """Seconds that one layout's simulation takes, measured with this layout unless known already."""
-        if key_of(layout) in self._known:
-            return 0.0
-        began = monotonic()
-        self.counts([layout])
-        return monotonic() - began
+    def missing(self, layouts: Sequence[Layout]) -> list[Layout]:
+        """The different layouts among these that were not simulated yet."""
+        return [one for key, one in {key_of(one): one for one in layouts}.items() if key not in self._known]
+
+    def measure(self, layouts: Sequence[Layout]) -> None:
+        """Simulates as many of these layouts as one pass takes, for the time of a layout, unless that is known."""
+        if not self.each_s:
+            self.counts(self.missing(layouts)[:BATCH])
+
+    def seconds(self, layouts: int) -> float:
+        """Seconds that the simulation of so many layouts takes, by the passes so far."""
+        return layouts * (self.each_s or self.alone_s / self._at_once)
 
     def profile(self, space: Footprint) -> Profile:
         """Misses by tile, with base pages."""
-        runs = tlb(self.trace, self.how.processor, Layout("4K", ()).policy(), caches=self.how.caches)
-        return profiles.of_windows(runs.windows, space, of_header(Trace(self.trace).header))
+        if self._windows is None:
+            title, small = "simulate: misses along the memory", Layout("4K", ())
+            if self.note is not None:
+                self.note(title)
+            found = self._simulated([small], title)
+            self._windows = found.windows
+            self._remember([small], found)
+        return profiles.of_windows(self._windows, space, of_header(Trace(self.trace).header))
 
-    def _simulated(self, layouts: Sequence[Layout]) -> TlbRuns:
-        policies = [Layout(f"layout-{at}", one.tiles).policy() for at, one in enumerate(layouts)]
-        return tlb(self.trace, self.how.processor, policies, caches=self.how.caches)
+    @property
+    def _at_once(self) -> int:
+        """Layouts of a pass that are simulated at the same time."""
+        return min(BATCH, workers(None))
 
-    def _keep(self) -> None:
+    def _simulated(self, layouts: Sequence[Layout], title: str) -> TlbRuns:
+        """One pass over the trace."""
+        watched = _Pass(title, self.how.references, self.note, lambda whole_s: self._expects(len(layouts), whole_s))
+        found = tlb(
+            self.trace,
+            self.how.processor,
+            [one.policy() for one in layouts],
+            caches=self.how.caches,
+            report=watched.report,
+        )
+        took_s = monotonic() - watched.began
+        if len(layouts) == 1:
+            self.alone_s = took_s
+        elif len(layouts) == BATCH or not self.each_s:
+            self.each_s = took_s / len(layouts)
+        return found
+
+    def _expects(self, layouts: int, pass_s: float) -> None:
+        if self.expected is not None:
+            each_s = pass_s / (layouts if layouts == BATCH else self._at_once)
+            self.expected(Expectation(layouts, pass_s, each_s))
+
+    def _remember(self, layouts: Sequence[Layout], found: TlbRuns) -> None:
+        """Adds the counts of a pass, and writes the file of all counts."""
+        for one, row in zip(layouts, found.executions.iter_rows(named=True), strict=True):
+            self._known[key_of(one)] = {
+                "h": row["h"],
+                "m": row["m"],
+                "c": row["c"],
+                "active": row["active_cycles"],
+                "table_reads": row["table_reads"],
+            }
         document: dict[str, Any] = {
             "processor": self.how.processor,
             "description": self.how.description,
             "caches": self.how.caches,
+            "seconds": [self.alone_s, self.each_s],
             "counts": self._known,
         }
         put(self.directory / COUNTS, json.dumps(document, indent=1) + "\n")
+
+
+class _Pass:
+    """Follows a pass over the trace: tells its progress from time to time, and once how long all of it takes."""
+
+    def __init__(self, title: str, references: int, note: Report | None, expects: Callable[[float], None]) -> None:
+        self.began = self._said = monotonic()
+        """The first references, if any were reported: before them the trace may be read for other reasons."""
+        self._title, self._references, self._note, self._expects = title, references, note, expects
+        self._first: int | None = None
+        self._told = False
+
+    def report(self, done: int, _total: int | None) -> None:
+        """Receives the number of references so far."""
+        now = monotonic()
+        if self._first is None:
+            self.began, self._said, self._first = now, now, done
+        elif not self._told and now - self.began >= PIECE_S and done >= _PIECE_SHARE * self._references:
+            self._told = True
+            self._expects((now - self.began) * self._references / (done - self._first))
+        if self._note is not None and now - self._said >= _EVERY_S:
+            self._said = now
+            self._note(f"{self._title}: {done / 1e6:,.0f} of {self._references / 1e6:,.0f} M references")
 
 
 def key_of(layout: Layout) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -66,7 +68,7 @@ def require_met(trace: Trace, design: Design) -> None:
     bound = [one for one in design.placements if one.claims()]
     if not bound:
         return
-    windows = _of_file(os.fspath(trace)) if isinstance(trace, str | os.PathLike) else _of_array(trace)
+    windows = _windows_of(os.fspath(trace)) if isinstance(trace, str | os.PathLike) else _of_array(trace)
     if windows is not None and len(windows):
         for one in bound:
             _require(one, windows)
@@ -80,7 +82,17 @@ def require_met_by(starts: Iterable[int], design: Design) -> None:
             _require(one, windows)
 
 
-def _of_file(path: str) -> NDArray[np.uint64] | None:
+def _windows_of(path: str) -> NDArray[np.uint64] | None:
+    """Windows that a trace file uses. A file that stays the same is read once: that takes as long as a simulation."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None  # as in pools_of
+    return _of_file(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _of_file(path: str, *_file: int) -> NDArray[np.uint64] | None:
     from ..trace import Trace as File
     from ..trace import TraceError
 
