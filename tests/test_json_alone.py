@@ -155,7 +155,7 @@ def test_standard_output_is_one_document(command: str, here: Path) -> None:
         captured = pagelab(here, "trace", "--pools", "-o", "pools.trace", "--", *program)
         assert captured.returncode == 0, captured.stderr
     if command == "model check":
-        program = ["--minutes", "0.4", "--into", "c.model", "--", *TOUCHES]
+        program = ["--minutes", "0.7", "--into", "c.model", "--", *TOUCHES]
         made = pagelab(here, "model", "run", "--layouts", "8", "--select", "random", "--counts", "simulated", *program)
         assert made.returncode == 0, made.stderr
     if command == "model range" and not (here / "g.model").exists():

@@ -17,8 +17,8 @@ import pytest
 from pagelab import paths
 from pagelab.schemas import json_schema
 
-PROGRAM = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "300000"]
-OPTIONS = ["--minutes", "0.6", "--layouts", "10", "--select", "random", "--processor", "zen-3", "--into", "g.model"]
+PROGRAM = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "100000"]
+OPTIONS = ["--minutes", "0.9", "--layouts", "10", "--select", "random", "--processor", "zen-3", "--into", "g.model"]
 
 
 @pytest.fixture(autouse=True)
