@@ -38,7 +38,7 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
                     false => match advise_heap(own, advice) {
                         // Advice that the kernel refuses only for reserved pages: normal memory takes their place and
                         // gets the advice.
-                        Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
+                        Err(Errno::EINVAL) if heap.has_hugetlb(own) && advice != c::MADV_COLLAPSE => {
                             heap.demote_all(own)?;
                             advise_heap(own, advice)
                         }

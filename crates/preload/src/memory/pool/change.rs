@@ -126,14 +126,14 @@ impl Pool {
         self.keep_anchor_off(span);
         let governed = self.backing_at(span.start) != Backing::Kernel || backing::governs(span.start);
         match advice {
-            // The kernel refuses to collapse less than a tile.
-            c::MADV_COLLAPSE if !span.holds_tile() => self.advise_raw(span, advice),
-            // The policy has decided on page sizes.
+            // The policy has decided on page sizes. As the kernel, it refuses to collapse less than a tile.
             c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
-                if self.used.covers(span) {
-                    Ok(())
-                } else {
+                if !self.used.covers(span) {
                     Err(Errno::ENOMEM)
+                } else if advice == c::MADV_COLLAPSE && !span.holds_tile() {
+                    Err(Errno::EINVAL)
+                } else {
+                    Ok(())
                 }
             }
             _ if self.has_hugetlb(span) && discards(advice) => self.discard_hugetlb(span),
