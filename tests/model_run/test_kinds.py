@@ -114,7 +114,7 @@ def test_planted_effects_come_back(tmp_path: Path) -> None:
     assert found.next.startswith("pagelab advise --minutes 5 -- ")
 
 
-def test_blocks_that_are_slow_as_a_whole_hide_no_effect(tmp_path: Path) -> None:
+def test_blocks_that_are_slow_as_a_whole_hide_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks differ by up to a half, the effect is 3%: within blocks it is seen."""
     machine = Kinds(Path("none"), noise=0.002, factors={frozenset({"anon"}): 0.97})
     factor = machine._factor
@@ -123,7 +123,7 @@ def test_blocks_that_are_slow_as_a_whole_hide_no_effect(tmp_path: Path) -> None:
         block = (machine.runs - 3) // 8
         return factor(large) * (1 + 0.5 * (block % 3))
 
-    machine._factor = slowed  # type: ignore[method-assign]
+    monkeypatch.setattr(machine, "_factor", slowed)
     found = kinds(asked(), tmp_path / "g.kinds", machine.tools())
     assert [one.kinds for one in found.effects if one.seen] == [["anon"]]
     assert found.verdict.startswith("anon decides it: −3.")

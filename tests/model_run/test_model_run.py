@@ -69,7 +69,8 @@ def test_a_planted_line_comes_back(select: str, trace: Path, tmp_path: Path) -> 
     assert ours.test is not None
     assert file.fits.floor_test is not None
     assert ours.test.maximum < 3 * file.fits.floor_test.maximum_high
-    assert 0.0005 < file.campaign.run_sd < 0.002  # type: ignore[union-attr]
+    assert file.campaign is not None
+    assert 0.0005 < file.campaign.run_sd < 0.002
     # Test layouts never train, and both anchors are in every block of every round.
     for one in found.rounds:
         names = [row.name for row in one.layouts]
@@ -300,7 +301,8 @@ def test_short_placement_is_left_out_and_listed(trace: Path, tmp_path: Path) -> 
     lost = {one.layout for one in found.excluded if one.whole}
     kept = file.points().layouts
     assert not lost & set(kept)
-    repeats = dict(zip(kept, file.points().repeats.tolist(), strict=True))  # type: ignore[union-attr]
+    assert (counts := file.points().repeats) is not None
+    repeats = dict(zip(kept, counts.tolist(), strict=True))
     for one in found.excluded:
         if not one.whole:
             assert repeats[one.layout] == 3 - one.executions

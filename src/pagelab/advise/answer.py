@@ -141,7 +141,7 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
         return f"{answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
     if everything.said == "lower":
         said = answer.sentence(checked, metric, what, _KERNEL)
-        return f"{_capital(whole)}. Which part of it gains is not confirmed: {said} ({facts})."
+        return f"{wording.capital(whole)}. Which part of it gains is not confirmed: {said} ({facts})."
     if checked.said == "higher":
         return f"Leave it as it is: {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
     if found.misses is not None and found.choice is not None:
@@ -149,10 +149,6 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
         said = answer.sentence(checked, metric, what, _KERNEL)
         return f"Not confirmed: the advised regions have {share} of the misses, but {said} ({facts})."
     return f"Not confirmed: mosaics promised a gain, but {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _addresses(found: Found) -> str:

@@ -168,6 +168,11 @@ def count(n: int, noun: str, plural: str | None = None) -> str:
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
+def capital(text: str) -> str:
+    """The text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def listing(items: Sequence[str]) -> str:
     """A list in words: ``a, b and c``."""
     if len(items) <= 1:

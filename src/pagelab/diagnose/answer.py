@@ -91,8 +91,8 @@ def _confirmed(found: Diagnosis, one: Confirmation, jump: str) -> str:
     decides = f"decide{ending} it" if removed.estimate >= MAIN else f"make{ending} part of it"
     pinned = f"with {one.recommended}" if plural else "pinned"
     return (
-        f"{_capital(wording.listing(names))} {decides}: {jump}; {pinned}, {removed.estimate:.0%} of the variance is "
-        f"gone ({_range(removed)}, {one.executions} fresh executions of each)"
+        f"{wording.capital(wording.listing(names))} {decides}: {jump}; {pinned}, {removed.estimate:.0%} of the "
+        f"variance is gone ({_range(removed)}, {one.executions} fresh executions of each)"
     )
 
 
@@ -164,10 +164,6 @@ def _deciding(one: Confirmation) -> Interval:
 
 def _name(one: Finding) -> str:
     return CAUSES.get(one.key, one.label)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _range(found: Interval) -> str:

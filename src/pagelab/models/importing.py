@@ -44,6 +44,8 @@ _ANCHORS = {
 }
 
 
+_SURPLUS = "\n"
+"""Key of the fields beyond the named ones."""
 Rows = list[tuple[int, dict[str, Any]]]
 
 
@@ -73,7 +75,7 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
     except (OSError, UnicodeDecodeError) as error:
         reason = system_reason(error) if isinstance(error, OSError) else "not UTF-8"
         raise BadInputError(f"cannot import {path}: {reason}") from None
-    table = csv.DictReader(io.StringIO(text))
+    table = csv.DictReader(io.StringIO(text), restkey=_SURPLUS)
     header = list(table.fieldnames or [])
     _check_names(path, header)
     rows = [(table.line_num, row) for row in table]
@@ -119,12 +121,10 @@ def _check_names(path: Path, header: Sequence[str]) -> None:
 
 def _check_lengths(path: Path, header: Sequence[str], rows: Rows) -> None:
     for line, row in rows:
-        # DictReader keeps the fields behind the last name here.
-        surplus = row.get(None)  # type: ignore[call-overload]
-        if surplus is not None:
+        if _SURPLUS in row:
             raise BadInputError(
-                f"cannot import {path}: line {line} has {len(header) + len(surplus)} fields, and the first line names "
-                f"{len(header)} columns; is a comma missing or one too many?"
+                f"cannot import {path}: line {line} has {len(header) + len(row[_SURPLUS])} fields, and the first line "
+                f"names {len(header)} columns; is a comma missing or one too many?"
             )
 
 
