@@ -301,7 +301,8 @@ def test_short_placement_is_left_out_and_listed(trace: Path, tmp_path: Path) -> 
     lost = {one.layout for one in found.excluded if one.whole}
     kept = file.points().layouts
     assert not lost & set(kept)
-    assert (counts := file.points().repeats) is not None
+    counts = file.points().repeats
+    assert counts is not None
     repeats = dict(zip(kept, counts.tolist(), strict=True))
     for one in found.excluded:
         if not one.whole:
