@@ -315,6 +315,8 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     move_break(libc, needs.heap);
     if needs.hugetlb || needs.frames {
         fork::watch(libc);
+    } else {
+        late_start::know_children(libc);
     }
     scan(&plan, libc);
     backing::place_existing();

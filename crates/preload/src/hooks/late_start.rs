@@ -9,7 +9,7 @@ use crate::backing::{hints, thp};
 use crate::boundary::elf::{self, Object};
 use crate::boundary::sys::{self, Errno};
 use crate::memory::tables;
-use crate::state::{guest_file, plan};
+use crate::state::{child as known, guest_file, plan};
 
 use super::{child, fork};
 
@@ -25,18 +25,34 @@ pub fn prepare() -> Result<(), Errno> {
     Ok(())
 }
 
-type Handler = extern "C" fn();
-
 /// Makes a fork wait while a thread sets the guest up; called by the constructor of a process without a plan. In the
 /// child, nothing would ever free the locks of that thread or complete its half-done work, because no list of resets
 /// exists yet.
 pub fn keep_forks_apart(libc: &Object) {
+    register(libc, Some(hints::hold_start), Some(hints::release_start), release_in_child);
+}
+
+/// Makes children of forks that are under way when a thread starts the engine known as libc's: libc does not call the
+/// handlers that [`prepare`] registers during a fork. Called by the constructor, if it does not [`fork::watch`].
+pub fn know_children(libc: &Object) {
+    register(libc, None, None, known::made_by_libc);
+}
+
+extern "C" fn release_in_child() {
+    known::made_by_libc();
+    hints::release_start();
+}
+
+type Handler = extern "C" fn();
+
+fn register(libc: &Object, before: Option<Handler>, in_parent: Option<Handler>, in_child: Handler) {
     let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
-    // SAFETY: glibc's function of this name (LSB 5.0, Core, 14.10.2): three handlers, the object that they belong to, errno.
-    let register: extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int =
+    // SAFETY: glibc's function of this name (LSB 5.0, Core, 14.10.2): three handlers, each of which may be null, the
+    // object that they belong to, errno.
+    let register: extern "C" fn(Option<Handler>, Option<Handler>, Handler, *const c_void) -> c_int =
         unsafe { core::mem::transmute(symbol.address) };
     // Without memory for the handlers, fork works as before.
-    let _ = register(hints::hold_start, hints::release_start, hints::release_start, core::ptr::null());
+    let _ = register(before, in_parent, in_child, core::ptr::null());
 }
 
 /// The plan of a process that was started without one and uses the API: nothing is governed.

@@ -49,7 +49,7 @@ fn word() -> Option<&'static AtomicU32> {
 static BY_LIBC: AtomicBool = AtomicBool::new(false);
 
 /// Records, in a child that libc's fork has made, that it did; before the child's first call of the guest.
-pub fn made_by_libc() {
+pub extern "C" fn made_by_libc() {
     BY_LIBC.store(true, Ordering::Relaxed);
 }
 
