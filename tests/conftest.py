@@ -7,7 +7,9 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -24,11 +26,21 @@ def pytest_configure() -> None:
     """A shell without job control starts background jobs with SIGINT ignored, and the programs we test inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, partial(end_session, os.getpid()))
     # Verdicts on the machine that tests measure are none of its users'.
     os.environ.setdefault("PAGELAB_STATE_DIR", tempfile.mkdtemp(prefix="pagelab-state-"))
     # How long an example takes says how busy the machine is.
     settings.register_profile("pagelab", deadline=None)
     settings.load_profile("pagelab")
+
+
+def end_session(session: int, number: int, _frame: FrameType | None) -> None:
+    """On SIGTERM: fixtures put the machine's settings back before pytest, process ``session``, ends. Its forks end as
+    usual."""
+    if os.getpid() == session:
+        pytest.exit("SIGTERM", 128 + number)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def pytest_unconfigure() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from playing import COMMAND, Machine, Notes, SlowSimulation, linear
 
 from pagelab.errors import BadInputError, MachineError
+from pagelab.machine.journal import PATH_VARIABLE, boot_id
 from pagelab.model_run import document, executions, planning
 from pagelab.model_run.answer import verdict
 from pagelab.model_run.document import Asked, Campaign
@@ -273,17 +275,45 @@ def test_c_above_what_walkers_can_do_is_refused_where_counted_and_told_where_sim
     assert "more-walks-than-time" in {one.kind for one in file.points().warnings()}
 
 
-def test_2m_pages_that_do_not_come_are_refused(trace: Path, tmp_path: Path) -> None:
-    def without(_run: int) -> dict[str, Any]:
-        region = {
-            "region": "anon", "asked": "2M", "start": 0x670000000000, "end": 0x670000000000 + (25 << 21),
-            "mapped_bytes": 25 << 21, "resident_bytes": 25 << 21, "by_size": [{"page_bytes": 4096, "bytes": 25 << 21}],
-            "whole_touched_tiles": 25, "tiles_as_asked": 0,
-        }  # fmt: skip
-        return {"processes": [{"pid": 1, "ppid": 0, "executable": "/x", "governed": True, "placement": [region]}]}
+def in_small_pages(_run: int) -> dict[str, Any]:
+    """The record of an execution that got no 2M page."""
+    region = {
+        "region": "anon", "asked": "2M", "start": 0x670000000000, "end": 0x670000000000 + (25 << 21),
+        "mapped_bytes": 25 << 21, "resident_bytes": 25 << 21, "by_size": [{"page_bytes": 4096, "bytes": 25 << 21}],
+        "whole_touched_tiles": 25, "tiles_as_asked": 0,
+    }  # fmt: skip
+    return {"processes": [{"pid": 1, "ppid": 0, "executable": "/x", "governed": True, "placement": [region]}]}
 
+
+def test_2m_pages_that_do_not_come_are_refused(trace: Path, tmp_path: Path) -> None:
+    machine = Machine(trace, wrong={"all": in_small_pages})
     with pytest.raises(MachineError, match=r"no 2M page.*pagelab doctor"):
-        campaign(tmp_path, Machine(trace, wrong={"all": without}), asked(trace))
+        campaign(tmp_path, machine, asked(trace))
+    assert machine.runs == 4  # the trial was repeated once
+
+
+def test_a_trial_without_2m_pages_is_repeated(trace: Path, tmp_path: Path) -> None:
+    """Another run had switched them off."""
+    machine = Machine(trace, wrong={"all": lambda run: in_small_pages(run) if run <= 2 else {}})
+    found, _ = campaign(tmp_path, machine, asked(trace, select="random"))
+    assert found.trial is not None
+
+
+def test_the_process_that_keeps_2m_pages_away_is_named(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled"
+    start = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    entry = {
+        "id": "1", "time": "2026-01-01T00:00:00Z", "pid": os.getpid(), "pid_start": start,
+        "boot_id": boot_id(), "path": setting, "old": "inherit", "new": "never", "state": "applied",
+        "by": "pagelab-launch sizes",
+    }  # fmt: skip
+    (tmp_path / "journal.jsonl").write_text(json.dumps(entry) + "\n")
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "journal.jsonl"))
+    cause = rf"process {os.getpid()} \(pagelab-launch sizes\) has set {setting} to never"
+    with pytest.raises(MachineError, match=cause):
+        campaign(tmp_path / "campaign", Machine(trace, wrong={"all": in_small_pages}), asked(trace))
 
 
 def test_short_placement_is_left_out_and_listed(trace: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from pagelab.advise.evidence import Evidence, chosen, layout, misses
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
 from pagelab.errors import BadInputError, MachineError, PagelabError
 from pagelab.layouts import Layout, footprint
-from pagelab.layouts.footprint import lacks_huge_pages, used
+from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages, used
 from pagelab.layouts.layout import POOLS
 from pagelab.study.budget import MOST_BLOCKS, fewest_of
 from pagelab.study.errors import StudyInterruptedError
@@ -309,9 +309,7 @@ def _used(directory: Path) -> tuple[dict[str, int], tuple[int, int]]:
         records = dict(zip(order, store.records(), strict=True))
     by_size = {"4K": records[names[0]], "2M": records[names[1]]}
     if lacks_huge_pages(by_size["2M"]):
-        raise MachineError(
-            f"the kernel gave the program's memory no 2M page, so {_CANNOT}; what is in the way: pagelab doctor"
-        )
+        raise MachineError(no_huge_pages(_CANNOT))
     return used(by_size), (by_size["4K"].peak_rss_bytes or 0, by_size["2M"].peak_rss_bytes or 0)
 
 

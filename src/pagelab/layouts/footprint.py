@@ -12,6 +12,7 @@ import numpy as np
 
 from pagelab.errors import BadInputError
 from pagelab.layouts.layout import POOLS, TILE, Layout, of_pieces
+from pagelab.machine.journal import sizes_of_others
 from pagelab.record import Record
 from pagelab.trace import Trace
 from pagelab.trace.pools import POOL_BYTES, of_header
@@ -174,6 +175,13 @@ def lacks_huge_pages(record: Record) -> bool:
     rows = [row for process in record.processes or [] for row in process.placement or []]
     wanted = any(row.asked == "2M" and row.whole_touched_tiles for row in rows)
     return wanted and not any(size.page_bytes >= TILE and size.bytes for row in rows for size in row.by_size)
+
+
+def no_huge_pages(consequence: str) -> str:
+    """The message to a user whose program :func:`lacks_huge_pages`, and which processes may be the reason."""
+    others = sizes_of_others()
+    advice = f"{others}; repeat when it has ended" if others else "what is in the way: pagelab doctor"
+    return f"the kernel gave the program's memory no 2M page, so {consequence}; {advice}"
 
 
 def _ends(record: Record) -> dict[str, int]:

@@ -75,3 +75,14 @@ class Journal:
         except _native.JournalRefused as error:
             raise JournalError(str(error)) from error
         return Snapshot(tuple(Entry(**one) for one in told["entries"]), told["damaged_lines"])
+
+
+def sizes_of_others() -> str:
+    """The running processes that changed which page sizes the kernel gives, as ``process 4711 (pagelab-launch) has set
+    /sys/… to never``; empty if there is none, or the journal cannot be read."""
+    try:
+        entries = Journal().read().active(boot_id())
+    except JournalError:
+        return ""
+    others = [one for one in entries if "transparent_hugepage" in one.path and one.owner_lives]
+    return ", ".join(f"process {one.pid} ({one.by}) has set {one.path} to {one.new}" for one in others)

@@ -7,6 +7,7 @@ and ``round-1`` … Every step is saved before the next begins, so that a killed
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 from pagelab import layouts as making
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Footprint, Layout, footprint
-from pagelab.layouts.footprint import lacks_huge_pages, refuse_other_input
+from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages, refuse_other_input
 from pagelab.machine.sysfs import Tree
 from pagelab.model_run import choosing, document, executions, planning
 from pagelab.model_run.choosing import Space
@@ -225,19 +226,16 @@ def try_it(session: Session) -> None:
     if session.campaign.trial is not None:
         return
     directory = session.study(TRIAL, settings, 1, titled=False)
-    runs = executions.read(directory, None)
-    late = next((one for one in runs if one.status == "timed-out"), None)
-    if late is not None and session.asked.timeout_s is None:
-        raise BadInputError(
-            f"one execution takes more than {shown_duration(late.duration_s)}, and {session.fewest_runs} are the "
-            f"fewest that can tell; give it more than --minutes {session.asked.minutes:g}"
-        )
-    executions.refuse_failed(runs)
+    runs = _tried(session, directory)
+    if lacks_huge_pages(trial_records(directory)["2M"]):
+        # Another run may have switched them off for as long as it takes.
+        session.progress.note("the kernel gave the program no 2M page; once more")
+        shutil.rmtree(directory)
+        directory = session.study(TRIAL, settings, 1, titled=False)
+        runs = _tried(session, directory)
     records = trial_records(directory)
     if lacks_huge_pages(records["2M"]):
-        raise MachineError(
-            f"the kernel gave the program's memory no 2M page, so {CANNOT}; what is in the way: pagelab doctor"
-        )
+        raise MachineError(no_huge_pages(CANNOT))
     if any(one.short for one in runs if one.layout == "2M"):
         session.progress.note(
             f"in 2M pages the program got {executions.tiles_got(directory, '2M')}; executions that do not get their "
@@ -263,6 +261,19 @@ def try_it(session: Session) -> None:
             f"the program marks no window: R is user time of whole executions, and {trial.faults_share:.0%} of the "
             "processor time was the kernel's (faults); mark the phase with pagelab_begin (docs/api.md)",
         )
+
+
+def _tried(session: Session, directory: Path) -> list[Execution]:
+    """The trial's executions. Raises `BadInputError` if one failed or takes longer than the minutes allow."""
+    runs = executions.read(directory, None)
+    late = next((one for one in runs if one.status == "timed-out"), None)
+    if late is not None and session.asked.timeout_s is None:
+        raise BadInputError(
+            f"one execution takes more than {shown_duration(late.duration_s)}, and {session.fewest_runs} are the "
+            f"fewest that can tell; give it more than --minutes {session.asked.minutes:g}"
+        )
+    executions.refuse_failed(runs)
+    return runs
 
 
 def _window(directory: Path, asked: str | None) -> str | None:
