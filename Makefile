@@ -88,14 +88,15 @@ man: $(STAMP)             ## The manual page and the shell completions, generate
 	$(PY) -m pagelab.cli.manpage share
 
 # What is given to others is optimised as a whole, which takes longer and is smaller.
-SMALL := CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_TARGET_DIR=target/small
+SMALL := CFLAGS=-O2 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_TARGET_DIR=target/small
 
 # The build's own glibc decides the tag: Debian 12 gives manylinux_2_34. auditwheel refuses what other systems have not.
 wheel: $(PY)              ## dist/pagelab-*.whl, for every Python from 3.11 on and every x86-64 Linux whose glibc is new enough
 	@$(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c '$(subst bench,wheel,$(EXTRA))' | sed 's/ *\([<>=]\)/\1/g')
 	@rm -rf target/wheel
 	$(SMALL) $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/wheel .
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/auditwheel repair --zip-compression-level 9 --wheel-dir dist target/wheel/*.whl
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/auditwheel repair --wheel-dir dist target/wheel/*.whl
+	$(PY) -m tools.denser_wheel dist/$$(basename target/wheel/*.whl | cut -d- -f1-2)-*.whl
 
 dev: $(PY)                ## Rebuild the native parts beside the Python sources, after `pip install -e .`
 	cargo build --release --locked

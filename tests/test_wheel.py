@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MOST_BYTES = 8 << 20
+MOST_BYTES = 5_200_000
 NATIVE = {
     "pagelab/_native.abi3.so",
     "pagelab/libpagelab.abi3.so",

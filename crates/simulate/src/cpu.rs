@@ -55,22 +55,19 @@ fn detected() -> Level {
     Level::Baseline
 }
 
-/// Runs `work` compiled for the widest instructions that the processor has ([`level`]).
+/// Runs `work` compiled for AVX2, if the processor has it and [`LIMIT`] allows it. (For AVX-512 such code was no faster.)
 ///
 /// `work` must be `#[inline(always)]` down to its loops: functions that are not inlined remain baseline code.
 #[inline]
-pub fn widest(work: impl FnOnce()) {
+pub fn with_avx2(work: impl FnOnce()) {
     #[cfg(target_arch = "x86_64")]
-    {
-        let level = level();
-        if level > Level::Baseline {
-            #[expect(unsafe_code, reason = "calling code compiled for features that the baseline lacks")]
-            // SAFETY: the processor has every feature of its level.
-            unsafe {
-                if level == Level::Avx512 { wider(work) } else { wide(work) }
-            }
-            return;
+    if level() >= Level::Avx2 {
+        #[expect(unsafe_code, reason = "calling code compiled for features that the baseline lacks")]
+        // SAFETY: the processor has every feature of its level.
+        unsafe {
+            wide(work);
         }
+        return;
     }
     work();
 }
@@ -81,7 +78,7 @@ pub trait Leveled {
     fn run<const LEVEL: u8>(self);
 }
 
-/// As [`widest`], for work that calls functions of its level.
+/// Runs `work` compiled for the widest instructions that the processor has ([`level`]), as [`with_avx2`] does.
 #[inline]
 pub fn widest_level(work: impl Leveled) {
     #[cfg(target_arch = "x86_64")]

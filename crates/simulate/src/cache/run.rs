@@ -189,7 +189,7 @@ impl Execution {
         if hierarchy.pass_below(passed, spare) {
             return;
         }
-        cpu::widest(
+        cpu::with_avx2(
             #[inline(always)]
             || {
                 for (at, event) in passed.iter().enumerate() {

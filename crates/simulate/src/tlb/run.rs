@@ -11,7 +11,6 @@ use super::walk::PageTables;
 use super::windows::{WINDOW_BITS, Window, Windows};
 use crate::allocate::{History, Layout, Memory, PAGE_BITS, PlaceCounts, Strategy};
 use crate::cache::{Counts, Hierarchy, HierarchySpec, MemoryCounts, SpecError, demand};
-use crate::cpu;
 
 const NEAR_WINDOWS: usize = 256;
 /// A window with pages of several sizes.
@@ -131,14 +130,6 @@ impl Simulation {
 
     /// Simulates the next references of the trace.
     pub fn feed(&mut self, segment: &Segment<'_>) {
-        cpu::widest(
-            #[inline(always)]
-            || self.translate(segment),
-        );
-    }
-
-    #[inline(always)]
-    fn translate(&mut self, segment: &Segment<'_>) {
         let next = self.threads.len() % self.cores.len();
         let core = *self.threads.entry((segment.asid, segment.thread)).or_insert(next);
         if self.machine.caches.is_some() || !self.together {

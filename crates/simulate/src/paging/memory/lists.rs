@@ -128,7 +128,7 @@ impl<C: Choose> Replace for Lists<C> {
         for (chain, codes) in self.chains.iter().zip(&mut codes) {
             chain.codes(pages, &mut codes[..pages.len()]);
         }
-        cpu::widest(
+        cpu::with_avx2(
             #[inline(always)]
             || self.take(ids, &codes),
         );

@@ -102,7 +102,7 @@ impl Replace for Group {
         for line in &mut self.lines {
             line.prepare(ids.len(), &mut self.last_uses);
         }
-        cpu::widest(
+        cpu::with_avx2(
             #[inline(always)]
             || self.take(ids, codes),
         );
@@ -163,7 +163,7 @@ impl Line {
     /// Makes space for `uses` more uses; first removes uses that will never be needed, if there are many.
     fn prepare(&mut self, uses: usize, last_uses: &mut Table<u32>) {
         if self.length >= self.long {
-            cpu::widest(
+            cpu::with_avx2(
                 #[inline(always)]
                 || self.compact(last_uses),
             );
