@@ -78,6 +78,21 @@ fn next_line(line: usize, lines: usize) -> usize {
     line.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) & (lines - 1)
 }
 
+/// The time-stamp counter, which ticks at a constant rate on every x86-64 processor since 2008.
+#[cfg(target_arch = "x86_64")]
+pub fn time_stamp() -> u64 {
+    // SAFETY: RDTSC is part of the architecture and reads no memory.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Nanoseconds since the first call.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn time_stamp() -> u64 {
+    use std::sync::OnceLock;
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
 /// The same value, of which the compiler knows nothing; it stays in its register.
 #[cfg(target_arch = "x86_64")]
 fn black_register(value: u64) -> u64 {

@@ -3,6 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use crate::clock::time_stamp;
+
 /// Times a few loads in nanoseconds.
 pub struct Clock {
     /// Nanoseconds in a tick.
@@ -12,9 +14,9 @@ pub struct Clock {
 impl Clock {
     /// Calibrates the counter against the system's clock (a few milliseconds).
     pub fn calibrate() -> Self {
-        let (start, ticks) = (Instant::now(), ticks());
+        let (start, ticks) = (Instant::now(), time_stamp());
         while start.elapsed().as_micros() < 4_000 {}
-        let passed = self::ticks().wrapping_sub(ticks).max(1);
+        let passed = time_stamp().wrapping_sub(ticks).max(1);
         Self { tick_ns: start.elapsed().as_nanos() as f64 / passed as f64 }
     }
 
@@ -22,21 +24,14 @@ impl Clock {
     #[inline(never)]
     pub fn loads(&self, memory: &[u8], start: usize, offsets: &[usize]) -> f64 {
         fence();
-        let begun = ticks();
+        let begun = time_stamp();
         for offset in offsets {
             fence();
             black_box(memory[start + offset]);
         }
         fence();
-        ticks().wrapping_sub(begun) as f64 * self.tick_ns
+        time_stamp().wrapping_sub(begun) as f64 * self.tick_ns
     }
-}
-
-/// The time-stamp counter, which ticks at a constant rate on every x86-64 processor since 2008.
-#[cfg(target_arch = "x86_64")]
-fn ticks() -> u64 {
-    // SAFETY: RDTSC is part of the architecture and reads no memory.
-    unsafe { std::arch::x86_64::_rdtsc() }
 }
 
 /// Waits until every earlier load has completed.
@@ -44,13 +39,6 @@ fn ticks() -> u64 {
 fn fence() {
     // SAFETY: LFENCE is part of the architecture and touches no memory.
     unsafe { std::arch::x86_64::_mm_lfence() }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> u64 {
-    use std::sync::OnceLock;
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 #[cfg(not(target_arch = "x86_64"))]

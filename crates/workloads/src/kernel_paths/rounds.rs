@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use crate::clock::time_stamp;
+
 /// Rounds of a measurement. lmbench has eleven, `kernel/cost` seven.
 const ROUNDS: u64 = 7;
 /// How often they are repeated for a path that seems to take less than its overhead, because other processes disturbed
@@ -41,17 +43,6 @@ impl Clock {
             Clock::Tsc => time_stamp(),
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn time_stamp() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn time_stamp() -> u64 {
-    0
 }
 
 /// Work, which returns a count that proves it.
