@@ -121,6 +121,9 @@ def test_predictions_have_an_interval_and_warn_beyond_the_layouts(fitted: Path) 
     assert "no layout that was fitted has such H, M, C together" in apart
     line = Prediction.model_validate_json(pagelab(fitted, *asked, "--model", "yaniv", "--json").stdout)
     assert (line.low, line.high) == (None, None)
+    assert [one.message for one in line.warnings] == [
+        "--h and --m change nothing: yaniv, as fitted to this file, does not use H and M"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pagelab.layouts.layout import POOLS
 from pagelab.model_run.simulation import digest, needs_references
 from pagelab.models.document import CampaignSummary, ModelFile, SimulatedBy, Told, inside
 from pagelab.models.gaussian_process import Of
-from pagelab.models.prediction import Prediction, predict
+from pagelab.models.prediction import UNUSED, Prediction, predict
 from pagelab.simulate import hardware
 from pagelab.simulate.placements import Placement, placement, placement_of_pages
 from pagelab.simulate.tlb_runs import tlb
@@ -54,12 +54,13 @@ def predict_for(
             f"counts are simulated, and scaled by counted over simulated of {anchor} pages: the model's are counted"
         )
         warnings.append(Told(kind="scaled", message=message))
+    # Simulations give all counts, whether the model uses them or not.
     told = predict(file, counts["h"], counts["m"], counts["c"], model=model, of=of, level=level)
     return told.model_copy(
         update={
             "processor": name,
             "pages": wanted.name,
-            "warnings": [*warnings, *told.warnings],
+            "warnings": [*warnings, *(one for one in told.warnings if one.kind != UNUSED)],
             "measured_4k": next(row.r for row in file.layouts if row.layout == file.anchors["4K"]),
             "estimator": campaign.estimator,
         }

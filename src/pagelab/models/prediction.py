@@ -11,11 +11,11 @@ from pagelab.analysis import wording
 from pagelab.errors import BadInputError
 
 from .answer import uncalibrated
-from .base import number
+from .base import Fitted, number
 from .catalogue import IN_CYCLES, chosen
 from .document import ModelFile, Told
 from .gaussian_process import FittedProcess, Of
-from .points import Points
+from .points import LABELS, Points
 from .reach import beyond
 
 SCHEMA: Literal["pagelab.prediction/1"] = "pagelab.prediction/1"
@@ -93,6 +93,7 @@ def predict(
     value = float(fitted.predict(h, m, c))
     warnings = uncalibrated(file) if model in IN_CYCLES else []
     warnings += [Told(kind=one.kind, message=one.message) for one in beyond(points, h, m, c)]
+    warnings += unused(fitted, model, {"h": h, "m": m, "c": c})
     low = high = None
     if isinstance(fitted, FittedProcess):
         spread = run_spread(points) if of == "run" else 0.0
@@ -115,6 +116,26 @@ def predict(
         of=of,
         warnings=warnings,
     )
+
+
+UNUSED = "unused-count"
+
+
+def unused(fitted: Fitted, model: str, counts: dict[str, float | None]) -> list[Told]:
+    """A warning of the given counts that change nothing: the model predicts without them."""
+    found = []
+    for name in (name for name, value in counts.items() if value is not None):
+        try:
+            fitted.predict(**{**counts, name: None})
+        except BadInputError:
+            continue
+        found.append(name)
+    if not found:
+        return []
+    options, labels = (" and ".join(words) for words in ([f"--{name}" for name in found], [LABELS[n] for n in found]))
+    verb = "changes" if len(found) == 1 else "change"
+    message = f"{options} {verb} nothing: {model}, as fitted to this file, does not use {labels}"
+    return [Told(kind=UNUSED, message=message)]
 
 
 def run_spread(points: Points) -> float:
