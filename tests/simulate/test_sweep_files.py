@@ -19,7 +19,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(here: Path) -> None:
     said = cli(written(here), "--out", here / "out", "--dry-run")
     assert said.returncode == 0, said.stderr
     assert said.stdout.splitlines()[:4] == [
-        "all: 2 traces, 6 configurations, 18 tasks; 0 are done already",
+        "all: 2 traces, 6 configurations, 18 tasks; done already: 0",
         "  one, paging lru",
         "  one, paging random, seed 0",
         "  one, paging random, seed 1",

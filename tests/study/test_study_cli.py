@@ -66,7 +66,7 @@ def spec(directory: Path, text: str = STUDY) -> Path:
 def test_the_template_is_a_study(tmp_path: Path) -> None:
     assert "pagelab study run page-size.toml" in pagelab("study", "init", "page-size.toml", cwd=tmp_path).stdout
     shown = pagelab("study", "run", "page-size.toml", "--dry-run", "--skip-impossible", cwd=tmp_path).stdout
-    assert "page-size: 8 conditions, 20 executions and 1 warm-ups each, in page-size.study" in shown
+    assert "page-size: 8 conditions, 20 executions and 1 warm-up each, in page-size.study" in shown
     assert "gups size=64M/kernel  (baseline)" in shown
     assert [path.name for path in tmp_path.iterdir()] == ["page-size.toml"], "a dry run writes nothing"
     assert "exists; name another file" in pagelab("study", "init", "page-size.toml", cwd=tmp_path, expect=2).stderr

@@ -25,6 +25,7 @@ from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
 from pagelab.advise.effects import Effects
 from pagelab.advise.evidence import Evidence, chosen, layout, misses
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
+from pagelab.analysis.wording import count
 from pagelab.errors import BadInputError, MachineError, PagelabError
 from pagelab.layouts import Layout, footprint
 from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages, used
@@ -370,7 +371,9 @@ def _round(
         Setting(f"m{number:03d}", policy_text("4K", compress(found, row), aligned=True))
         for number, row in enumerate(included)
     )
-    progress.note(f"{len(found)} regions, {included.shape[0]} mosaics of them, {blocks} executions of each")
+    progress.note(
+        f"{count(len(found), 'region')}, {included.shape[0]} mosaics of them, {count(blocks, 'execution')} of each"
+    )
     spec = _trying(asked, settings).write(directory, {"executions": blocks}, together=2)
     # Comparisons of single mosaics are not made; they could find nothing.
     run_own(spec, directory, tools, Titled(progress, "mosaics", notes=False), _CANNOT)

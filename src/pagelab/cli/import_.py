@@ -58,6 +58,7 @@ def import_command(
 
         pagelab report buffering.study
     """
+    from pagelab.analysis.wording import count
     from pagelab.errors import BadInputError
     from pagelab.study.imported import Columns, guess_format, import_into, metric_of, read_csv, read_hyperfine
 
@@ -79,9 +80,10 @@ def import_command(
         metric=metric_of(samples),
     )
     measured = sum(len(sample.measurements) for sample in samples)
-    inside = f" with {measured} measurements" if measured else ""
+    inside = f" with {count(measured, 'measurement')}" if measured else ""
     terminal.echo(
-        f"{len(samples)} executions{inside} of {len(plan.conditions)} conditions, compared with {plan.baseline}; "
+        f"{count(len(samples), 'execution')}{inside} of {count(len(plan.conditions), 'condition')}, compared with "
+        f"{plan.baseline}; "
         f"see them with: pagelab report {directory}"
     )
 

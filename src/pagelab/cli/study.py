@@ -358,16 +358,18 @@ def _answer(directory: Path) -> None:
 
 
 def _show_plan(prepared: object, directory: Path) -> None:
+    from pagelab.analysis.wording import count
     from pagelab.study.prepare import Prepared
     from pagelab.study.progress import as_note
 
     assert isinstance(prepared, Prepared)
     plan = prepared.plan
     active = plan.active()
-    blocks = f"{'at most ' if plan.precision else ''}{plan.executions} executions"
+    blocks = f"{'at most ' if plan.precision else ''}{count(plan.executions, 'execution')}"
     if plan.minutes is not None:
         blocks = f"as many executions as fit into {plan.minutes:g} min"
-    terminal.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
+    warmups = count(plan.warmups, "warm-up")
+    terminal.echo(f"{plan.name}: {count(len(active), 'condition')}, {blocks} and {warmups} each, in {directory}")
     if plan.answer == "set":
         from pagelab.study.answering import QUANTITIES, most_programs, programs_by_policy
 

@@ -160,8 +160,11 @@ def _show(out: Path, footprint: Footprint, made: Distinct, tests: int, known: Pr
         }
         terminal.echo(json.dumps(document, indent=2))
         return
-    used = f"{len(footprint)} tiles of {footprint.page_bytes >> 20} MiB in {', '.join(footprint.pools)}"
-    terminal.echo(f"{out}: {len(made.layouts)} layouts and {tests} test layouts over {used}")
+    from pagelab.analysis.wording import count
+
+    used = f"{count(len(footprint), 'tile')} of {footprint.page_bytes >> 20} MiB in {', '.join(footprint.pools)}"
+    made_of = f"{count(len(made.layouts), 'layout')} and {count(tests, 'test layout')}"
+    terminal.echo(f"{out}: {made_of} over {used}")
     if made.merged:
         pairs = ", ".join(f"{name} is {kept}" for name, kept in made.merged[:4])
         more = f" and {len(made.merged) - 4} more" if len(made.merged) > 4 else ""

@@ -114,14 +114,16 @@ def _quiet_dask() -> None:
 
 
 def _show_plan(plan: Plan, missing: list[Task], *, as_json: bool) -> None:
+    from pagelab.analysis.wording import count
+
     left = {task.digest for task in missing}
     tasks = [{"task": task.digest, "title": task.title, "done": task.digest not in left} for task in plan.tasks]
     if as_json:
         terminal.echo(json.dumps({"name": plan.name, "tasks": tasks}, indent=1))
         return
     terminal.echo(
-        f"{plan.name}: {len(plan.traces)} traces, {len(plan.configurations)} configurations, "
-        f"{len(tasks)} tasks; {len(tasks) - len(left)} are done already"
+        f"{plan.name}: {count(len(plan.traces), 'trace')}, {count(len(plan.configurations), 'configuration')}, "
+        f"{count(len(tasks), 'task')}; done already: {len(tasks) - len(left)}"
     )
     for task in tasks[:_LISTED]:
         terminal.echo(f"  {task['title']}{'  (done)' if task['done'] else ''}")
