@@ -246,9 +246,9 @@ fn watch_objects(detours: &mut Detours) {
     }
 }
 
-/// Whether the program contains a sanitizer's runtime that computes where its data about an address lie, and has room
-/// for a few ranges only: ThreadSanitizer ends the program when mmap returns any other address, MemorySanitizer
-/// misreads its own data.
+/// Whether the program contains a sanitizer's runtime that supports only a few address ranges, because it computes from
+/// each address where its data about that address lie. When mmap returns an address elsewhere, ThreadSanitizer ends the
+/// program, and MemorySanitizer misreads its own data.
 fn has_places_of_its_own() -> bool {
     elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
 }
