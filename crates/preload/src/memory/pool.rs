@@ -10,7 +10,6 @@
 //! a tile, its spare part goes, too. Memory that the program gave back is really unmapped, and mapped anew when it is
 //! wanted again. So memory that is handed out is zero, stale pointers fault, the kernel's own references (pages in
 //! pipes, I/O under way) keep their contents, and none of the program's settings for the old mapping are left.
-//! under way) keep what they had, and nothing that the program put on the old mapping is left.
 
 mod account;
 mod anchor;
