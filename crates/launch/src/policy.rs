@@ -80,8 +80,8 @@ fn given_hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>> {
     }
 }
 
-/// Whether the kernel gets the program's own hints (`pagelab.h`) under a policy for which it has none itself. Under `auto` the
-/// library keeps them where it places the policy's frames.
+/// Whether the program's own hints (`pagelab.h`) go to the kernel, under a policy that itself gives the kernel no
+/// hints. Under `auto` the library keeps them where it places the policy's frames.
 fn takes_hints(policy: &Policy) -> bool {
     match policy.backend {
         Backend::Library => false,
