@@ -95,7 +95,7 @@ fn write_plan(ready: &mut Ready<'_>, address: Address) -> Result<Option<Placing>
     Ok(placing)
 }
 
-/// Before the program starts: it may fail for lack of room, and only after hours.
+/// Warns of limits before the program starts, because it may fail for lack of room only after hours.
 fn tell_room(ready: &mut Ready<'_>) {
     let mut found = Warnings::default();
     room::warn(Column::of(&ready.policy.plan), ready.runner.identity.uid, ready.run_dir.path(), &mut found);
@@ -380,8 +380,8 @@ impl Companion for Tending<'_> {
     }
 }
 
-/// Puts a whole file in the place of another, in the directory as it is opened: what has the name, a link to somewhere for
-/// instance, is replaced and not written to.
+/// Replaces a file by a whole new one, in the directory as it is opened. An existing entry of that name, for instance a
+/// link, is replaced and not written to.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let place = Directory::walk(&std::fs::canonicalize(parent)?, |_, _| Ok(()))?;
