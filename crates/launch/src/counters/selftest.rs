@@ -102,8 +102,8 @@ impl Pmu for Hardware {
     }
 }
 
-/// Exactly [`BRANCHES`] taken branches, less the last, which falls through but is a branch all the same; two instructions
-/// each.
+/// Executes exactly [`BRANCHES`] branches, with two instructions each; all are taken but the last, which counts as a
+/// branch all the same.
 #[inline(never)]
 pub fn branch_loop() {
     #[cfg(target_arch = "x86_64")]
