@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, RawFd};
 pub const TERM_GRACE_NS: u64 = 2_000_000_000;
 /// How long processes that the program left behind may go on after it has ended.
 pub const LEFT_GRACE_NS: u64 = 200_000_000;
-/// How often buffers are looked at that can no longer call for it.
+/// Interval between readings of buffers that can no longer wake the launcher.
 const VISIT_NS: u64 = 50_000_000;
 /// How often the tree is looked at while it is being ended.
 const ENDING_POLL_NS: u64 = 20_000_000;
