@@ -68,7 +68,7 @@ pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), request.into(), &raw const raw) }).map(drop)
 }
 
-/// What became of the pages that a process asked for, since its exec, of this memory.
+/// Counts of the pages of this memory that a process has requested since its exec.
 ///
 /// # Errors
 /// ENOTTY on a kernel whose series counts no kinds of memory yet: there a process has one strategy.
