@@ -69,8 +69,8 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
     check_long(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
 }
 
-/// Does `work` with another user's rights to files, and takes the own rights back. A file that the user may not open
-/// stays closed, whatever its path means by then.
+/// Does `work` with another user's rights to files, then takes this process's own rights back. A file that the user may
+/// not open stays closed, whatever its path means by then.
 pub fn with_files_of<T>(identity: &Identity, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let own = own_identity()?;
     let set = |groups: &[u32], uid: u32, gid: u32| {
