@@ -336,7 +336,7 @@ pub fn personality() -> io::Result<u32> {
     set_personality(0xffff_ffff)
 }
 
-/// Sets the personality's flags; those before. Async-signal-safe.
+/// Sets the personality's flags; returns the previous ones. Async-signal-safe.
 pub fn set_personality(flags: u32) -> io::Result<u32> {
     // SAFETY: plain integers.
     check(unsafe { libc::personality(flags.into()) }).map(|flags| flags as u32)
