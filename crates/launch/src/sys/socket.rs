@@ -42,8 +42,8 @@ pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::R
     Ok(())
 }
 
-/// Receives one message: the bytes of its payload, and into `fds` the descriptors that came with it, close-on-exec; how many. Does
-/// not allocate. No bytes: the peer is gone.
+/// Receives one message: the bytes of its payload, and into `fds` the descriptors that came with it, close-on-exec;
+/// returns the numbers of both. Does not allocate. No bytes: the peer is gone.
 pub fn receive(
     socket: &impl AsFd,
     payload: &mut [u8],
