@@ -87,7 +87,7 @@ impl RunCode {
     }
 }
 
-/// Runs as [`RunCode`] has them, elsewhere.
+/// Runs in the code of [`RunCode`], stored elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodedRuns<'a> {
     pub pages: &'a [u8],
