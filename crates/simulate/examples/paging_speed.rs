@@ -12,7 +12,7 @@ use pagelab_simulate::paging::{Colouring, Memories, Parallel, Policy, Size};
 use pagelab_trace::{Kinds, RunSource, TraceReader};
 
 const REFERENCES: u64 = 20_000_000;
-/// As much as is handed over at once elsewhere.
+/// Number of references that other callers hand over at once.
 const PIECE: usize = 1 << 16;
 
 fn cpu_time() -> Duration {
