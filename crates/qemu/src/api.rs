@@ -39,7 +39,7 @@ impl CurrentVcpu {
     }
 }
 
-/// A value that is given at registration, and handed to the callback: a number, that is no address.
+/// A value that is given at registration, and handed to the callback: a number, not an address.
 pub type Data = *mut c_void;
 
 /// The beginning of `qemu_info_t`.
