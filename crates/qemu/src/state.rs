@@ -266,7 +266,7 @@ impl Thread<'_> {
         self.own.last.0 == address
     }
 
-    /// What comes next, in words.
+    /// The thread and the number of the next reference, as text for messages.
     pub fn next_record(&self) -> String {
         format!("thread {}, reference {}", self.ring.thread, self.written() + 1)
     }
@@ -371,7 +371,7 @@ impl<'a> Piece<'a> {
 
 const VCPUS: usize = 1 << 15;
 static TABLE: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; VCPUS];
-/// Above all numbers in use.
+/// One past the highest number that was ever in use.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 /// [`Thread::pushes_at_once`] of the calling thread's vCPU; false where it has no state yet.
