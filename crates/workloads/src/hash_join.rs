@@ -58,7 +58,7 @@ impl Table {
     }
 }
 
-/// Builds and probes in each repetition; the proof knows from how rows were made which of them meet.
+/// Builds and probes in each repetition; the proof knows which rows meet, from the way they were made.
 pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String> {
     let rows = (args.memory.bytes / BYTES_A_ROW).max(1);
     let (built, probing, once) = relations(rows, &mut Rng::new(args.memory.seed));
