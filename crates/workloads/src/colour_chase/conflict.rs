@@ -140,7 +140,8 @@ impl Search {
         self.is_one_class(pool, candidates, &found, rng).then_some(found)
     }
 
-    /// Whether any twice as many members as there are ways conflict: those of two classes together often fit.
+    /// Whether all groups of twice as many members as there are ways conflict: members of two classes together often
+    /// fit.
     fn is_one_class(&self, pool: &mut Pool, candidates: &[usize], found: &[usize], rng: &mut Rng) -> bool {
         let length = 2 * self.ways;
         let slow_ns = SLOW * usual(pool, candidates, length, rng);
