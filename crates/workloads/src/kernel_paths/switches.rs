@@ -21,7 +21,7 @@ impl Member {
         Member { array: vec![1; words] }
     }
 
-    /// The token as this process passes it on: one more, and the sum.
+    /// The token as this process passes it on: the received one, plus one, plus the sum.
     fn pass(&self, token: u64) -> u64 {
         let array = std::hint::black_box(&self.array);
         token + 1 + array.iter().sum::<u64>()
