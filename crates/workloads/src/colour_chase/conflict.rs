@@ -140,8 +140,8 @@ impl Search {
         self.is_one_class(pool, candidates, &found, rng).then_some(found)
     }
 
-    /// Whether all groups of twice as many members as there are ways conflict: members of two classes together often
-    /// fit.
+    /// Whether [`PROOFS`] random groups of twice as many members as there are ways all conflict: members of two classes
+    /// together often fit.
     fn is_one_class(&self, pool: &mut Pool, candidates: &[usize], found: &[usize], rng: &mut Rng) -> bool {
         let length = 2 * self.ways;
         let slow_ns = SLOW * usual(pool, candidates, length, rng);
