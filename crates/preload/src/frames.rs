@@ -121,8 +121,8 @@ pub fn unlocked(span: Span) {
     });
 }
 
-/// The program is about to install guards in `span`, which the kernel refuses for locked memory: unlocks what strategies
-/// pin there.
+/// The program is about to install guards in `span`, which the kernel refuses for locked memory: unlocks what
+/// strategies pin there.
 pub fn before_guards(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(engine::is_pinned) && is_running() {

@@ -63,7 +63,8 @@ pub struct Pool {
     /// The part of `spare` that is one mapping with a block before it, which was moved or stretched. It has the
     /// program's settings for that block, so only that block may grow into it.
     attached: Intervals,
-    /// The part of `used` with the program's own advice, where a move could lead onto reserved pages, which cannot have it.
+    /// The part of `used` with the program's own advice, where a move could lead onto reserved pages, which cannot have
+    /// it.
     advised: Intervals,
     arenas: Arenas,
     pending: Pending,

@@ -149,7 +149,8 @@ pub unsafe extern "C" fn clone_thread(
     );
 }
 
-/// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way back.
+/// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way
+/// back.
 ///
 /// # Safety
 /// The stack is the caller's alone, and `entry` returns.
