@@ -65,8 +65,8 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     Ok(Prepared { asked, plan, hints, hints_by_kernel, policy })
 }
 
-/// The hints for the kernel. Under `auto` there are none if hints cannot express the policy, or the kernel lacks one of the
-/// strategies.
+/// The hints for the kernel. Under `auto` there are none if hints cannot express the policy, or the kernel lacks one of
+/// the strategies.
 fn given_hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>> {
     match policy.backend {
         Backend::Library => Ok(Vec::new()),

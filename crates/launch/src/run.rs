@@ -219,8 +219,8 @@ fn give_hints(ready: &Ready<'_>, waiting: Waiting) -> Result<(Waiting, Option<By
     }
 }
 
-/// Lets the program execute, and looks after the run until its tree has ended. Also returns the time that a hypervisor took
-/// from the program's processors meanwhile.
+/// Lets the program execute, and looks after the run until its tree has ended. Also returns the time that a hypervisor
+/// took from the program's processors meanwhile.
 fn watch(
     waiting: Waiting,
     ready: &Ready<'_>,
@@ -316,8 +316,8 @@ fn collect(ready: &Ready<'_>, measure: Option<Capture>, captured: Option<Capture
     collected
 }
 
-/// The file that the program's standard output went to. The program may have put anything in its place: it is opened with
-/// the program's rights, without waiting, and read if it is a regular file.
+/// The file that the program's standard output went to. The program may have put anything in its place: it is opened
+/// with the program's rights, without waiting, and read if it is a regular file.
 fn written_by_program(ready: &Ready<'_>) -> std::io::Result<File> {
     let open = || {
         let options = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).clone();

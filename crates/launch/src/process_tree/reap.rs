@@ -192,8 +192,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The first signal is passed on to the program's group; SIGTERM and SIGKILL to the whole tree follow when that does
-    /// not end it. A second signal skips the grace.
+    /// The first signal is passed on to the program's group; SIGTERM and SIGKILL to the whole tree follow when that
+    /// does not end it. A second signal skips the grace.
     fn interrupted(&self, signal: i32, story: &mut Story, ending: &mut Option<Ending>) {
         let now = sys::monotonic_ns();
         if let (Some(Cut::Interrupted(_)), Some(first)) = (story.cut, ending.as_mut()) {

@@ -44,8 +44,8 @@ pub enum Of {
 /// Sets a hint of a process.
 ///
 /// # Errors
-/// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does not
-/// take.
+/// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does
+/// not take.
 pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(format!("/proc/{pid}/page_hints"))?;
     if hint.strategy.len() >= NAME_BYTES {

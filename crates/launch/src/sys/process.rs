@@ -317,8 +317,8 @@ pub fn locked_memory_limit() -> u64 {
 pub fn may_lock(bytes: u64) -> bool {
     let Ok(bytes) = usize::try_from(bytes) else { return false };
     let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    // SAFETY: a fresh mapping at an address of the kernel's choice, locked as its pages come in, of which there are none,
-    // and unmapped again; nothing else refers to it.
+    // SAFETY: a fresh mapping at an address of the kernel's choice, locked as its pages come in, of which there are
+    // none, and unmapped again; nothing else refers to it.
     unsafe {
         let base = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
         if base == libc::MAP_FAILED {

@@ -30,7 +30,8 @@ pub fn is_alive(pidfd: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 0)
 }
 
-/// Sends `payload`, and with it up to [`DESCRIPTORS`] descriptors, without waiting: a peer that does not read gets nothing.
+/// Sends `payload`, and with it up to [`DESCRIPTORS`] descriptors, without waiting: a peer that does not read gets
+/// nothing.
 pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut room: Control = [MaybeUninit::uninit(); _];
     let mut control = SendAncillaryBuffer::new(&mut room);

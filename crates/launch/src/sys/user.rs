@@ -96,7 +96,8 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
-/// Acts with no capability that is not in `kept` (bit by number); none is gained. `for_good`: nor can it take one up again.
+/// Acts with no capability that is not in `kept` (bit by number); none is gained. `for_good`: nor can it take one up
+/// again.
 pub fn keep_capabilities(kept: u64, for_good: bool) -> io::Result<()> {
     let kept = CapabilitySet::from_bits_retain(kept);
     let mut sets = thread::capabilities(None)?;

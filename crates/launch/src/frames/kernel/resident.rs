@@ -181,7 +181,8 @@ impl Region<'_> {
         Some(Region { start, end, is_private: is_private && !kernels_own, name })
     }
 
-    /// The kind of the memory at an address of it, as the kernel's hints tell kinds apart (`page_hint_kind` of the series).
+    /// The kind of the memory at an address of it, as the kernel's hints tell kinds apart (`page_hint_kind` of the
+    /// series).
     fn kind(&self, address: u64, image: &Image) -> Memory {
         let bss = image.data_end.next_multiple_of(PAGE);
         let is_bss = self.start <= bss && (bss..image.heap_start).contains(&address);
