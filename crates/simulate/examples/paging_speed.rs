@@ -2,7 +2,8 @@
 //!
 //! usage: `paging_speed TRACE [ROUNDS [THREADS [TIMES [clock]]]]`; the trace is counted TIMES over. TRACE:
 //! `zipf:EXPONENT:PAGES`, `uniform:PAGES`, `sweep:PAGES`, `mixed:PAGES` (Zipf 1.0, between sweeps over all pages), or a
-//! pagelab trace's file. With `clock` or `opt`, not the stacks, but memories under CLOCK or OPT of 1/2, 1/4 ... 1/128 of the pages.
+//! pagelab trace's file. With `clock` or `opt`, not the stacks, but memories under CLOCK or OPT of 1/2, 1/4 ... 1/128
+//! of the pages.
 
 #![allow(unsafe_code, reason = "CPU time comes from the C library")]
 

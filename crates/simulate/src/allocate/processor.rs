@@ -64,7 +64,8 @@ impl ProcessorList {
         self.pages.extend(pages);
     }
 
-    /// Takes a page back; returned pages go to the zone (Linux: `free_frozen_page_commit`, `nr_pcp_high`, `nr_pcp_free`).
+    /// Takes a page back; returned pages go to the zone (Linux: `free_frozen_page_commit`, `nr_pcp_high`,
+    /// `nr_pcp_free`).
     pub(super) fn put(
         &mut self,
         page: u32,

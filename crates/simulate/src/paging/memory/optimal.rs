@@ -143,7 +143,8 @@ impl Line {
         now as u32
     }
 
-    /// The page that was used at `before` is used `now`; returns how many of the memories, the largest first, had kept it.
+    /// The page that was used at `before` is used `now`; returns how many of the memories, the largest first, had kept
+    /// it.
     #[inline(always)]
     fn use_again(&mut self, before: u32, now: u32, memories: usize) -> usize {
         if before == START {

@@ -191,7 +191,8 @@ impl<const L: usize> Window<L> {
         self.put(id, code)
     }
 
-    /// Notes that a page outside the window stays outside until [`Window::put_back`]. Until then nothing else is pushed.
+    /// Notes that a page outside the window stays outside until [`Window::put_back`]. Until then nothing else is
+    /// pushed.
     pub fn take_out(&mut self, code: u16) {
         for level in 0..L {
             let class = self.class(level, code);
