@@ -198,7 +198,8 @@ fn execute(path: u64, arguments: u64, environment: u64) {
     note(&format!("{}: cannot execute the emulator for it", path.to_string_lossy()));
 }
 
-/// Variables that make pagelab's library govern whatever is loaded with them: they are for the program, not for the emulator.
+/// Variables that make pagelab's library govern whatever is loaded with them: they are for the program, not for the
+/// emulator.
 const FOR_THE_PROGRAM: [&[u8]; 2] = [b"LD_PRELOAD=", b"PAGELAB_PLAN="];
 
 fn is_for_the_program(variable: &[u8]) -> bool {
