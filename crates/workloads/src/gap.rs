@@ -168,7 +168,8 @@ fn shortest(graph: &Graph, weights: &[u32], root: u32) -> Vec<u64> {
     found
 }
 
-/// Number of vertices whose distance is not a shortest one: an edge shortens it, or no edge explains it (but the root's).
+/// Number of vertices whose distance is not a shortest one: an edge shortens it, or no edge explains it (but the
+/// root's).
 fn wrong_distances(graph: &Graph, weights: &[u32], root: u32, found: &[u64]) -> u64 {
     let is_wrong = |&vertex: &u32| {
         let distance = found[vertex as usize];

@@ -1,4 +1,5 @@
-//! A join of two relations by a hash table, as databases in memory do it: one is put into the table, the other probes it.
+//! A join of two relations by a hash table, as databases in memory do it: one is put into the table, the other probes
+//! it.
 
 use crate::measure::{Measurements, Proof};
 use crate::options::Memory;

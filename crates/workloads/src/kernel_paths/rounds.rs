@@ -15,8 +15,8 @@ const ATTEMPTS: u64 = 10;
 pub enum Failure {
     /// Nothing of the kind is on this machine: the row is left out.
     Impossible(String),
-    /// Its overhead alone takes as long as all of it: with the memory that its processes have, or because others disturbed
-    /// it. With other processes it may be different.
+    /// Its overhead alone takes as long as all of it: with the memory that its processes have, or because others
+    /// disturbed it. With other processes it may be different.
     Hidden,
     Failed(String),
 }

@@ -28,8 +28,8 @@ impl Member {
     }
 }
 
-/// A ring of so many processes, each with an array of so many KiB; the time of a switch, without what passing and summing
-/// costs one process alone.
+/// A ring of so many processes, each with an array of so many KiB; the time of a switch, without what passing and
+/// summing costs one process alone.
 pub fn ring(processes: u64, kib: usize) -> Result<Path, Failure> {
     let words = kib * 1024 / size_of::<u64>();
     let laps = SWITCHES / processes;
