@@ -7,8 +7,8 @@
 //! Each thread's references are in groups, and each group has a stamp: a number that was drawn from [`ORDER`] before
 //! any reference of the group but the first. What is sent together is sorted by the stamps. A new group begins
 //!
-//! * at the first reference after the thread may have waited for another: a system call, an atomic instruction, a fence,
-//!   a pause, a load that is repeated until its value changes ([`Thread::may_have_waited`]);
+//! * at the first reference after the thread may have waited for another: a system call, an atomic instruction, a
+//!   fence, a pause, a load that is repeated until its value changes ([`Thread::may_have_waited`]);
 //! * at the first reference after another thread may have released this one, by a system call, an atomic instruction or
 //!   a fence: each of these counts [`NOW`] up before it is executed ([`Thread::lets_go`]), and each reference reads it.
 //!
