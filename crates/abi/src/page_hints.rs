@@ -1,5 +1,5 @@
-//! Hints on page placement that the kernel keeps and carries out: structures and requests of `/proc/PID/page_hints`, which
-//! kernels with the series of `kernel/` have (include/uapi/linux/page_hints.h of the patched kernel).
+//! Hints on page placement that the kernel keeps and carries out: structures and requests of `/proc/PID/page_hints`,
+//! which kernels with the patch series of `kernel/` have (include/uapi/linux/page_hints.h of the patched kernel).
 
 use core::ffi::CStr;
 

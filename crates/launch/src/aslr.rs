@@ -19,8 +19,8 @@ pub fn personality(asked: Option<bool>) -> Result<Option<u32>> {
     Ok(Some(if on { now & !NO_RANDOMIZE } else { now | NO_RANDOMIZE }))
 }
 
-/// Whether the program's addresses were randomised: by the system's switch, and by the request, or else the inherited
-/// personality.
+/// Whether the program's addresses were randomised: if the system's switch permits it, the request decides, or, without
+/// one, the inherited personality.
 pub fn in_force(asked: Option<bool>) -> Option<bool> {
     let level = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").ok()?;
     let system = level.trim() != "0";

@@ -14,7 +14,7 @@ pub struct Cpus {
     pub launcher: Vec<usize>,
 }
 
-/// Checks the CPUs asked for against those allowed.
+/// Checks the requested CPUs against the allowed ones.
 pub fn choose(asked: &[usize]) -> Result<Cpus> {
     let allowed = process::allowed_cpus()
         .map_err(|error| Error::Internal(format!("cannot read the CPU affinity: {}", sys::errno_text(&error))))?;
@@ -58,7 +58,7 @@ pub fn list(cpus: &[usize]) -> String {
 
 const WITH_MEMORY: &str = "/sys/devices/system/node/has_memory";
 
-/// Checks the memory node asked for. A machine without node files has one node, number 0.
+/// Checks the requested memory node. A machine without node files has one node, number 0.
 pub fn check_node(asked: Option<u32>) -> Result<()> {
     let Some(node) = asked else { return Ok(()) };
     let text = std::fs::read_to_string(WITH_MEMORY).unwrap_or_else(|_| "0".to_owned());

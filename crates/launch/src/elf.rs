@@ -32,7 +32,7 @@ pub const AARCH64: u16 = 183;
 /// No real file has a table or strings of more than this.
 const TABLE_LIMIT: u64 = 16 << 20;
 
-/// A file of which no more is read than a table may have.
+/// A file, read in pieces of at most [`TABLE_LIMIT`] bytes.
 #[derive(Clone, Copy)]
 struct Tables<'a>(&'a ReadCache<&'a File>);
 

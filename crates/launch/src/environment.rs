@@ -6,7 +6,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Name of the variable that makes up for the ones a run without the library lacks.
+/// Name of the variable that takes the space of the variables that a run without the library lacks.
 const PADDING: &str = "PAGELAB_PAD";
 
 /// The program's environment, in the order in which the kernel will see it (sorted by name, so that it does not
@@ -59,7 +59,8 @@ impl Environment {
         }
     }
 
-    /// For a program with AddressSanitizer's runtime as a library, which otherwise refuses to start behind another one.
+    /// For a program with AddressSanitizer's runtime as a library: by default that runtime refuses to start if another
+    /// library comes before it.
     pub fn allow_before_asan(&mut self) {
         const NAME: &str = "ASAN_OPTIONS";
         let mut value = self.get(NAME).filter(|own| !own.is_empty()).map(OsStr::to_owned).unwrap_or_default();
@@ -92,7 +93,7 @@ impl Environment {
         joined.filter_map(|bytes| CString::new(bytes).ok()).collect()
     }
 
-    /// The part that can change what a program does with its memory or how it sorts and prints, and what was set.
+    /// The variables that can change how a program uses memory, sorts or prints, and those that the request sets.
     pub fn that_matters(&self, changes: &EnvChanges) -> BTreeMap<String, String> {
         let matters = |name: &OsStr| {
             let text = name.to_string_lossy();

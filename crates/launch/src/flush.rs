@@ -37,7 +37,7 @@ fn flush_file(path: &Path, warnings: &mut Warnings) {
     }
 }
 
-/// Writes back and drops one file; (its pages, those still cached).
+/// Writes back and drops one file; returns (its pages, those still cached).
 fn drop_file(path: &Path) -> std::io::Result<(u64, u64)> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -289,7 +289,7 @@ fn open(directory: &Directory, name: &CStr, owner: u32, bytes: usize) -> Result<
     Err(problem.to_owned())
 }
 
-/// Reads what is in use of a guest file; the ranges that were written to. False: `wanted` refuses its state.
+/// Reads the parts of a guest file that are in use: the ranges that were written to. False: `wanted` refuses its state.
 fn fill(
     file: &File,
     buffer: &mut [u8],

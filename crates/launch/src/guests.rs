@@ -55,7 +55,7 @@ impl Guests {
         self.reports.iter().filter(wanted).filter_map(took).reduce(|sum, one| sum + one)
     }
 
-    /// What measuring took of CPU time and faults, in all images (of one process). The kernel's accounts contain it.
+    /// CPU time and faults that measuring took, in all images (of one process). The kernel's accounts contain it.
     pub fn measuring(&self, pid: Option<i32>) -> Measuring {
         let wanted = |report: &&Report| pid.is_none_or(|pid| report.pid as i32 == pid);
         self.reports.iter().filter(wanted).fold(Measuring::default(), |sum, report| Measuring {
@@ -307,7 +307,7 @@ fn sizes(report: &RegionReport) -> BTreeMap<u64, u64> {
     sizes
 }
 
-/// Whole, touched tiles, and those as asked, over the whole run.
+/// Numbers over the whole run: whole, touched tiles, and those of them that are as requested.
 fn tiles(report: &RegionReport) -> Option<(u64, u64)> {
     match (report.tiles, report.retired_tiles) {
         (Some(now), Some(before)) => Some((now.0 + before.0, now.1 + before.1)),

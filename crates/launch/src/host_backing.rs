@@ -21,10 +21,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Free memory that is left alone: the kernel's reserves, and what starting a program takes.
 const LEFT_BYTES: u64 = 256 << 20;
 
-/// Has `asked` bytes of free memory touched and freed again, fewer if fewer are free; returns how many, if any. They are
-/// touched in the sizes that the program's pages may have (huge, smaller): free blocks of each are in lists of their own.
+/// Makes a process that touches `asked` bytes of free memory and frees them again, fewer if fewer are free; returns how
+/// many, if any. They are touched in the sizes that the program's pages may have (huge, smaller): free blocks of each
+/// are in lists of their own.
 ///
-/// A process of its own does it: its peak is in no account of the launcher, and it is the one that ends if memory runs out.
+/// It is a separate process: its peak is in no account of the launcher, and it is the one that ends if memory runs out.
 pub fn back(asked: Option<u64>, (huge, small): (bool, bool), warnings: &mut Warnings) -> Option<u64> {
     // No file leaves the page cache for it, the group's neither.
     let of_group = cgroup::memory().map_or(u64::MAX, |group| group.limit.saturating_sub(group.used + group.cached));

@@ -1,8 +1,9 @@
 //! Measurements of repeated operations inside one execution, as the program reports them.
 //!
-//! Through the descriptor in `PAGELAB_MEASURE_FD`, one a line: a JSON object `{"name": …, "value": …, "unit": …}`, or
-//! `name value unit` (the unit may be missing in both). Or by a regular expression over standard output. Or in windows
-//! (see [`crate::windows`]), which a line can be as well: `{"window": …, "wall_ns": …}`.
+//! There are three ways. The program writes them to the descriptor in `PAGELAB_MEASURE_FD`, one a line: a JSON object
+//! `{"name": …, "value": …, "unit": …}`, or `name value unit` (the unit may be missing in both). Or a regular
+//! expression finds them in standard output. Or the program measures windows (see [`crate::windows`]); a line can also
+//! be a window: `{"window": …, "wall_ns": …}`.
 
 use crate::error::{Error, Result};
 use crate::warnings::{Kind, Severity, Warnings};
@@ -68,7 +69,7 @@ struct WindowLine<'a> {
     huge_bytes: Option<u64>,
 }
 
-/// What passed in a window, as far as it is known.
+/// The time, faults and memory of a window, as far as they are known.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "field by field as in UsageSlot and PlacedSlot")]
 pub struct Passed {
@@ -242,8 +243,8 @@ impl Collected {
     }
 }
 
-/// Calls `visit` with every line, cut off where it is too long, and whether it is whole; whether there was more than is
-/// read. A line without an end takes no more memory than any other.
+/// Calls `visit` with every line, cut off where it is too long, and whether it is whole; returns whether there was more
+/// than is read. A line without an end takes no more memory than any other.
 fn for_each_line(mut stream: impl BufRead, mut visit: impl FnMut(&str, bool)) -> std::io::Result<bool> {
     let (mut line, mut whole, mut bytes) = (Vec::new(), true, 0_u64);
     let mut done = |line: &mut Vec<u8>, whole: bool| {

@@ -65,8 +65,8 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     Ok(Prepared { asked, plan, hints, hints_by_kernel, policy })
 }
 
-/// The hints for the kernel. Under `auto` there are none if hints cannot express the policy, or the kernel lacks one of the
-/// strategies.
+/// The hints for the kernel. Under `auto` there are none if hints cannot express the policy, or the kernel lacks one of
+/// the strategies.
 fn given_hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>> {
     match policy.backend {
         Backend::Library => Ok(Vec::new()),
@@ -80,8 +80,8 @@ fn given_hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>> {
     }
 }
 
-/// Whether the kernel gets the program's own hints (`pagelab.h`) under a policy for which it has none itself. Under `auto` the
-/// library keeps them where it places the policy's frames.
+/// Whether the program's own hints (`pagelab.h`) go to the kernel, under a policy that itself gives the kernel no
+/// hints. Under `auto` the library keeps them where it places the policy's frames.
 fn takes_hints(policy: &Policy) -> bool {
     match policy.backend {
         Backend::Library => false,

@@ -95,7 +95,7 @@ fn write_plan(ready: &mut Ready<'_>, address: Address) -> Result<Option<Placing>
     Ok(placing)
 }
 
-/// Before the program starts: it may fail for lack of room, and only after hours.
+/// Warns of limits before the program starts, because it may fail for lack of room only after hours.
 fn tell_room(ready: &mut Ready<'_>) {
     let mut found = Warnings::default();
     room::warn(Column::of(&ready.policy.plan), ready.runner.identity.uid, ready.run_dir.path(), &mut found);
@@ -219,8 +219,8 @@ fn give_hints(ready: &Ready<'_>, waiting: Waiting) -> Result<(Waiting, Option<By
     }
 }
 
-/// Lets the program execute, and looks after the run until its tree has ended. Also returns the time that a hypervisor took
-/// from the program's processors meanwhile.
+/// Lets the program execute, and looks after the run until its tree has ended. Also returns the time that a hypervisor
+/// took from the program's processors meanwhile.
 fn watch(
     waiting: Waiting,
     ready: &Ready<'_>,
@@ -316,8 +316,8 @@ fn collect(ready: &Ready<'_>, measure: Option<Capture>, captured: Option<Capture
     collected
 }
 
-/// The file that the program's standard output went to. The program may have put anything in its place: it is opened with
-/// the program's rights, without waiting, and read if it is a regular file.
+/// The file that the program's standard output went to. The program may have put anything in its place: it is opened
+/// with the program's rights, without waiting, and read if it is a regular file.
 fn written_by_program(ready: &Ready<'_>) -> std::io::Result<File> {
     let open = || {
         let options = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).clone();
@@ -380,8 +380,8 @@ impl Companion for Tending<'_> {
     }
 }
 
-/// Puts a whole file in the place of another, in the directory as it is opened: what has the name, a link to somewhere for
-/// instance, is replaced and not written to.
+/// Replaces a file by a whole new one, in the directory as it is opened. An existing entry of that name, for instance a
+/// link, is replaced and not written to.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let place = Directory::walk(&std::fs::canonicalize(parent)?, |_, _| Ok(()))?;

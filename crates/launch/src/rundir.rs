@@ -2,7 +2,8 @@
 //!
 //! It belongs to the launcher's user, and the program cannot write to it: the plan, the broker's socket and captured
 //! streams lie in it. Guest files have a directory of their own inside ([`pagelab_policy::guest::DIRECTORY`]), which
-//! belongs to the program's user; nothing that is found there is trusted. All of it is done by descriptor, nothing by path.
+//! belongs to the program's user; nothing that is found there is trusted. All of it is done by descriptor, nothing by
+//! path.
 //!
 //! Its path has the same length in every run (given the same root), so that the environment, and with it the stack,
 //! has the same size in every condition.
@@ -69,9 +70,9 @@ pub fn place(asked: Option<&Path>) -> PathBuf {
     found.map_or_else(|| PathBuf::from("/tmp"), |root| root.join("pagelab-run"))
 }
 
-/// Opens the place for run directories. For a program that runs as root (`Some`), nobody else may be able to put anything in
-/// another's place on the way there: it finds the plan by its path. Others would deceive an ordinary user at most, and the
-/// launcher itself uses no path.
+/// Opens the place for run directories. For a program that runs as root (`Some`), nobody else may be able to put
+/// anything in another's place on the way there: it finds the plan by its path. Others would deceive an ordinary user
+/// at most, and the launcher itself uses no path.
 fn open_root(root: &Path, program: Option<u32>) -> io::Result<(PathBuf, Directory)> {
     let path = fs::canonicalize(root)?;
     let (_, own) = sys::user::own_uids();

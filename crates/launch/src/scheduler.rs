@@ -1,8 +1,8 @@
 //! The real-time setting of a run (ALLOC 5.6): SCHED_FIFO at the highest priority there is.
 //!
 //! The launcher takes the highest itself and gives the program the next one. It sleeps until there is something to do,
-//! but a program that never sleeps could otherwise not be ended at its time limit. Nothing is guessed from rights: taking
-//! the priority is the test.
+//! but a program that never sleeps could otherwise not be ended at its time limit. Nothing is guessed from rights:
+//! taking the priority is the test.
 
 use crate::error::{Error, Result};
 use crate::request::Scheduler;

@@ -89,7 +89,7 @@ pub struct UndoneAll {
     pub failed: Vec<String>,
 }
 
-/// The kernel's error, if it is one.
+/// The kernel's error, if that is the reason.
 fn unusable(why: &Unusable) -> io::Error {
     match why {
         Unusable::Unopened(_, error) => {

@@ -76,8 +76,8 @@ pub fn prepare(timeout_s: Option<f64>, setup: &Setup) -> Result<Waiting> {
 }
 
 impl Waiting {
-    /// Waits until the child is ready. Opening its streams can take for ever (a FIFO that nobody reads): then a signal to the
-    /// launcher ends it, or the time-out.
+    /// Waits until the child is ready. Opening its streams can take for ever (a FIFO that nobody reads): then a signal
+    /// to the launcher ends it, or the time-out.
     fn wait_until_ready(&mut self, timeout_s: Option<f64>) -> Result<Report> {
         let deadline_ns = timeout_s.map(|seconds| sys::monotonic_ns().saturating_add((seconds * 1e9) as u64));
         loop {
@@ -111,8 +111,8 @@ impl Waiting {
         }
     }
 
-    /// Lets exec go and watches the tree to its end. The program gets the descriptors `given`, numbered from the first number
-    /// on. A program that reads the terminal (`interactive`) gets it.
+    /// Lets exec go and watches the tree to its end. The program gets the descriptors `given`, numbered from the first
+    /// number on. A program that reads the terminal (`interactive`) gets it.
     pub fn go(
         mut self,
         given: (RawFd, &[BorrowedFd<'_>]),
@@ -136,8 +136,8 @@ impl Waiting {
         if foreground {
             let _ = signals::set_foreground(&terminal, signals::own_group());
         }
-        // The report's write end closes at exec; a report now is a failed exec. (Waited for, an exec could take for ever: of a file
-        // that another process serves, or holds by a lease.)
+        // The report's write end closes at exec; a report now is a failed exec. (Waited for, an exec could take for
+        // ever: of a file that another process serves, or holds by a lease.)
         let not_started = match self.read_report() {
             Ok(Some(Report::Failed(step, errno))) => Some((step, std::io::Error::from_raw_os_error(errno))),
             _ => None,

@@ -16,7 +16,7 @@ pub struct Runner {
     pub no_terminal: bool,
 }
 
-/// Decides: a user asked for by name; else the one who called sudo; else the real user.
+/// Decides: the user that the request names; else the one who called sudo; else the real user.
 pub fn decide(asked: Option<&str>, sudo_uid: Option<&str>, sudo_gid: Option<&str>) -> Result<Runner> {
     let (real, effective) = user::own_uids();
     if real != effective {

@@ -1,5 +1,5 @@
-//! What the program measured of itself in windows (`pagelab_begin`, `pagelab_end`): read from its windows files, and made
-//! measurements of the run.
+//! What the program measured of itself in windows (`pagelab_begin`, `pagelab_end`): read from its windows files, and
+//! made measurements of the run.
 
 use crate::counters::InWindows;
 use crate::measurements::{Collected, Passed};

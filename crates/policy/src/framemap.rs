@@ -142,7 +142,8 @@ fn span(raw: &RawSpan, colours: u32) -> Result<(Span<FrameNumber>, Span<Colour>)
 /// Largest frame number: 52 bits of physical address.
 pub const LARGEST_FRAME: u64 = (1 << 40) - 1;
 
-/// Checks that spans have the plan's form: aligned, sorted, disjoint, inside the address space, not empty, not too many.
+/// Checks that spans have the plan's form: aligned, sorted, disjoint, inside the address space, not empty, not too
+/// many.
 ///
 /// # Errors
 /// The first span that does not.

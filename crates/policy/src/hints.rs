@@ -38,8 +38,8 @@ pub enum Governed {
     Own(Vec<plan::Memory>),
 }
 
-/// The hints for the kernel, each for other memory: first for the program's own memory, in the order of the policy's
-/// rules, then for files. None: the policy places no frames.
+/// The hints for the kernel, one for each part of memory: first for the program's own memory, in the order of the
+/// policy's rules, then for files. None: the policy places no frames.
 ///
 /// # Errors
 /// Requests that hints cannot express: arenas apart from other mappings, addresses, strategies in shared objects,

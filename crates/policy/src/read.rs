@@ -20,7 +20,8 @@ pub trait Files {
     /// The reason, with the path.
     fn read(&self, path: &str) -> Result<String, String>;
 
-    /// The absolute path of a file that is not read here (a module), so that it is the same wherever the policy is used.
+    /// The absolute path of a file that is not read here (a module), so that it is the same wherever the policy is
+    /// used.
     fn locate(&self, path: &str) -> String {
         path.to_owned()
     }

@@ -100,8 +100,8 @@ pub fn unpin(addr: usize, len: usize) -> bool {
     registration::pins(addr) && task::munlock(addr, len).is_ok()
 }
 
-/// Advice to give instead of `advice`, which the kernel refuses for locked memory, if the library locked it (`None`: no
-/// advice).
+/// Advice to give in place of `advice`. If the library locked the memory, it is advice that the kernel accepts for
+/// locked memory (`None`: no advice).
 pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
     const MADV_PAGEOUT: i32 = 21;
     match advice {
@@ -121,8 +121,8 @@ pub fn unlocked(span: Span) {
     });
 }
 
-/// The program is about to install guards in `span`, which the kernel refuses for locked memory: unlocks what strategies
-/// pin there.
+/// The program is about to install guards in `span`, which the kernel refuses for locked memory: unlocks what
+/// strategies pin there.
 pub fn before_guards(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(engine::is_pinned) && is_running() {
@@ -183,8 +183,8 @@ pub fn governs(addr: usize) -> bool {
     is_running() && areas::strategy_of(addr).is_some()
 }
 
-/// Distance in bytes by which memory at `addr` may be moved (and its multiples) without a change of what its strategy
-/// wants; at least a page.
+/// Distance in bytes, at least a page: if memory at `addr` is moved by a multiple of it, its strategy wants the same
+/// frames for it.
 pub fn period(addr: usize) -> usize {
     let number = areas::strategy_of(addr).filter(|_| is_running());
     let pages = number.map_or(1, engine::period);
@@ -210,8 +210,8 @@ pub fn after_move(old: Span, new: usize, stays: bool) {
     }
 }
 
-/// The program is about to fork: releases held pages, which a write would otherwise copy, whether the child lives or
-/// not.
+/// The program is about to fork: releases held pages. Otherwise each write to one would copy it, even if the child has
+/// ended.
 pub fn before_fork() {
     if is_running() && grip::is_holding() {
         let _ = requests::ask(Kind::LetGo, Span::new(0, 0));

@@ -246,9 +246,9 @@ fn watch_objects(detours: &mut Detours) {
     }
 }
 
-/// Whether the program contains a sanitizer's runtime that computes where its data about an address lie, and has room
-/// for a few ranges only: ThreadSanitizer ends the program when mmap returns any other address, MemorySanitizer
-/// misreads its own data.
+/// Whether the program contains a sanitizer's runtime that supports only a few address ranges, because it computes from
+/// each address where its data about that address lie. When mmap returns an address elsewhere, ThreadSanitizer ends the
+/// program, and MemorySanitizer misreads its own data.
 fn has_places_of_its_own() -> bool {
     elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
 }
@@ -347,7 +347,8 @@ fn move_break(libc: &Object, heap: bool) {
     }
 }
 
-/// Where libc and the library begin, if this process's parent was governed: the parent has recorded their resident pages.
+/// Where libc and the library begin, if this process's parent was governed: the parent has recorded their resident
+/// pages.
 fn told_by_parent(plan: &Plan<'_>, libc: &Object) -> [usize; 2] {
     if !guest_file::has_governed_parent(plan) {
         return [0; 2];
@@ -378,8 +379,8 @@ fn scan(plan: &Plan<'_>, libc: &Object) {
     measure::end(begun);
 }
 
-/// The dynamic linker calls this first of all initialisers (`-z initfirst`). Unit tests don't intercept their own process:
-/// there it is a pointer like any other.
+/// The dynamic linker calls this first of all initialisers (`-z initfirst`). Unit tests don't intercept their own
+/// process: there it is a pointer like any other.
 #[used]
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;

@@ -1,4 +1,5 @@
-//! The settings journal for `pagelab doctor`: the rules run here, settings are read and written through Python's tree.
+//! The settings journal for `pagelab doctor`: the rules are applied here; settings are read and written by a Python
+//! object.
 
 use pagelab_settings::{Entry, Journal, Outcome, Refusal, Settings, Stopped, Trouble, Undone};
 use pyo3::create_exception;

@@ -1,4 +1,5 @@
-//! `pagelab.trace`: operations as JSON, batches as native integers in bytes objects, arrays in through the buffer protocol.
+//! `pagelab.trace`: operations as JSON, batches as native integers in bytes objects, arrays in through the buffer
+//! protocol.
 
 use std::fs::File;
 use std::io::{BufReader, Seek};

@@ -39,7 +39,7 @@ impl CurrentVcpu {
     }
 }
 
-/// A value that is given at registration, and handed to the callback: a number, that is no address.
+/// A value that is given at registration, and handed to the callback: a number, not an address.
 pub type Data = *mut c_void;
 
 /// The beginning of `qemu_info_t`.
@@ -69,7 +69,8 @@ pub type Translated = extern "C" fn(Id, &Block);
 /// Called before a system call, with its number and eight arguments.
 pub type SystemCall = extern "C" fn(Id, CurrentVcpu, i64, u64, u64, u64, u64, u64, u64, u64, u64);
 
-// The interface asks nothing of the callers of these functions but valid blocks and instructions, which the references are.
+// The interface asks nothing of the callers of these functions but valid blocks and instructions, which the references
+// are.
 unsafe extern "C" {
     pub safe fn qemu_plugin_register_vcpu_init_cb(id: Id, callback: OfVcpu);
     pub safe fn qemu_plugin_register_vcpu_exit_cb(id: Id, callback: OfVcpu);

@@ -1,7 +1,8 @@
 //! Callbacks for each translated block, instruction and access: the hot part.
 //!
-//! There is one callback for reads and writes: QEMU 7.2 calls those for writes only at reads too, and those for reads only
-//! at writes instead (tests/trace compares with lackey). It exists with and without the tests of addresses and kinds.
+//! There is one callback for reads and writes. The reason is QEMU 7.2: it calls a write-only callback at reads, too,
+//! and a read-only callback at writes instead (tests/trace compares with lackey). It exists with and without the tests
+//! of addresses and kinds.
 
 use crate::api::{self, ALL_ACCESSES, Block, CurrentVcpu, Data, Id, Instruction, MemoryInfo, NO_REGISTERS};
 use crate::channel;
@@ -24,7 +25,7 @@ pub fn set_page_bits(bits: u32) {
     PAGE_MASK.store(u64::MAX << bits, Relaxed);
 }
 
-/// No access is longer (a vector register of 64 bytes); where the emulator cuts, it is shorter still.
+/// No access is longer: a vector register has 64 bytes. Where the emulator divides an access, its parts are shorter.
 const LONGEST: u64 = 64;
 
 /// Instruments a block.
@@ -188,7 +189,7 @@ fn ask(info: MemoryInfo) -> u8 {
 /// Appends an access to a run, while the process has had only one thread. The emulator translates anew when a second
 /// thread begins; this is no requirement, because [`state::pushes_alone`] then returns false.
 extern "C" fn accessed_run_alone(vcpu: CurrentVcpu, info: MemoryInfo, address: u64, alone: Data) {
-    // SAFETY: such blocks are given what `state::alone` said.
+    // SAFETY: blocks with this callback get the value that `state::alone` returned.
     if !is_plain(address) || !unsafe { state::pushes_alone(alone, address) } {
         accessed_run_at_length(vcpu, info, address);
     }

@@ -34,7 +34,7 @@ fn calls() -> &'static Calls {
     if shared().target == "x86_64" { &X86_64 } else { &GENERIC }
 }
 
-/// Asks libc to tell of forks.
+/// Registers with libc the functions that it calls around forks.
 pub fn watch_forks() {
     // SAFETY: the handlers are functions that live as long as the process.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
@@ -198,14 +198,15 @@ fn execute(path: u64, arguments: u64, environment: u64) {
     note(&format!("{}: cannot execute the emulator for it", path.to_string_lossy()));
 }
 
-/// Variables that make pagelab's library govern whatever is loaded with them: they are for the program, not for the emulator.
+/// Variables that make pagelab's library govern whatever is loaded with them: they are for the program, not for the
+/// emulator.
 const FOR_THE_PROGRAM: [&[u8]; 2] = [b"LD_PRELOAD=", b"PAGELAB_PLAN="];
 
 fn is_for_the_program(variable: &[u8]) -> bool {
     FOR_THE_PROGRAM.iter().any(|name| variable.starts_with(name))
 }
 
-/// The environment that the emulator gets, and what it is to set for the program, where that is governed.
+/// The environment of the emulator, and the variables that it is to set for the program, if the program is governed.
 fn for_the_program_alone(environment: Vec<CString>) -> (Vec<CString>, Vec<CString>) {
     let plan = FOR_THE_PROGRAM[1];
     if !environment.iter().any(|variable| variable.to_bytes().starts_with(plan)) {

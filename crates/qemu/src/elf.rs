@@ -6,9 +6,9 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The kernel follows as many interpreters.
+/// The kernel follows at most this many interpreters of scripts.
 const INTERPRETERS: usize = 5;
-/// The kernel reads as much of a script's first line.
+/// The kernel reads at most this much of a script's first line.
 const LINE: usize = 256;
 
 /// Follows `#!` lines to the program and its arguments; an error names the reason why it cannot be emulated here.

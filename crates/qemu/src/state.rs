@@ -1,21 +1,21 @@
 //! State: whether references count, and the data of each vCPU.
 //!
-//! A vCPU of a user-mode guest is a thread. Its references wait in a ring that it alone fills; whoever holds the channel
-//! ([`channel::lock`]) may empty the rings of all threads, and does so as soon as one is full.
+//! A vCPU of a user-mode guest is a thread. Its references wait in a ring that it alone fills; whoever holds the
+//! channel ([`channel::lock`]) may empty the rings of all threads, and does so as soon as one is full.
 //!
 //! # Order between threads
-//! Each thread's references are in groups, and each group has a stamp: a number that was drawn from [`ORDER`] before any
-//! reference of the group but the first. What is sent together is sorted by the stamps. A new group begins
+//! Each thread's references are in groups, and each group has a stamp: a number that was drawn from [`ORDER`] before
+//! any reference of the group but the first. What is sent together is sorted by the stamps. A new group begins
 //!
-//! * at the first reference after the thread may have waited for another: a system call, an atomic instruction, a fence, a
-//!   pause, a load that is repeated until its value changes ([`Thread::may_have_waited`]);
+//! * at the first reference after the thread may have waited for another: a system call, an atomic instruction, a
+//!   fence, a pause, a load that is repeated until its value changes ([`Thread::may_have_waited`]);
 //! * at the first reference after another thread may have released this one, by a system call, an atomic instruction or
 //!   a fence: each of these counts [`NOW`] up before it is executed ([`Thread::lets_go`]), and each reference reads it.
 //!
-//! Suppose that thread A makes reference a, then releases B, and B makes reference b. B's group begins after the release,
-//! either because B waited (the first case) or because A's release counted [`NOW`] up (the second). So b's group has a
-//! later stamp than a's group. A group whose stamp is not below the number drawn when sending began stays for the next
-//! time, with all groups behind it: no reference that was sent can have waited for one that stays.
+//! Suppose that thread A makes reference a, then releases B, and B makes reference b. B's group begins after the
+//! release, either because B waited (the first case) or because A's release counted [`NOW`] up (the second). So b's
+//! group has a later stamp than a's group. A group whose stamp is not below the number drawn when sending began stays
+//! for the next time, with all groups behind it: no reference that was sent can have waited for one that stays.
 
 use crate::api::{CurrentVcpu, Data};
 use crate::channel::{self, Channel};
@@ -178,8 +178,8 @@ impl Thread<'_> {
         self.ring.put(at, word);
     }
 
-    /// [`Thread::looks`], [`Thread::counts`] and [`Thread::push`] where they are short: no group begins, no room is made, and
-    /// the access does not repeat the last. False: nothing was done.
+    /// [`Thread::looks`], [`Thread::counts`] and [`Thread::push`] where they are short: no group begins, no room is
+    /// made, and the access does not repeat the last. False: nothing was done.
     #[inline(always)]
     fn pushes_at_once(&mut self, address: u64, info: u32) -> bool {
         let at = self.written();
@@ -266,7 +266,7 @@ impl Thread<'_> {
         self.own.last.0 == address
     }
 
-    /// What comes next, in words.
+    /// The thread and the number of the next reference, as text for messages.
     pub fn next_record(&self) -> String {
         format!("thread {}, reference {}", self.ring.thread, self.written() + 1)
     }
@@ -371,7 +371,7 @@ impl<'a> Piece<'a> {
 
 const VCPUS: usize = 1 << 15;
 static TABLE: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; VCPUS];
-/// Above all numbers in use.
+/// One past the highest number that was ever in use.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 /// [`Thread::pushes_at_once`] of the calling thread's vCPU; false where it has no state yet.
@@ -389,8 +389,8 @@ pub fn thread(vcpu: &mut CurrentVcpu) -> Thread<'_> {
     let index = vcpu.number();
     let slot = TABLE[index as usize % VCPUS].load(Relaxed);
     let slot = if slot.is_null() { make(index) } else { slot };
-    // SAFETY: the slot was made from a box that lives until the vCPU is dropped; only its own thread uses `own`, and there is
-    // one `CurrentVcpu` there, which is borrowed meanwhile.
+    // SAFETY: the slot was made from a box that lives until the vCPU is dropped; only its own thread uses `own`, and
+    // there is one `CurrentVcpu` there, which is borrowed meanwhile.
     unsafe { Thread { own: &mut *(*slot).own.get(), ring: &(*slot).ring } }
 }
 
@@ -410,13 +410,14 @@ static ALONE: AtomicPtr<Ring> = AtomicPtr::new(ptr::null_mut());
 /// The first vCPU, which is never dropped: translated blocks have [`ALONE`].
 static FIRST: AtomicPtr<Vcpu> = AtomicPtr::new(ptr::null_mut());
 
-/// What [`pushes_alone`] takes for blocks that are translated now; null where it may not be called: there was a second thread,
-/// or a window may end.
+/// What [`pushes_alone`] takes for blocks that are translated now; null where it may not be called: there was a second
+/// thread, or a window may end.
 pub fn alone() -> Data {
     if shared().config.window == Window::Whole { ALONE.load(Relaxed).cast() } else { ptr::null_mut() }
 }
 
-/// Appends an address if the thread is still the only one that ever was, and its group has room. False: nothing was done.
+/// Appends an address if the thread is still the only one that ever was, and its group has room. False: nothing was
+/// done.
 ///
 /// # Safety
 /// `alone` is what [`alone`] returned.

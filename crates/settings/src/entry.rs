@@ -86,7 +86,7 @@ impl Snapshot {
 /// Beginnings of lines: the present ones, and those of earlier launchers.
 const BEGINNINGS: [&[u8]; 2] = [b"{\"id\"", b"{\"boot_id\""];
 
-/// The line behind one that was cut short has been appended to it; that line is whole.
+/// The entry of a whole line that was appended right behind another one, which had been cut short.
 fn behind_a_torn_one(line: &[u8]) -> Option<Entry> {
     let at = |beginning: &&[u8]| line.windows(beginning.len()).rposition(|part| part == *beginning);
     let last = BEGINNINGS.iter().filter_map(at).max()?;

@@ -2,7 +2,8 @@
 //!
 //! usage: `paging_speed TRACE [ROUNDS [THREADS [TIMES [clock]]]]`; the trace is counted TIMES over. TRACE:
 //! `zipf:EXPONENT:PAGES`, `uniform:PAGES`, `sweep:PAGES`, `mixed:PAGES` (Zipf 1.0, between sweeps over all pages), or a
-//! pagelab trace's file. With `clock` or `opt`, not the stacks, but memories under CLOCK or OPT of 1/2, 1/4 ... 1/128 of the pages.
+//! pagelab trace's file. With `clock` or `opt`, not the stacks, but memories under CLOCK or OPT of 1/2, 1/4 ... 1/128
+//! of the pages.
 
 #![allow(unsafe_code, reason = "CPU time comes from the C library")]
 
@@ -12,7 +13,7 @@ use pagelab_simulate::paging::{Colouring, Memories, Parallel, Policy, Size};
 use pagelab_trace::{Kinds, RunSource, TraceReader};
 
 const REFERENCES: u64 = 20_000_000;
-/// As much as is handed over at once elsewhere.
+/// Number of references that other callers hand over at once.
 const PIECE: usize = 1 << 16;
 
 fn cpu_time() -> Duration {

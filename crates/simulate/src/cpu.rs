@@ -55,7 +55,8 @@ fn detected() -> Level {
     Level::Baseline
 }
 
-/// Runs `work` compiled for AVX2, if the processor has it and [`LIMIT`] allows it. (For AVX-512 such code was no faster.)
+/// Runs `work` compiled for AVX2, if the processor has it and [`LIMIT`] allows it. (For AVX-512 such code was no
+/// faster.)
 ///
 /// `work` must be `#[inline(always)]` down to its loops: functions that are not inlined remain baseline code.
 #[inline]

@@ -1,4 +1,5 @@
-//! Simulators of virtual memory, and an analytical model. The crate is pure: references in, counts out, no files, no clock.
+//! Simulators of virtual memory, and an analytical model. The crate is pure: references in, counts out, no files, no
+//! clock.
 //!
 //! `docs/method/paging.md` describes what is computed, with its sources.
 #![deny(unsafe_code)]

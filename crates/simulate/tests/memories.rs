@@ -109,7 +109,8 @@ fn opt_never_faults_more_than_lru() {
     assert!(best[2] * 10 < run(Policy::Lru, &trace)[2] * 9, "OPT with 13 frames should be far better");
 }
 
-/// The pages of each colour by their next use, as the definition has it, for traces that a search for each use would take too long.
+/// The pages of each colour by their next use, as the definition has it, for traces that a search for each use would
+/// take too long.
 fn optimal_faults_of_long(trace: &[u64], colours: u64, frames: usize) -> u64 {
     let mut next = vec![usize::MAX; trace.len()];
     let mut seen = HashMap::new();

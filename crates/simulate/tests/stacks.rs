@@ -1,4 +1,4 @@
-//! One pass for all sizes and colour counts gives what one simulation each gives.
+//! One pass for all sizes and colour counts gives the same results as a separate simulation of each.
 
 mod common;
 
@@ -103,7 +103,7 @@ fn sweeps_of_every_length_around_the_blocks() {
     }
 }
 
-/// The page used longest ago leaves by a way of its own, between others that do not.
+/// The page used longest ago is removed by code of its own; here other pages are removed in between.
 #[test]
 fn sweeps_with_other_pages_in_between() {
     for (every, others) in [(2, 3), (9, 700), (100, 5003), (1000, 1)] {

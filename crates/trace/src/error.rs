@@ -36,7 +36,8 @@ pub enum TraceError {
     NotATrace,
     /// The file was written by another version of the format.
     Version(u16),
-    /// The file's header is damaged or cut off: nothing of the trace can be read but by [`crate::TraceReader::recover`].
+    /// The file's header is damaged or cut off: nothing of the trace can be read but by
+    /// [`crate::TraceReader::recover`].
     Header(String),
     /// The file ends in the middle: its writer was interrupted, or the file was cut. All complete chunks were returned.
     Torn(Place),

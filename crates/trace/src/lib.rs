@@ -4,9 +4,10 @@
 //!
 //! A trace is a stream of batches in buffers that are used again. There are two kinds, and two traits:
 //!
-//! - [`ReferenceSource`]: full references, [`Reference`] packed in a word (address, [`Kind`], size), in [`Segment`]s that
-//!   carry the thread and the address space;
-//! - [`RunSource`]: page runs, [`Run`] (page number and address space in one word, and how many consecutive references).
+//! - [`ReferenceSource`]: full references, [`Reference`] packed in a word (address, [`Kind`], size), in [`Segment`]s
+//!   that carry the thread and the address space;
+//! - [`RunSource`]: page runs, [`Run`] (page number and address space in one word, and how many consecutive
+//!   references).
 //!
 //! [`TraceReader`] opens a file of either; [`TraceReader::into_runs`] gives runs of any page size from either,
 //! [`TraceReader::into_references`] gives references, or an error if there are none. Take `&mut dyn RunSource` or a
@@ -16,7 +17,8 @@
 //!
 //! A page's colour is a function of [`Run::number`] (and, where processes are to differ, of [`Run::asid`]); two address
 //! spaces never share a page, so [`Run::page`] as a whole is the identity of a page.
-//! Neighbouring runs may be of one page: correct consumers need not care, because a repeated reference at distance 0 hits.
+//! Neighbouring runs may be of one page: correct consumers need not care, because a repeated reference at distance 0
+//! hits.
 #![deny(unsafe_code)]
 
 pub mod capture;

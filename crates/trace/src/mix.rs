@@ -103,8 +103,8 @@ pub struct MixedRuns<S> {
 const BATCH: usize = 1 << 16;
 
 impl<S: RunSource> MixedRuns<S> {
-    /// Turns of `quantum` references; one after the other where that is 0. All must have pages of one size. A trace that
-    /// is at its end leaves the round.
+    /// Turns of `quantum` references; one after the other where that is 0. All must have pages of one size. A trace
+    /// that is at its end leaves the round.
     pub fn new(parts: Vec<(S, Spaces)>, quantum: u64) -> Result<Self> {
         let page_bits = match parts.first() {
             Some((first, _)) => first.page_bits(),

@@ -105,8 +105,8 @@ impl Reference {
         if address >> ADDRESS_BITS == 0 { Some(Reference::new(address, kind, bytes)) } else { None }
     }
 
-    /// A reference to `bytes` bytes at `address`; bits above the 56th are dropped, 0 bytes means "not known", sizes that
-    /// are not in [`SIZES`] are rounded up.
+    /// A reference to `bytes` bytes at `address`; bits above the 56th are dropped, 0 bytes means "not known", sizes
+    /// that are not in [`SIZES`] are rounded up.
     #[inline]
     pub const fn new(address: u64, kind: Kind, bytes: u32) -> Reference {
         Reference(address & ADDRESS_MASK | (kind as u64) << KIND_SHIFT | size_code(bytes) << SIZE_SHIFT)

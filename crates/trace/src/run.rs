@@ -42,7 +42,8 @@ impl Run {
     }
 }
 
-/// The first page that a source does not have: never a real one, because addresses have 56 bits and pages at least 16 bytes.
+/// The first page that a source does not have: never a real one, because addresses have 56 bits and pages at least 16
+/// bytes.
 const NO_PAGE: u64 = u64::MAX;
 const _: () = assert!(ADDRESS_BITS - *PAGE_BITS.start() <= NUMBER_BITS);
 

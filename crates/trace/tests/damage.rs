@@ -60,7 +60,7 @@ fn untouched(whole: &[u8], same: usize) -> usize {
     within.map(|entry| entry.records as usize).sum()
 }
 
-/// Reads on after errors, as a careless consumer would; the records of the first pass.
+/// Reads on after errors, as a careless consumer would; returns the records of the first pass.
 fn read_chunks(bytes: &[u8]) -> Vec<(u64, u64)> {
     let Ok(mut reader) = TraceReader::new(bytes) else { return vec![] };
     let mut found = vec![];

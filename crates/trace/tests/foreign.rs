@@ -149,7 +149,7 @@ fn long_streams_come_in_many_batches_and_lose_nothing() {
     assert_eq!(runs(Format::RawPages, &raw).unwrap().len(), 200_000);
 }
 
-/// Cut, two of them would be one page.
+/// If addresses were cut to 56 bits, two of these would be one page.
 #[test]
 fn addresses_of_more_than_56_bits_are_refused_with_their_place() {
     let high = 1_u64 << 56;

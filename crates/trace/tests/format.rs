@@ -1,4 +1,5 @@
-//! The file format: what goes in comes out, and what is cut or damaged gives all that is whole and says the rest.
+//! The file format: a reader returns what was written; of a cut or damaged file it returns all that is whole, and
+//! reports the rest.
 
 use pagelab_trace::{
     Chunk, Content, Header, Index, Kind, Reference, Run, Settings, TraceError, TraceReader, TraceWriter,

@@ -1,5 +1,5 @@
-//! `clock`: the present duration of a cycle and of a load from memory, for measurements of time beside which the machine
-//! may change.
+//! `clock`: the present duration of a cycle and of a load from memory, for measurements of time during which the
+//! machine may change.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -27,8 +27,8 @@ pub fn run(args: &Args) {
     println!(r#"{{"cycle_ns":{:.6},"memory_ns":{:.3}}}"#, addition_ns(args.chains), load_ns(args.bytes));
 }
 
-/// Nanoseconds of one of many additions that wait for each other: a cycle of the clock at which the processor now runs;
-/// the quickest of `chains` chains, since others were interrupted.
+/// Nanoseconds of one addition in a chain of additions that wait for each other: a cycle of the clock at which the
+/// processor now runs. The quickest of `chains` chains counts, since others were interrupted.
 pub fn addition_ns(chains: u32) -> f64 {
     const ADDITIONS: u32 = 200_000;
     let mut quickest = f64::INFINITY;
@@ -47,8 +47,8 @@ pub fn addition_ns(chains: u32) -> f64 {
     quickest
 }
 
-/// Nanoseconds of one of many loads that wait for each other, each of another line of `bytes` of memory: the median of
-/// several pieces.
+/// Nanoseconds of one load in a chain of loads that wait for each other, each of another line of `bytes` of memory: the
+/// median of several pieces.
 pub fn load_ns(bytes: usize) -> f64 {
     let lines = (bytes / LINE).next_power_of_two().max(PAGE / LINE);
     let words = LINE / size_of::<u64>();

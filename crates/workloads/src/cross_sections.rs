@@ -84,7 +84,7 @@ fn look_up(data: &Data, lookups: u64, rng: &mut Rng, at: fn(&Data, usize, f64) -
     sum
 }
 
-/// The fuel in one look-up of seven, the others alike.
+/// The material of a look-up: the fuel in one of seven, each other material equally often.
 fn material_of(random: u64) -> usize {
     if random.is_multiple_of(7) { 0 } else { 1 + (random / 7 % (MATERIALS as u64 - 1)) as usize }
 }

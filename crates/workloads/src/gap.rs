@@ -37,10 +37,10 @@ pub struct Args {
 }
 
 const UNREACHED: u64 = u64::MAX;
-/// Ranks are whole numbers of this share of one vertex's rank, so that their sums are exact in any order.
+/// Ranks are integers in units of 2⁻²⁴ of one vertex's rank, so that their sums are exact in any order.
 const RANK: u64 = 1 << 24;
 
-/// Runs the repetitions; the proof checks the last one's result by what makes it right.
+/// Runs the repetitions; the proof checks that the last one's result has the properties of a right one.
 pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String> {
     let own = match args.kernel {
         Kernel::Bfs => 8,
@@ -168,7 +168,8 @@ fn shortest(graph: &Graph, weights: &[u32], root: u32) -> Vec<u64> {
     found
 }
 
-/// Number of vertices whose distance is not a shortest one: an edge shortens it, or no edge explains it (but the root's).
+/// Number of vertices whose distance is not a shortest one: an edge shortens it, or no edge explains it (but the
+/// root's).
 fn wrong_distances(graph: &Graph, weights: &[u32], root: u32, found: &[u64]) -> u64 {
     let is_wrong = |&vertex: &u32| {
         let distance = found[vertex as usize];
@@ -181,7 +182,8 @@ fn wrong_distances(graph: &Graph, weights: &[u32], root: u32, found: &[u64]) -> 
     (0..graph.vertices() as u32).filter(is_wrong).count() as u64
 }
 
-/// One iteration of PageRank with damping 0.85: every vertex collects what its neighbours give to each of theirs.
+/// One iteration of PageRank with damping 0.85: every vertex adds up the shares of its neighbours; a neighbour's share
+/// is its rank over the number of its own neighbours.
 fn ranked(graph: &Graph, ranks: &mut [u64], given: &mut [u64]) {
     for (vertex, (rank, share)) in ranks.iter().zip(given.iter_mut()).enumerate() {
         *share = rank / (graph.row(vertex as u32).len() as u64).max(1);

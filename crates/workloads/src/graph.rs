@@ -86,7 +86,8 @@ impl Graph {
         self.starts[vertex as usize]..self.starts[vertex as usize + 1]
     }
 
-    /// A random vertex that has an edge; of a thousand tries, else the first that has one, else vertex 0.
+    /// A random vertex that has an edge, found in at most a thousand tries; otherwise the first vertex that has one;
+    /// otherwise vertex 0.
     pub fn root(&self, rng: &mut Rng) -> u32 {
         let has_edge = |&vertex: &u32| !self.row(vertex).is_empty();
         let mut tries = (0..1000).map(|_| rng.below(self.vertices()) as u32);

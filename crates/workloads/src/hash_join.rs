@@ -1,4 +1,5 @@
-//! A join of two relations by a hash table, as databases in memory do it: one is put into the table, the other probes it.
+//! A join of two relations by a hash table, as databases in memory do it: one is put into the table, the other probes
+//! it.
 
 use crate::measure::{Measurements, Proof};
 use crate::options::Memory;
@@ -58,7 +59,7 @@ impl Table {
     }
 }
 
-/// Builds and probes in each repetition; the proof knows from how rows were made which of them meet.
+/// Builds and probes in each repetition; the proof knows which rows meet, from the way they were made.
 pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String> {
     let rows = (args.memory.bytes / BYTES_A_ROW).max(1);
     let (built, probing, once) = relations(rows, &mut Rng::new(args.memory.seed));

@@ -217,7 +217,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Option<Proof>
 }
 
 impl Asked {
-    /// One measurement more, into values, report and proof; or the reason why there is none, into `left_out`.
+    /// Adds one more measurement to values, report and proof; or, if there is none, the reason to `left_out`.
     fn measure(
         &mut self,
         ground: &Ground,
@@ -276,7 +276,7 @@ fn measure(row: &Row, ground: &Ground, clock: Clock, windows: bool) -> Result<(f
     tries.find(|tried| !matches!(tried, Err(Failure::Hidden))).unwrap_or(Err(Failure::Hidden))
 }
 
-/// Ticks an operation or KiB, what a round returned, and what it had to return.
+/// Ticks per operation or KiB, the result of a round, and the expected result.
 fn measure_one(row: &Row, ground: &Ground, clock: Clock, windows: bool) -> Result<(f64, u64, u64), Failure> {
     let mut path = (row.prepare)(ground)?;
     let (ticks, returned) = path.least(clock)?;

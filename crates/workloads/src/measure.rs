@@ -1,5 +1,5 @@
-//! Reporting measurements: one JSON line each on the descriptor named by `PAGELAB_MEASURE_FD`; and a window, [`WINDOW`], around
-//! all that is timed, so that it excludes set-up and first touch.
+//! Reporting measurements: one JSON line each on the descriptor named by `PAGELAB_MEASURE_FD`; and a window,
+//! [`WINDOW`], around all that is timed, so that it excludes set-up and first touch.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::File;

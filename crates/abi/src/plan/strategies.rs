@@ -1,5 +1,5 @@
-//! The strategies that place frames: one table, which the plan, the policy language, the simulator, the program's own hints,
-//! records, help texts and checks of the documentation read.
+//! The strategies that place frames: one table, which the plan, the policy language, the simulator, the program's own
+//! hints, records, help texts and checks of the documentation read.
 //!
 //! The steps to a new one are in CONTRIBUTING.md, *A placement strategy*.
 

@@ -161,8 +161,8 @@ impl Strategy for Random {
     }
 }
 
-/// The finaliser of SplitMix64: every bit of the input changes about half of the output's bits (Steele, Lea, Flood: Fast
-/// Splittable Pseudorandom Number Generators, 2014, figure 17).
+/// The finaliser of SplitMix64: every bit of the input changes about half of the output's bits (Steele, Lea, Flood:
+/// Fast Splittable Pseudorandom Number Generators, 2014, figure 17).
 const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -40,8 +40,9 @@ struct Chase {
     zeros: &'static [&'static str],
 }
 
-/// Sizes are chosen for the processors of the table: first-level data TLBs of 32 to 96 entries, second-level ones of 512
-/// to 4,096 (448 pages make 112 entries even where four neighbours share one); 32 to 64 KiB of L1, 256 KiB to 3 MiB of L2, up to 512 MiB of L3.
+/// Sizes are chosen for the processors of the table: first-level data TLBs of 32 to 96 entries, second-level ones of
+/// 512 to 4,096 (448 pages make 112 entries even where four neighbours share one); 32 to 64 KiB of L1, 256 KiB to 3 MiB
+/// of L2, up to 512 MiB of L3.
 const CHASES: [Chase; 5] = [
     Chase {
         name: "448 base pages",

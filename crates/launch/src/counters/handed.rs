@@ -36,7 +36,7 @@ pub struct InWindows {
 }
 
 impl InWindows {
-    /// The role's count in a window; `None`: a part was not counted, or the sum cannot be.
+    /// The role's count in a window; `None`: a part was not counted, or the sum is impossible.
     pub fn count(&self, counts: &[Option<u64>; EVENTS]) -> Option<u64> {
         let part = |&(place, sign): &(usize, i64)| Some(i128::from(sign) * i128::from((*counts.get(place)?)?));
         let sum: Option<i128> = self.parts.iter().map(part).sum();
@@ -102,7 +102,7 @@ impl Handed {
     }
 }
 
-/// The first number of so many that are free, here and therefore in the program, which was forked off a moment ago.
+/// The first number of [`EVENTS`] that are free, here and therefore in the program, which was forked off a moment ago.
 fn first_free(limit: u64, measure: Option<RawFd>, is_taken: impl Fn(RawFd) -> bool) -> Option<RawFd> {
     let range = |first: RawFd| first..first + EVENTS as RawFd;
     FIRST.into_iter().find(|&first| {

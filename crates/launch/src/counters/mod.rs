@@ -92,8 +92,8 @@ impl Counting {
     }
 }
 
-/// The counters of this machine, for `pagelab doctor` and for people (`pagelab-launch --counters`): processor, self-test, and
-/// the table's rows for this processor.
+/// The counters of this machine, for `pagelab doctor` and for people (`pagelab-launch --counters`): processor,
+/// self-test, and the table's rows for this processor.
 pub fn report() -> Value {
     let processor = processor::own();
     let known = processor.as_ref().and_then(Processor::microarchitecture);

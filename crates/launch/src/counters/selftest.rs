@@ -2,8 +2,8 @@
 //!
 //! A hypervisor may advertise more counters than it gives: one was seen that shows six, of which the sixth reads 0 with
 //! time running as long as enabled. So N copies of one event are opened in a pinned group, a loop with a known answer
-//! runs, and every copy must have counted it. The event is branches, or instructions where the kernel has no branches to
-//! count: before Linux 6.13 it maps them to an event that Arm's newer cores, and emulated ones, do not have.
+//! runs, and every copy must have counted it. The event is branches, or instructions where the kernel has no branches
+//! to count: before Linux 6.13 it maps them to an event that Arm's newer cores, and emulated ones, do not have.
 
 use crate::sys::perf::{self, Code, Open, Reading};
 use perf_event_open_sys::bindings as abi;
@@ -102,8 +102,8 @@ impl Pmu for Hardware {
     }
 }
 
-/// Exactly [`BRANCHES`] taken branches, less the last, which falls through but is a branch all the same; two instructions
-/// each.
+/// Executes exactly [`BRANCHES`] branches, with two instructions each; all are taken but the last, which counts as a
+/// branch all the same.
 #[inline(never)]
 pub fn branch_loop() {
     #[cfg(target_arch = "x86_64")]

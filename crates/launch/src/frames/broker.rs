@@ -4,9 +4,9 @@
 //! A process connects to [`SOCKET`] in the run directory, or, where it cannot reach that (it changed its root or its
 //! user), to the abstract address made of the run directory's name, `/` and [`SOCKET`]. It gets one message: an errno
 //! (4 bytes, little-endian; 0: granted) and, when granted, two descriptors: its own `/proc/PID/pagemap` and
-//! `/dev/userfaultfd`. (A userfaultfd made here would be the launcher's: it belongs to the address space that makes it.)
-//! The socket identifies the process. Only processes that descend from the launcher, and still have the user and the
-//! program with which they connected, get anything.
+//! `/dev/userfaultfd`. (A userfaultfd made here would be the launcher's: it belongs to the address space that makes
+//! it.) The socket identifies the process. Only processes that descend from the launcher, and still have the user and
+//! the program with which they connected, get anything.
 
 use crate::error::{Error, Result};
 use crate::rundir::{RunDir, Token};

@@ -1,5 +1,5 @@
-//! Frames placed by the kernel, where it allocates pages: hints on the program's process, set before its exec, one for each
-//! strategy.
+//! Frames placed by the kernel, where it allocates pages: hints on the program's process, set before its exec, one for
+//! each strategy.
 //!
 //! Nothing is loaded into the program. It is traced only to see its end: its pages are examined from outside, while it
 //! still has them. Processes that it forks and executes have its hints, but only its own pages are examined.
@@ -80,7 +80,8 @@ pub fn try_here() -> Result<()> {
     Facts::gather().judge()
 }
 
-/// Keeps the program's hints over its exec. The setting is for the whole machine, and matters to processes with hints only.
+/// Keeps the program's hints over its exec. The setting is for the whole machine, and matters to processes with hints
+/// only.
 ///
 /// # Errors
 /// The setting cannot be changed.

@@ -141,8 +141,8 @@ fn check_budget(strategy: &StrategySpec, memory: &Memory) -> Result<()> {
     Ok(())
 }
 
-/// The library's own bound on what the pool holds knows the machine's memory only: in a control group with a limit, the
-/// pool must not be what ends the program.
+/// The library's own bound on the pool considers only the machine's memory. In a control group with a limit, the pool
+/// must not be the reason why the program is ended.
 fn budget_bound(kind: StrategyKind, memory: &Memory) -> u64 {
     let limit = memory.limit_bytes.filter(|limit| memory.total_bytes.is_none_or(|total| *limit < total));
     match (limit, kind) {

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, RawFd};
 pub const TERM_GRACE_NS: u64 = 2_000_000_000;
 /// How long processes that the program left behind may go on after it has ended.
 pub const LEFT_GRACE_NS: u64 = 200_000_000;
-/// How often buffers are looked at that can no longer call for it.
+/// Interval between readings of buffers that can no longer wake the launcher.
 const VISIT_NS: u64 = 50_000_000;
 /// How often the tree is looked at while it is being ended.
 const ENDING_POLL_NS: u64 = 20_000_000;
@@ -192,8 +192,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The first signal is passed on to the program's group; SIGTERM and SIGKILL to the whole tree follow when that does
-    /// not end it. A second signal skips the grace.
+    /// The first signal is passed on to the program's group; SIGTERM and SIGKILL to the whole tree follow when that
+    /// does not end it. A second signal skips the grace.
     fn interrupted(&self, signal: i32, story: &mut Story, ending: &mut Option<Ending>) {
         let now = sys::monotonic_ns();
         if let (Some(Cut::Interrupted(_)), Some(first)) = (story.cut, ending.as_mut()) {

@@ -1,4 +1,5 @@
-//! What the library takes of a program's resources: the one table, of which docs/preload.md has a copy that a test compares.
+//! What the library takes of a program's resources: the one table, of which docs/preload.md has a copy that a test
+//! compares.
 
 use crate::cgroup;
 use rustix::process::Resource;

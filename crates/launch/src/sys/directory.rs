@@ -192,8 +192,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes everything in it, until `deadline_ns` (CLOCK_MONOTONIC) at the latest. Contents of directories are moved up
-    /// first, so that depth costs neither stack nor descriptors.
+    /// Removes everything in it, until `deadline_ns` (CLOCK_MONOTONIC) at the latest. Contents of directories are moved
+    /// up first, so that depth costs neither stack nor descriptors.
     pub fn empty(&self, deadline_ns: u64) -> io::Result<()> {
         let mut moved = 0_u64;
         loop {

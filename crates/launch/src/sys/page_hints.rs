@@ -44,8 +44,8 @@ pub enum Of {
 /// Sets a hint of a process.
 ///
 /// # Errors
-/// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does not
-/// take.
+/// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does
+/// not take.
 pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(format!("/proc/{pid}/page_hints"))?;
     if hint.strategy.len() >= NAME_BYTES {
@@ -68,7 +68,7 @@ pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), request.into(), &raw const raw) }).map(drop)
 }
 
-/// What became of the pages that a process asked for, since its exec, of this memory.
+/// Counts of the pages of this memory that a process has requested since its exec.
 ///
 /// # Errors
 /// ENOTTY on a kernel whose series counts no kinds of memory yet: there a process has one strategy.

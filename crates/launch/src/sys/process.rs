@@ -317,8 +317,8 @@ pub fn locked_memory_limit() -> u64 {
 pub fn may_lock(bytes: u64) -> bool {
     let Ok(bytes) = usize::try_from(bytes) else { return false };
     let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    // SAFETY: a fresh mapping at an address of the kernel's choice, locked as its pages come in, of which there are none,
-    // and unmapped again; nothing else refers to it.
+    // SAFETY: a fresh mapping at an address of the kernel's choice, locked as its pages come in, of which there are
+    // none, and unmapped again; nothing else refers to it.
     unsafe {
         let base = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
         if base == libc::MAP_FAILED {
@@ -336,7 +336,7 @@ pub fn personality() -> io::Result<u32> {
     set_personality(0xffff_ffff)
 }
 
-/// Sets the personality's flags; those before. Async-signal-safe.
+/// Sets the personality's flags; returns the previous ones. Async-signal-safe.
 pub fn set_personality(flags: u32) -> io::Result<u32> {
     // SAFETY: plain integers.
     check(unsafe { libc::personality(flags.into()) }).map(|flags| flags as u32)

@@ -79,7 +79,7 @@ pub fn descendants(root: i32) -> Vec<i32> {
     below(root, &all()).0.iter().map(|process| process.pid).collect()
 }
 
-/// Sends signals to all living descendants of `root`; how many got them.
+/// Sends signals to all living descendants of `root`; returns how many got them.
 ///
 /// A process may end after it was seen, and its number may go to another process. So it is held by a pidfd first, and
 /// gets the signals only if it is still the process that was seen, or another descendant of `root`.
@@ -90,7 +90,8 @@ pub fn signal_descendants(root: i32, signals: &[Signal]) -> usize {
     living.iter().filter(|seen| process::signal_if(seen.pid, signals, || is_the_same(seen)).is_ok()).count()
 }
 
-/// The living descendants of `root`, and the numbers of all of its family: those, those that were not reaped yet, and itself.
+/// The living descendants of `root`, and the ids of its whole family: these, descendants that were not reaped yet, and
+/// `root`.
 fn below(root: i32, processes: &[Stat]) -> (Vec<Stat>, HashSet<i32>) {
     let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
     for process in processes {

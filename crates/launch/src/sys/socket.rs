@@ -30,7 +30,8 @@ pub fn is_alive(pidfd: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 0)
 }
 
-/// Sends `payload`, and with it up to [`DESCRIPTORS`] descriptors, without waiting: a peer that does not read gets nothing.
+/// Sends `payload`, and with it up to [`DESCRIPTORS`] descriptors, without waiting: a peer that does not read gets
+/// nothing.
 pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut room: Control = [MaybeUninit::uninit(); _];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -42,8 +43,8 @@ pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::R
     Ok(())
 }
 
-/// Receives one message: the bytes of its payload, and into `fds` the descriptors that came with it, close-on-exec; how many. Does
-/// not allocate. No bytes: the peer is gone.
+/// Receives one message: the bytes of its payload, and into `fds` the descriptors that came with it, close-on-exec;
+/// returns the numbers of both. Does not allocate. No bytes: the peer is gone.
 pub fn receive(
     socket: &impl AsFd,
     payload: &mut [u8],

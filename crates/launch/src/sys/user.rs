@@ -69,8 +69,8 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
     check_long(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
 }
 
-/// Does `work` with another user's rights to files, and takes the own rights back. A file that the user may not open
-/// stays closed, whatever its path means by then.
+/// Does `work` with another user's rights to files, then takes this process's own rights back. A file that the user may
+/// not open stays closed, whatever its path means by then.
 pub fn with_files_of<T>(identity: &Identity, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let own = own_identity()?;
     let set = |groups: &[u32], uid: u32, gid: u32| {
@@ -96,7 +96,8 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
-/// Acts with no capability that is not in `kept` (bit by number); none is gained. `for_good`: nor can it take one up again.
+/// Acts with no capability that is not in `kept` (bit by number); none is gained. `for_good`: nor can it take one up
+/// again.
 pub fn keep_capabilities(kept: u64, for_good: bool) -> io::Result<()> {
     let kept = CapabilitySet::from_bits_retain(kept);
     let mut sets = thread::capabilities(None)?;

@@ -92,8 +92,8 @@ pub fn try_move(uffd: &OwnedFd) -> io::Result<()> {
 /// An argument of an ioctl of a userfaultfd.
 ///
 /// # Safety
-/// The structure has the kernel's layout for this request, which fills no more than it, and touches no memory but pages of
-/// [`try_move`]'s own.
+/// The structure has the kernel's layout for this request, which fills no more than it, and touches no memory but pages
+/// of [`try_move`]'s own.
 unsafe trait Request: Sized {
     const NUMBER: libc::c_ulong;
 

@@ -1,7 +1,8 @@
 //! Symbols of loaded objects, read from their dynamic sections in memory.
 //!
 //! `dlsym` and `dlopen` may allocate, and need a libc that is ready; `dl_iterate_phdr` does neither. The code calls
-//! libc's own: a function of this name in the program (ThreadSanitizer's) may not be ready when the library is.
+//! libc's own `dl_iterate_phdr`. The program may contain another function of this name (ThreadSanitizer's), which may
+//! not be ready when the library starts.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};

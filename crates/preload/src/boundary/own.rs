@@ -247,8 +247,8 @@ mod tests {
     use super::*;
     use crate::boundary::sys::Errno;
 
-    /// Runs a test of what is no longer mapped in a process of one thread: in one of several, another test may have been
-    /// given the same addresses in the meantime.
+    /// Runs a test about unmapped addresses in a process of one thread. In a process of several threads, another test
+    /// may have mapped the same addresses meanwhile.
     fn alone(test: fn()) {
         if std::env::args().any(|argument| argument == "--exact") {
             return test();

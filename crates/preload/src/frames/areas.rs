@@ -151,7 +151,7 @@ fn looked_up(addr: usize) -> (Option<Code>, Span) {
     (code, wider.and(within))
 }
 
-/// Marks `span` as the program's to fill, through its own userfaultfd, or (`false`) removes the mark. As [`set`].
+/// Marks `span` as memory that the program fills through its own userfaultfd; `false` removes the mark. As [`set`].
 pub fn give_to_program(span: Span, is: bool) -> bool {
     PROGRAM.change(span, is.then_some(0))
 }
@@ -161,7 +161,7 @@ pub fn is_programs(addr: usize) -> bool {
     PROGRAM.around(addr).0.is_some()
 }
 
-/// Whether a hint has the strategy with this code, or it is the default. Callers take turns with writers.
+/// Whether the strategy with this code is that of a hint, or the default. Callers take turns with writers.
 pub fn uses(code: Code) -> bool {
     DEFAULT.load(Ordering::Relaxed) == code + 1 || HINTS.has(code)
 }

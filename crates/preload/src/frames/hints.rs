@@ -180,8 +180,8 @@ fn change(span: Span, code: Option<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Unlocks memory that was locked because its strategy pins: the next strategy may not pin, and pages can be moved only
-/// from locked to locked memory.
+/// Unlocks memory that was locked because its strategy pins: the next strategy perhaps does not pin, and pages can be
+/// moved from locked memory only to locked memory.
 fn unpin(span: Span) {
     areas::each(span, &mut |part, number| {
         if number.is_some_and(is_pinned) {

@@ -108,7 +108,8 @@ unsafe extern "C" fn pagelab_remap_range(addr: *mut c_void, len: usize, moved: *
 /// Receives frame numbers, their pages, and the index of the first one.
 type TakeFrames<'t> = dyn FnMut(usize, Span, &[u64]) -> Result<()> + 't;
 
-/// Calls `visit` with the frame numbers of pages from `addr` on, at most [`BATCH`] at a time, and the first one's index.
+/// Calls `visit` with the frame numbers of pages from `addr` on, at most [`BATCH`] at a time, and the first one's
+/// index.
 fn each_frame(addr: *const c_void, count: usize, visit: &mut TakeFrames<'_>) -> Result<()> {
     let start = align_down(addr as usize, PAGE);
     let mut frames = [0u64; BATCH];

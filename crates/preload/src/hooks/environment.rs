@@ -115,8 +115,8 @@ pub fn is_within_reach() -> bool {
 
 /// A copy of an environment in memory of its own; unmapped again when exec failed.
 ///
-/// In a child of vfork the mapping stays behind in the parent when exec succeeds: a page or two for each program started
-/// that way.
+/// In a child of vfork the mapping stays behind in the parent when exec succeeds: a page or two for each program
+/// started that way.
 pub struct Stripped {
     at: usize,
     _mapped: Option<Bytes>,

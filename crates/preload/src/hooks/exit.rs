@@ -85,7 +85,7 @@ impl Attempt {
 /// Makes an exec of the file at `path`. It measures first, strips the environment where the policy is not inherited,
 /// and takes the state back if the exec fails. The exec itself is made on the caller's stack.
 fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
-    /// Address of no environment, for which the kernel refuses an exec after it has opened the file.
+    /// An address at which there is no environment: the kernel refuses an exec with it, after it has opened the file.
     const NOWHERE: usize = 1;
     let raw = seccomp::is_raw();
     // An exec that cannot succeed gets no preparations: execvp tries every directory of PATH. (Before Linux 6.8 the

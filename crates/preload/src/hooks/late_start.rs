@@ -32,8 +32,9 @@ pub fn keep_forks_apart(libc: &Object) {
     register(libc, Some(hints::hold_start), Some(hints::release_start), release_in_child);
 }
 
-/// Makes children of forks that are under way when a thread starts the engine known as libc's: libc does not call the
-/// handlers that [`prepare`] registers during a fork. Called by the constructor, if it does not [`fork::watch`].
+/// Marks children of libc's fork as such, also if their fork is under way when a thread starts the engine: libc does
+/// not call the handlers that [`prepare`] registers during a fork. Called by the constructor, if it does not
+/// [`fork::watch`].
 pub fn know_children(libc: &Object) {
     register(libc, None, None, known::made_by_libc);
 }

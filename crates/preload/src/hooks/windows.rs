@@ -40,7 +40,8 @@ fn find_one_thread() {
     }
 }
 
-/// Processor time of the thread, then what the process has used (user and system time, faults without I/O and with I/O).
+/// Processor time of the thread, then what the process has used (user and system time, faults without I/O and with
+/// I/O).
 fn used() -> [u64; 5] {
     let [user_ns, system_ns, minor, major] = measure::used_by(sys::OF_PROCESS).unwrap_or_default();
     let thread_ns = match libc::has_one_thread() {

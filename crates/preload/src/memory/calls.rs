@@ -202,7 +202,8 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     Ok(at)
 }
 
-/// Maps at a hint that no single pool contains, but that touches pools or could: accepted where nothing is mapped.
+/// Maps at a hint that no single pool contains, but that touches pools or could touch them: the hint is accepted where
+/// nothing is mapped.
 fn at_border(request: &Request, wanted: Span) -> Result<usize> {
     let mut guest = tables::lock();
     if guest.pool(wanted.start).is_some_and(|pool| wanted.and(pool.bounds()) == wanted) {

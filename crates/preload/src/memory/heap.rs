@@ -2,7 +2,7 @@
 //!
 //! The kernel's own break is not moved. The mapped memory ends at a tile's end, and the program's break lies inside.
 //! Memory given back by lowering the break is unmapped, as without the library, and mapped anew when the break rises
-//! again, because the kernel may still refer to its pages, and its mapping has the program's settings.
+//! again. It cannot stay mapped: the kernel may still refer to its pages, and its mapping has the program's settings.
 
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;

@@ -10,7 +10,6 @@
 //! a tile, its spare part goes, too. Memory that the program gave back is really unmapped, and mapped anew when it is
 //! wanted again. So memory that is handed out is zero, stale pointers fault, the kernel's own references (pages in
 //! pipes, I/O under way) keep their contents, and none of the program's settings for the old mapping are left.
-//! under way) keep what they had, and nothing that the program put on the old mapping is left.
 
 mod account;
 mod anchor;
@@ -64,7 +63,8 @@ pub struct Pool {
     /// The part of `spare` that is one mapping with a block before it, which was moved or stretched. It has the
     /// program's settings for that block, so only that block may grow into it.
     attached: Intervals,
-    /// The part of `used` with the program's own advice, where a move could lead onto reserved pages, which cannot have it.
+    /// The part of `used` with the program's own advice, where a move could lead onto reserved pages, which cannot have
+    /// it.
     advised: Intervals,
     arenas: Arenas,
     pending: Pending,

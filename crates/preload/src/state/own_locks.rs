@@ -38,7 +38,8 @@ pub fn apart_from<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Whether the library had memory locked at any time since `before` moments had ended; waits while it has.
+/// Whether such a moment is under way or has ended since their count was `before`; if one is under way, first waits for
+/// a while.
 #[cold]
 fn was_ours(before: u32) -> bool {
     let under_way = UNDER_WAY.load(Ordering::SeqCst);

@@ -9,13 +9,15 @@ use super::processor::ProcessorList;
 
 /// Largest folio of a file, as a power of two of pages (Linux: `MAX_PAGECACHE_ORDER` with huge pages of 2 MiB).
 pub(super) const LARGEST_FOLIO: usize = 9;
-/// The fewest pages that Linux keeps free with transparent huge pages: 33 page blocks (`set_recommended_min_free_kbytes`).
+/// The fewest pages that Linux keeps free with transparent huge pages: 33 page blocks
+/// (`set_recommended_min_free_kbytes`).
 const LEAST_FREE: u64 = 33 << 9;
 
 /// 2^order pages of a file.
 type Folio = (u32, u8);
 
-/// Free pages below which reclaim begins, and up to which it goes (Linux: `low` and `high` of `__setup_per_zone_wmarks`).
+/// Free pages below which reclaim begins, and up to which it goes (Linux: `low` and `high` of
+/// `__setup_per_zone_wmarks`).
 #[derive(Clone, Copy, Debug)]
 struct Watermarks {
     low: u64,
@@ -194,7 +196,8 @@ mod tests {
 
     #[test]
     fn watermarks_are_those_of_linux() {
-        // A zone of 21,071 MiB with min 14,769 of 16,896 pages (the rest is DMA32's) had low − min = high − low = 5,394.
+        // A zone of 21,071 MiB with min 14,769 of 16,896 pages (the rest is DMA32's) had low − min = high − low =
+        // 5,394.
         let marks = Watermarks::of(5_394_266);
         assert_eq!((marks.low - LEAST_FREE, marks.high - marks.low), (5394, 5394));
         assert_eq!(Watermarks::of(1 << 18).low, (1 << 18) / 20 * 5 / 4);

@@ -172,8 +172,8 @@ impl Memory {
         }
     }
 
-    /// Whether the naturally aligned 2^`order` pages around `vpn` have been placed, and lie in an aligned block of memory in
-    /// their order.
+    /// Whether the naturally aligned 2^`order` pages around `vpn` have been placed, and lie in an aligned block of
+    /// memory in their order.
     pub(crate) fn is_contiguous(&mut self, asid: u16, vpn: u64, order: u32) -> bool {
         let first = u64::from(asid) << VPN_BITS | vpn >> order << order;
         let frame = self.frames.get(first);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// A list takes at most 2⁵ batches from the zone at once (Linux: `CONFIG_PCP_BATCH_SCALE_MAX`).
 const MOST_DOUBLINGS: u32 = 5;
 
-/// A list that hands out the pages freed last first; its length adapts to the processor's requests.
+/// A list that first hands out the pages that were freed last; its length adapts to the processor's requests.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessorList {
     pages: VecDeque<u32>,
@@ -64,7 +64,8 @@ impl ProcessorList {
         self.pages.extend(pages);
     }
 
-    /// Takes a page back; returned pages go to the zone (Linux: `free_frozen_page_commit`, `nr_pcp_high`, `nr_pcp_free`).
+    /// Takes a page back; returned pages go to the zone (Linux: `free_frozen_page_commit`, `nr_pcp_high`,
+    /// `nr_pcp_free`).
     pub(super) fn put(
         &mut self,
         page: u32,

@@ -218,7 +218,8 @@ impl Hierarchy {
         (depths, false)
     }
 
-    /// Puts the line into the levels between `found` and `top`, the lowest first. A moved dirty bit stays in the lowest.
+    /// Puts the line into the levels between `found` and `top`, the lowest first. A moved dirty bit stays in the
+    /// lowest.
     #[inline(always)]
     fn fill(&mut self, core: usize, kind: usize, line: u64, found: usize, top: usize, mut moved: bool) {
         for depth in (top..found).rev() {

@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn allocs_example_has_sixteen_colours() {
-        // ALLOC, section 2.1: 512 KiB, 8 ways, 64-byte lines: 1024 sets, index bits 6 to 15; four of them lie in the page number.
+        // ALLOC, section 2.1: 512 KiB, 8 ways, 64-byte lines: 1024 sets, index bits 6 to 15; four of them lie in the
+        // page number.
         let index = Index::plain(1024);
         let sets: std::collections::BTreeSet<usize> = (0..64).map(|page| index.of(page << 6)).collect();
         assert_eq!(sets.len(), 16);

@@ -39,7 +39,8 @@ impl Passed {
     }
 }
 
-/// One level of one core, with LRU and a power of two of sets; it writes back, and allocates for lines written back to it.
+/// One level of one core, with LRU and a power of two of sets; it writes back, and allocates for lines written back to
+/// it.
 pub(super) struct Stage<'a> {
     pub(super) sets: &'a mut Sets,
     pub(super) counts: &'a mut Counts,

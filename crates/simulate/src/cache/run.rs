@@ -247,7 +247,8 @@ impl Execution {
     }
 }
 
-/// The addresses of a reference's first and last byte; a reference that runs over the end of the address space ends there.
+/// The addresses of a reference's first and last byte; a reference that runs over the end of the address space ends
+/// there.
 #[inline]
 fn ends(reference: Reference) -> [u64; 2] {
     let first = reference.address();

@@ -72,7 +72,8 @@ impl Victim {
 }
 
 impl Sets {
-    /// Empty sets. `ways` is a power of two up to 64 for [`Replacement::TreePlru`]; `seed` is for [`Replacement::Random`].
+    /// Empty sets. `ways` is a power of two up to 64 for [`Replacement::TreePlru`]; `seed` is for
+    /// [`Replacement::Random`].
     ///
     /// # Panics
     /// If there are no ways, or a number that a tree cannot have: specifications are checked before.

@@ -1,8 +1,8 @@
 //! Operations on vectors of 16-bit words and of bytes, by the widest instructions of a level: compilers split these
 //! loops.
 //!
-//! Functions with a `LEVEL` are called in code that is compiled for it, on a processor that has it ([`super::Leveled`]). Rows have
-//! a multiple of 8 words.
+//! Functions with a `LEVEL` are called in code that is compiled for it, on a processor that has it
+//! ([`super::Leveled`]). Rows have a multiple of 8 words.
 
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::*;
@@ -21,7 +21,8 @@ pub fn count_bits<const W: usize, const LEVEL: u8>(words: &[u16; W], mask: u16) 
     #[cfg(target_arch = "x86_64")]
     for (counts, words) in counts.as_chunks_mut::<8>().0.iter_mut().zip(words.as_chunks::<8>().0) {
         #[expect(unsafe_code, reason = "instructions that the baseline lacks, and pointers")]
-        // SAFETY: the processor has the level's instructions; loads and stores are of 8 words and 8 bytes of the arrays.
+        // SAFETY: the processor has the level's instructions; loads and stores are of 8 words and 8 bytes of the
+        // arrays.
         unsafe {
             let words = _mm_and_si128(_mm_loadu_si128(words.as_ptr().cast()), _mm_set1_epi16(mask as i16));
             let bytes = if LEVEL >= Level::Avx512 as u8 {
@@ -61,7 +62,8 @@ pub fn count_bytes<const LEVEL: u8>(chunks: &[[u8; CHUNK]], wanted: u8) -> [u8; 
     let mut counts = [0_u8; CHUNK];
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "instructions that the baseline lacks, and pointers")]
-    // SAFETY: the processor has the level's instructions; loads and stores are of bytes of the chunks, at any alignment.
+    // SAFETY: the processor has the level's instructions; loads and stores are of bytes of the chunks, at any
+    // alignment.
     unsafe {
         if LEVEL >= Level::Avx512 as u8 {
             let (wanted, one) = (_mm512_set1_epi8(wanted as i8), _mm512_set1_epi8(1));

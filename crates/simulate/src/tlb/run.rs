@@ -85,8 +85,8 @@ fn host(spec: &TlbSpec, history: &History, seed: u64) -> Result<Option<(Memory, 
 }
 
 impl Simulation {
-    /// Empty arrays before the trace's first reference. `memory` places pages and tables, and knows the page sizes; `history`
-    /// and `seed` are for the host's memory and for random replacement.
+    /// Empty arrays before the trace's first reference. `memory` places pages and tables, and knows the page sizes;
+    /// `history` and `seed` are for the host's memory and for random replacement.
     ///
     /// # Errors
     /// Faults of the specifications.

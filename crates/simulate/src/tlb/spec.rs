@@ -32,7 +32,8 @@ pub struct ArraySpec {
     /// Its references (first level only).
     #[serde(default)]
     pub serves: Side,
-    /// Sizes in bytes that an entry can map. Sizes between 4 KiB and 2 MiB are entries for several contiguous base pages.
+    /// Sizes in bytes that an entry can map. Sizes between 4 KiB and 2 MiB are entries for several contiguous base
+    /// pages.
     pub pages: Vec<u64>,
     /// The sizes that each part holds, if the array consists of equal parts that differ in this; parts with the same
     /// size are next to each other. A page of a size that several parts hold goes to one of them by the bits above its

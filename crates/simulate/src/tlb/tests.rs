@@ -105,7 +105,8 @@ fn walk_caches_let_walks_begin_further_down() {
 
 #[test]
 fn two_dimensions_read_24_entries() {
-    // Bhargava et al., Accelerating Two-Dimensional Page Walks for Virtualized Systems (ASPLOS 2008), figure 1: 24 references.
+    // Bhargava et al., Accelerating Two-Dimensional Page Walks for Virtualized Systems (ASPLOS 2008), figure 1: 24
+    // references.
     let mut tlb = haswell();
     let nested = |json: &str| Some(serde_json::from_str(json).unwrap());
     tlb.nested = nested(r#"{"page_bytes": 4096}"#);

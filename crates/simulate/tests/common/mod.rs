@@ -1,4 +1,4 @@
-//! Simulators as the definitions have them, to hold the fast ones against.
+//! Simulators that follow the definitions; the fast ones are compared with them.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::collections::HashMap;

@@ -60,7 +60,7 @@ mod wide {
     use super::{SLACK, find_from};
     use std::arch::x86_64::*;
 
-    /// [`find_from`] the first, eight addresses at a time.
+    /// As [`find_from`] from the second address on, eight addresses at a time.
     #[target_feature(enable = "avx512f,avx512vl,bmi2,lzcnt,popcnt")]
     pub fn find(addresses: &[u64], page_bits: u32, differences: &mut [u64], places: &mut [u32]) -> usize {
         let shift = _mm_cvtsi32_si128(page_bits as i32);

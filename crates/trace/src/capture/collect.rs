@@ -111,7 +111,7 @@ struct Connection<'scope> {
     reader: ScopedJoinHandle<'scope, ()>,
 }
 
-/// Accepts connections until the program has ended and all are closed; the status, and how many were cut off.
+/// Accepts connections until the program has ended and all are closed; returns the status, and how many were cut off.
 fn watch<'scope, W: Write + Send>(
     scope: &'scope Scope<'scope, '_>,
     mut child: Child,
@@ -172,7 +172,7 @@ fn connection<'scope, W: Write + Send>(
     Ok(Connection { stream, reader })
 }
 
-/// Closes what is still open; how many there were.
+/// Closes what is still open; returns how many there were.
 fn cut(connections: Vec<Connection>) -> usize {
     let count = connections.len();
     for connection in connections {

@@ -18,11 +18,13 @@ use std::io::BufRead;
 pub enum Format {
     /// The output of `valgrind --tool=lackey --trace-mem=yes`.
     Lackey,
-    /// Dinero's input: a label and an address a line, as `din` (0 to 3) or as Dinero IV's extended form (r, w, i, m, and a size).
+    /// Dinero's input: a label and an address a line, as `din` (0 to 3) or as Dinero IV's extended form (r, w, i, m,
+    /// and a size).
     Dinero,
     /// ChampSim's binary instructions, 64 bytes each, decompressed.
     ChampSim,
-    /// CSV with a line of names: `address`, and any of `kind`, `size`, `thread`, `asid`; or `page`, and any of `count`, `asid`.
+    /// CSV with a line of names: `address`, and any of `kind`, `size`, `thread`, `asid`; or `page`, and any of `count`,
+    /// `asid`.
     Csv,
     /// Addresses as 64-bit little-endian integers, all taken for loads of unknown size.
     RawAddresses,

@@ -124,7 +124,7 @@ impl Index {
         Ok(Index::decode(&header, &payload))
     }
 
-    /// The index behind this header, if its checksum vouches for it.
+    /// The index behind this header, if its checksum is right.
     pub(super) fn decode(header: &IndexHeader, payload: &[u8]) -> Option<Index> {
         if crc32fast::hash(payload) != header.sum {
             return None;

@@ -17,7 +17,8 @@ pub(super) const INDEX_ENTRY: usize = 40;
 pub(super) const TAIL: usize = 24;
 /// Larger chunks count as damage: a wrong length must not make a reader reserve memory.
 pub(super) const MOST_RECORDS: u32 = 1 << 22;
-/// A raw record has at most a meta byte or a count (10 bytes) and a delta (10 bytes); spans are at most as many (18 bytes).
+/// A raw record has at most a meta byte or a count (10 bytes) and a delta (10 bytes); spans are at most as many (18
+/// bytes).
 pub(super) const MOST_RAW: u32 = MOST_RECORDS * 38 + 8;
 const MOST_JSON: u32 = 1 << 26;
 
@@ -41,8 +42,8 @@ fn sealed(bytes: &[u8]) -> bool {
     crc32fast::hash(&bytes[..at]) == u32_at(bytes, at)
 }
 
-/// Magic, version, two zero bytes, length of the JSON, its checksum, checksum of all this; then the JSON; then all that again
-/// with another magic.
+/// Magic, version, two zero bytes, length of the JSON, its checksum, checksum of all this; then the JSON; then all that
+/// again with another magic.
 pub(super) fn encode_file_header(header: &Header) -> Result<Vec<u8>, TraceError> {
     header.check()?;
     let json = serde_json::to_vec(header).map_err(|error| TraceError::Invalid(error.to_string()))?;

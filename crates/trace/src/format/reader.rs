@@ -81,7 +81,7 @@ impl<R: Read> TraceReader<R> {
         Ok(TraceReader { copy_is_whole, ..TraceReader::over(input, header, offset)? })
     }
 
-    /// Behind the header, and at this offset.
+    /// A reader of `input`, which is behind the header and at this offset.
     fn over(input: R, header: Header, offset: u64) -> Result<Self> {
         Ok(TraceReader {
             input,

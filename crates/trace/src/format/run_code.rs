@@ -58,8 +58,8 @@ impl RunCode {
         self.records += runs.len();
     }
 
-    /// Appends runs by the differences of their pages, zigzag coded and below 2^56, the first to the last page of these. They
-    /// begin at `places` (the last of which is the end), counted in references; the last has `page`.
+    /// Appends runs by the differences of their pages, zigzag coded and below 2^56, the first to the last page of
+    /// these. They begin at `places` (the last of which is the end), counted in references; the last has `page`.
     pub fn append_differences(&mut self, differences: &[u64], places: &[u32], page: u64, level: Level) {
         let (Some(begin), Some(end)) = (places.first(), places.last()) else { return };
         put_differences(&mut self.pages, differences, level);
@@ -87,7 +87,7 @@ impl RunCode {
     }
 }
 
-/// Runs as [`RunCode`] has them, elsewhere.
+/// Runs in the code of [`RunCode`], stored elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodedRuns<'a> {
     pub pages: &'a [u8],

@@ -114,7 +114,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Appends the run or two of `before`, and coded runs whose first difference is to the last of these, into one chunk.
+    /// Appends the run or two of `before`, and coded runs whose first difference is to the last of these, into one
+    /// chunk.
     pub(crate) fn coded_runs(&mut self, before: &[Run], coded: &CodedRuns) -> Result<()> {
         let records = before.len() + coded.records;
         if self.runs.records + records > self.settings.chunk_records {
@@ -175,7 +176,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes the last chunk and the index, with what is known only at the end (exit status, time taken); gives back `out`.
+    /// Writes the last chunk and the index, with what is known only at the end (exit status, time taken); gives back
+    /// `out`.
     pub fn finish(mut self, ending: &Value) -> Result<W> {
         self.flush()?;
         let json = serde_json::to_vec(ending).map_err(|error| TraceError::Invalid(error.to_string()))?;

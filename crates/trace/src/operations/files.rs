@@ -1,4 +1,4 @@
-//! Opening and writing files: a name never has an incomplete trace.
+//! Opening and writing files: a new trace gets its name when it is whole.
 
 use super::{Output, Records};
 use crate::error::TraceError;
@@ -97,7 +97,7 @@ impl NewFile {
         Ok((NewFile { path: output.path.clone(), part }, BufWriter::with_capacity(BUFFER, file)))
     }
 
-    /// The whole file gets its name; how many bytes it has.
+    /// Gives the whole file its name; returns how many bytes it has.
     pub fn publish(self, file: BufWriter<File>) -> Result<u64> {
         let file = file
             .into_inner()
@@ -214,7 +214,7 @@ impl<S: ReferenceSource> ReferenceSource for Filtered<S> {
     }
 }
 
-/// Writes a source to its end; records and references.
+/// Writes a source to its end; returns the numbers of records and references.
 pub(super) fn copy<W: Write>(
     source: &mut Source<'_>,
     writer: &mut TraceWriter<W>,

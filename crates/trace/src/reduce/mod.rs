@@ -2,12 +2,12 @@
 //!
 //! Kaplan, Smaragdakis and Wilson, "Trace reduction for virtual memory simulations" (SIGMETRICS 1999), call it Safely
 //! Allowed Drop. Of three references to a page that follow each other, the middle one may go if fewer than `k` other
-//! pages are referenced between the first and the third: an LRU memory of `k` pages or more keeps the page all the while,
-//! whether the middle one is there or not, and what it evicts is the same. (OPT's faults stay the same as well; FIFO's,
-//! CLOCK's and random replacement's need not.)
+//! pages are referenced between the first and the third: an LRU memory of `k` pages or more keeps the page all the
+//! while, whether the middle one is there or not, and what it evicts is the same. (OPT's faults stay the same as well;
+//! FIFO's, CLOCK's and random replacement's need not.)
 //!
-//! With colours, each colour is an LRU memory of its own with its share of the pages, so the test is made among the pages
-//! of the same colour, for each number of colours; a reference goes only if all allow it.
+//! With colours, each colour is an LRU memory of its own with its share of the pages, so the test is made among the
+//! pages of the same colour, for each number of colours; a reference goes only if all allow it.
 //!
 //! One pass; memory in the order of the stated size. What is dropped is added to the count of the page's next run, so
 //! that the sum of the counts stays the number of references.

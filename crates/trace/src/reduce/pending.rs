@@ -37,7 +37,7 @@ impl Pending {
         (self.oldest != NONE).then(|| &self.entries[self.oldest as usize])
     }
 
-    /// Appends one; its slot.
+    /// Appends one; returns its slot.
     pub fn push(&mut self, page: u64, count: u64, before: u64) -> u32 {
         let entry = Entry { page, count, before, settled: false, older: self.newest, newer: NONE };
         let slot = match self.free.pop() {
@@ -58,13 +58,13 @@ impl Pending {
         slot
     }
 
-    /// It stays.
+    /// Records that this reference stays in the trace.
     #[inline]
     pub fn settle(&mut self, slot: u32) {
         self.entries[slot as usize].settled = true;
     }
 
-    /// Takes one out of the middle: how many references it stands for.
+    /// Takes one out of the middle; returns how many references it stands for.
     pub fn remove(&mut self, slot: u32) -> u64 {
         let Entry { count, older, newer, .. } = self.entries[slot as usize];
         match older {

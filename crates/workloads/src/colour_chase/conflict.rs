@@ -1,13 +1,13 @@
 //! Pages that conflict in a cache, found by timing alone, without frame numbers.
 //!
-//! Whole pages are compared, all lines of each: an index that hashes the page's number into the lines of a page permutes
-//! its lines, and still lets the same pages compete for the same sets.
+//! Whole pages are compared, all lines of each: an index that hashes the page's number into the lines of a page
+//! permutes its lines, and still lets the same pages compete for the same sets.
 //!
-//! Group testing after Vila, Köpf and Morales ("Theory and Practice of Finding Eviction Sets", 2019, section 4): of a set
-//! that evicts a victim, one of `ways + 1` groups can always be left out. What remains has about as many pages as there
-//! are ways, all of one set; a chain through them and any other page of that set is slow, which finds all such pages
-//! among the candidates. On a machine that does other work, the search fails for many victims: a set counts only if its
-//! chain with the victim is slow, and fast without it.
+//! Group testing after Vila, Köpf and Morales ("Theory and Practice of Finding Eviction Sets", 2019, section 4): of a
+//! set that evicts a victim, one of `ways + 1` groups can always be left out. What remains has about as many pages as
+//! there are ways, all of one set; a chain through them and any other page of that set is slow, which finds all such
+//! pages among the candidates. On a machine that does other work, the search fails for many victims: a set counts only
+//! if its chain with the victim is slow, and fast without it.
 
 use std::hint::black_box;
 
@@ -140,7 +140,8 @@ impl Search {
         self.is_one_class(pool, candidates, &found, rng).then_some(found)
     }
 
-    /// Whether any twice as many members as there are ways conflict: those of two classes together often fit.
+    /// Whether [`PROOFS`] random groups of twice as many members as there are ways all conflict: members of two classes
+    /// together often fit.
     fn is_one_class(&self, pool: &mut Pool, candidates: &[usize], found: &[usize], rng: &mut Rng) -> bool {
         let length = 2 * self.ways;
         let slow_ns = SLOW * usual(pool, candidates, length, rng);

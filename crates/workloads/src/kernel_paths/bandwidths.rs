@@ -101,7 +101,7 @@ pub fn copy_hand(ground: &Ground) -> Result<Path, Failure> {
         let (mut from, mut to) = (from.chunks_exact(8), to.chunks_exact_mut(8));
         for (from, to) in from.by_ref().zip(to.by_ref()) {
             for (from, to) in from.iter().zip(to) {
-                // SAFETY: places of arrays. Volatile, lest the compiler calls the library for the loop.
+                // SAFETY: places of arrays. Volatile, so that the compiler does not call the library for the loop.
                 unsafe { std::ptr::write_volatile(to, std::ptr::read_volatile(from)) };
             }
         }

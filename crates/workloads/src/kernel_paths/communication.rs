@@ -13,7 +13,7 @@ use super::ground::Ground;
 use super::rounds::{Failure, Path};
 use super::system::{Child, failed};
 
-/// Messages of a round there and back, connections, and calls of select.
+/// In a round: messages there and back, connections, and calls of select.
 const ROUND_TRIPS: u64 = 500;
 const CONNECTIONS: u64 = 100;
 const SELECTS: u64 = 500;

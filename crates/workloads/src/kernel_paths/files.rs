@@ -20,7 +20,7 @@ const FILES: u64 = 100;
 const MAPPINGS: u64 = 20;
 /// Faults on a page that may not be written.
 const VIOLATIONS: u64 = 2000;
-/// From one byte of a mapping that is read to the next: the kernel maps at least so much around a fault.
+/// Distance from one byte that is read of a mapping to the next: the kernel maps at least this much around a fault.
 const AROUND: usize = 64 << 10;
 
 /// Files of so many bytes made and written.
@@ -45,7 +45,7 @@ fn names(ground: &Ground) -> Result<Vec<CString>, String> {
     (0..FILES).map(|number| ground.path(&format!("made-{number}"))).collect()
 }
 
-/// Makes files that must not be there; their number, and the bytes written.
+/// Makes files that must not exist yet; returns their number and the bytes written.
 fn make_all(names: &[CString], content: &[u8]) -> Result<u64, String> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let mut done = 0;
@@ -58,7 +58,7 @@ fn make_all(names: &[CString], content: &[u8]) -> Result<u64, String> {
     Ok(done)
 }
 
-/// Removes those of the files that are there; their number.
+/// Removes those of the files that exist; returns their number.
 fn remove_all(names: &[CString]) -> Result<u64, String> {
     let mut removed = 0;
     for name in names {
@@ -128,7 +128,7 @@ pub fn protection_fault(_: &Ground) -> Result<Path, Failure> {
     }))
 }
 
-/// Installs [`skip`]; what was there before.
+/// Installs [`skip`]; returns the action before it.
 fn handle_violations() -> Result<libc::sigaction, String> {
     // SAFETY: zeros are a value of the actions; the handler has the type that SA_SIGINFO asks for.
     unsafe {

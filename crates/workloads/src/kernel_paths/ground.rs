@@ -74,7 +74,7 @@ fn make_below(parent: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// In a process group of its own, so that what ends this one's does not end it.
+/// Starts it in a process group of its own, so that a signal to this process's group does not end it.
 fn start_remover(path: &Path) -> Result<Child, String> {
     let told = |error: std::io::Error| format!("cannot start the process that removes {}: {error}", path.display());
     let own = std::env::current_exe().map_err(told)?;

@@ -94,7 +94,7 @@ extern "C" fn handle_otherwise(_: libc::c_int) {
     HANDLED.fetch_add(2, Relaxed);
 }
 
-/// Sets what happens on SIGUSR1; what happened before, as an address.
+/// Sets the action for SIGUSR1; returns the previous one, as an address.
 fn install(handler: libc::sighandler_t) -> Result<libc::sighandler_t, String> {
     // SAFETY: both handlers add to an atomic number alone; zeros are a value of the action.
     unsafe {

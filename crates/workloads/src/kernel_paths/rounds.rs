@@ -15,8 +15,8 @@ const ATTEMPTS: u64 = 10;
 pub enum Failure {
     /// Nothing of the kind is on this machine: the row is left out.
     Impossible(String),
-    /// Its overhead alone takes as long as all of it: with the memory that its processes have, or because others disturbed
-    /// it. With other processes it may be different.
+    /// Its overhead alone takes as long as all of it: with the memory that its processes have, or because others
+    /// disturbed it. With other processes it may be different.
     Hidden,
     Failed(String),
 }
@@ -85,8 +85,8 @@ impl Path {
         self.each
     }
 
-    /// Ticks of the least round, without those of the least round of the overhead; and what a round returned: one that
-    /// returned something else than it must, if there is any.
+    /// Ticks of the least round, minus those of the least round of the overhead; and the result of a round: a wrong
+    /// one, if there is any.
     pub fn least(&mut self, clock: Clock) -> Result<(f64, u64), Failure> {
         let nothing: &mut Preparation = &mut (Box::new(|| Ok(())) as Preparation);
         let (mut all, mut off) = (Least::new(self.each), Least::new(self.each));

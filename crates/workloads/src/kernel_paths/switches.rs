@@ -21,15 +21,15 @@ impl Member {
         Member { array: vec![1; words] }
     }
 
-    /// The token as this process passes it on: one more, and the sum.
+    /// The token as this process passes it on: the received one, plus one, plus the sum.
     fn pass(&self, token: u64) -> u64 {
         let array = std::hint::black_box(&self.array);
         token + 1 + array.iter().sum::<u64>()
     }
 }
 
-/// A ring of so many processes, each with an array of so many KiB; the time of a switch, without what passing and summing
-/// costs one process alone.
+/// A ring of so many processes, each with an array of so many KiB; the time of a switch, without what passing and
+/// summing costs one process alone.
 pub fn ring(processes: u64, kib: usize) -> Result<Path, Failure> {
     let words = kib * 1024 / size_of::<u64>();
     let laps = SWITCHES / processes;

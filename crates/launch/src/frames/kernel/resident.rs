@@ -17,7 +17,7 @@ const FRAME: u64 = (1 << 55) - 1;
 const FILE: u64 = 1 << 61;
 const EXCLUSIVE: u64 = 1 << 56;
 const PRESENT: u64 = 1 << 63;
-/// Flags of each frame, and the one of the page of zeros that reads of untouched memory see.
+/// The file with the flags of each frame, and the flag of the zero page, which reads of untouched memory see.
 const FLAGS: &str = "/proc/kpageflags";
 const ZERO_PAGE: u64 = 1 << 24;
 /// Entries that are read at once.
@@ -181,7 +181,8 @@ impl Region<'_> {
         Some(Region { start, end, is_private: is_private && !kernels_own, name })
     }
 
-    /// The kind of the memory at an address of it, as the kernel's hints tell kinds apart (`page_hint_kind` of the series).
+    /// The kind of the memory at an address of it, as the kernel's hints tell kinds apart (`page_hint_kind` of the
+    /// series).
     fn kind(&self, address: u64, image: &Image) -> Memory {
         let bss = image.data_end.next_multiple_of(PAGE);
         let is_bss = self.start <= bss && (bss..image.heap_start).contains(&address);

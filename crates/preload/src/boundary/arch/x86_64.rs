@@ -44,8 +44,8 @@ pub static LIBC_SYSCALL: AtomicUsize = AtomicUsize::new(0);
 /// Whether system calls are made by that instruction.
 static FROM_LIBC: AtomicBool = AtomicBool::new(false);
 
-/// Has system calls made by libc's instruction, if it is known, or by one of the library's own. Errors of libc's also
-/// set errno.
+/// Chooses the instruction for system calls from now on: libc's, if its address is known, or the library's own. Errors
+/// of libc's also set errno.
 pub fn call_from_libc(is: bool) {
     FROM_LIBC.store(is && LIBC_SYSCALL.load(Ordering::Relaxed) != 0, Ordering::Relaxed);
 }
@@ -149,7 +149,8 @@ pub unsafe extern "C" fn clone_thread(
     );
 }
 
-/// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way back.
+/// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way
+/// back.
 ///
 /// # Safety
 /// The stack is the caller's alone, and `entry` returns.

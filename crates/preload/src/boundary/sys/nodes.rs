@@ -26,8 +26,8 @@ calls! { unsafe:
     }
 }
 
-/// get_mempolicy(2): mode (flags stripped) and nodes (below 64) of the policy of the mapping at `addr`, which is
-/// MPOL_DEFAULT (0) where it has none of its own.
+/// get_mempolicy(2): mode (flags stripped) and nodes (below 64) of the policy of the mapping at `addr`; MPOL_DEFAULT
+/// (0) if the mapping has no policy of its own.
 pub fn policy_of_mapping(addr: usize) -> Result<(u32, u64)> {
     const MODE_FLAGS: u32 = !0xff;
     let (mut mode, mut mask) = (0u32, [0u64; MASK_WORDS]);

@@ -70,7 +70,7 @@ impl Hints {
         self.get(Hint { start: address as u64, ..Hint::named(USUAL) })
     }
 
-    /// The default of one kind of memory, with all kinds that share it (0: all there are).
+    /// The default hint of one kind of memory; the answer names all kinds that share this default (0: all there are).
     pub fn default_of(self, kind: u32) -> Result<Option<Hint>> {
         self.get(Hint { kinds: kind, ..Hint::named(USUAL) })
     }

@@ -226,9 +226,9 @@ const CAP_SETGID: u64 = 1 << general::CAP_SETGID;
 const CAP_SETUID: u64 = 1 << general::CAP_SETUID;
 const CAP_IPC_LOCK: u64 = 1 << general::CAP_IPC_LOCK;
 
-/// Gives up every right of the calling thread that the program may give up later: all capabilities, and, if the program
-/// could become another user, its present user and groups. So an attacker who later takes over the program gains
-/// nothing from this thread. `but_locks`: the thread may still lock memory.
+/// Gives up every right of the calling thread that the program may give up later. These are all capabilities and, if
+/// the program could become another user, its present user and groups. So an attacker who later takes over the program
+/// gains nothing from this thread. `but_locks`: the thread may still lock memory.
 pub fn give_up_rights(but_locks: bool) {
     let permitted = permitted_capabilities(0);
     let _ = keep_capabilities(but_locks);

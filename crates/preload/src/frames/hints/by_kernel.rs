@@ -87,7 +87,8 @@ type Defaults = [Option<Hint>; KINDS.len()];
 
 static POLICYS: Once<Defaults> = Once::empty();
 
-/// Reads the defaults that the process was started with, before the program can replace it. Called by the constructor.
+/// Reads the defaults that the process was started with, before the program can replace them. Called by the
+/// constructor.
 pub fn learn_default() {
     if !is_asked() || POLICYS.get().is_some() {
         return;
@@ -498,7 +499,7 @@ mod tests {
         assert_eq!(asked, wanted);
     }
 
-    /// For a kernel without the series; one with it is tested in QEMU (kernel/test).
+    /// For a kernel without the patch series; a kernel with it is tested in QEMU (kernel/test).
     #[test]
     fn a_kernel_without_page_placement_is_told_apart() {
         if page_hints::are_there() {

@@ -65,7 +65,7 @@ pub struct Shown<T>(pub UnsafeCell<T>);
 // SAFETY: written by the holder of the table's lock before it asks, or by the handler while that holder waits.
 unsafe impl<T> Sync for Shown<T> {}
 
-/// What the handler receives about a hint; the last are the frames that it names.
+/// The data about a hint that the handler receives; the last item is the frames that the hint names.
 type Told = (Spec, Colours, AnyStrategy<'static>, Words<'static>);
 
 static HINT: Shown<Option<Told>> = Shown(UnsafeCell::new(None));

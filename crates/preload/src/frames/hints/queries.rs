@@ -41,7 +41,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counts of pages that the kernel placed, which counts nothing else.
+    /// Counts of pages that the kernel placed; the kernel counts nothing else.
     pub fn by_kernel(placed: u64, fallbacks: u64) -> Counters {
         Counters { requests: placed + fallbacks, placed, fallbacks, ..Counters::default() }
     }

@@ -57,8 +57,8 @@ const ASK_AGAIN: u64 = 1_000_000;
 const NO_LIMIT: u64 = 1 << 62;
 /// If more bytes than this are left of a limit, the reclaimable memory is not looked up.
 const PLENTY: u64 = 64 << 20;
-/// Of the anonymous memory that can be swapped out, one part in this many counts as free: it is the program's, and
-/// comes back.
+/// One part in this many of the anonymous memory that can be swapped out counts as free; not more, because it is the
+/// program's, and comes back from swap.
 const SWAP_SHARE: u64 = 4;
 
 impl Group {

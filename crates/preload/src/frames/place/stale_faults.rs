@@ -3,8 +3,8 @@
 //! A message may be outdated. If mappings of two threads lie side by side, a window opened for one thread brings in the
 //! page for which the other one waits. The other thread continues and gives its memory back; its old message is
 //! answered afterwards, and nothing can be moved there. A moment later another thread may have mapped the same
-//! addresses, and a page filled for the old message would be taken from it. So the waiting thread is woken first; if it
-//! really waits, it faults again.
+//! addresses, and an answer to the old message would fill that thread's page without placing it. So the waiting thread
+//! is woken first; if it really waits, it faults again.
 
 /// Most refusals remembered.
 const MOST: usize = 64;

@@ -42,7 +42,8 @@ impl Windows {
         Windows { runs: [NO_RUN; RUNS], fixed, one_by_one: false, in_order: 0 }
     }
 
-    /// A window that follows the program's touches, and never brings in a page ahead of a fault that comes before.
+    /// A window that follows the program's touches, for strategies whose answer depends on the order of faults: no page
+    /// comes in before a page whose fault would have come earlier.
     pub const fn one_by_one() -> Windows {
         Windows { runs: [NO_RUN; RUNS], fixed: 0, one_by_one: true, in_order: 0 }
     }

@@ -129,8 +129,8 @@ fn map(address: usize, pinned: bool) -> Result<()> {
     // The program may have locked all memory (`mlockall`), so this mapping may be locked, until it is unlocked.
     own_locks::for_a_moment(|| {
         mapping::map_at(Span::new(address, address + PMD), c::PROT_RW, c::MAP_NORESERVE)?;
-        // SAFETY: a forked child has no use for the chunk, and shared pages could not be moved any more. Nor has a core
-        // file, which would be larger than the program's.
+        // SAFETY: a forked child has no use for the chunk, and shared pages could not be moved any more. A core file
+        // needs no chunk either: it would be larger than the program's own.
         unsafe {
             sys::madvise(address, PMD, c::MADV_DONTFORK)?;
             sys::madvise(address, PMD, c::MADV_DONTDUMP)?;

@@ -47,7 +47,7 @@ impl Pools {
         }
     }
 
-    /// Sets the node for the page at `addr`, with which another part begins than the one asked for last.
+    /// Sets the node for the page at `addr`, at which the part of the last request ends and another part begins.
     pub fn next_node(&mut self, addr: usize) {
         if self.source.policy.is_in_turn() {
             self.settle_node(addr);

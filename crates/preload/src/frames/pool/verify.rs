@@ -97,7 +97,7 @@ fn now() -> u32 {
     (sys::ticks() >> MOMENT) as u32 & !HELD
 }
 
-/// Counts the pages of `run`, which are handed out without being held, as they were found a moment ago.
+/// Counts the pages of `run`, which are handed out without being held, because they were found a moment ago.
 #[cold]
 fn unheld(run: Run) -> bool {
     tally::engine(|counts| &counts.unheld_pages, u64::from(run.len));
@@ -199,9 +199,9 @@ impl Pool {
         number
     }
 
-    /// Removes the referenced marks from the pages of `part`, which are about to be handed out: looking at them and
-    /// holding them is no use by the program, and the kernel is slow to reclaim pages that are marked twice (see
-    /// [`chunks`]).
+    /// Removes the referenced marks from the pages of `part`, which are about to be handed out. The marks come from the
+    /// library's look-ups and references, not from the program, and the kernel is slow to reclaim pages that are marked
+    /// twice (see [`chunks`]).
     fn unmark(&self, part: Run) {
         if let Some(address) = self.stock.address(part.slot) {
             chunks::unmark(Span::new(address, address + part.len as usize * PAGE));

@@ -110,8 +110,8 @@ pub fn read() -> [Reading; EVENTS] {
 
 fn read_one(descriptor: i32, id: u64) -> Option<Reading> {
     let mut found = 0_u64;
-    // SAFETY: for an event the call stores one word into `found`; for anything else it fails, as no other kind of file has
-    // this number with this size.
+    // SAFETY: for an event the call stores one word into `found`; for anything else it fails, as no other kind of file
+    // has this number with this size.
     unsafe { sys::ioctl(descriptor, IOC_ID, (&raw mut found) as usize) }.ok()?;
     // Count, time enabled, time running, id.
     let mut bytes = [0_u8; 32];

@@ -13,7 +13,8 @@ use super::tally::Tally;
 
 const BUFFER: usize = 32 << 10;
 
-/// Bytes of the process in memory, and those of them in huge pages; `ENOENT` where the kernel does not report them (before 4.14).
+/// Bytes of the process in memory, and those of them in huge pages; `ENOENT` where the kernel does not report them
+/// (before 4.14).
 pub fn in_memory() -> Result<(usize, usize)> {
     let mut text = [0u8; 4096];
     let fd = sys::open(c"/proc/self/smaps_rollup", c::O_RDONLY, 0)?;

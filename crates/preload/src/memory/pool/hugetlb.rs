@@ -120,8 +120,8 @@ impl Pool {
         }
     }
 
-    /// Prepares `span` for being opened: as [`Pool::demote_edges`], where the page around an edge was closed as a
-    /// whole.
+    /// Prepares `span` for being opened: as [`Pool::demote_edges`], if the program has changed the protection of any of
+    /// it.
     pub(super) fn demote_shut_edges(&mut self, span: Span) -> Result<(), Errno> {
         if self.hugetlb.overlaps(span) && self.shut.overlaps(span) { self.demote_edges(span) } else { Ok(()) }
     }

@@ -426,8 +426,8 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the kernel could move the beginning of `old` and then refuse the rest: where nothing grows or shrinks it
-/// takes several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
+/// Whether the kernel could move the beginning of `old` and then refuse the rest. If the length stays the same, one
+/// call can move several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
 pub fn moves_in_part(old: Span, new_len: usize) -> bool {
     let placed = backing::governs(old.start) || old.end > old.start && backing::governs(old.end - PAGE);
     placed && old.len() == new_len && !mapping::is_within_one(old) && is_uniform(old)

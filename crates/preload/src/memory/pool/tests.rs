@@ -200,7 +200,7 @@ fn an_emptied_tile_is_unmapped_and_comes_in_base_pages_when_it_is_emptied_again_
     assert_eq!(get(at), 7);
 }
 
-/// Regression: the program's settings for a block passed to the next block with the rest of its tile.
+/// Regression: the next block got the rest of the tile, and with it the program's settings for the block before.
 #[test]
 fn only_the_block_itself_grows_into_what_was_stretched_with_it() {
     let mut pool = pool(36, 2 << 20, &[]);

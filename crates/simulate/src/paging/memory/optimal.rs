@@ -2,12 +2,12 @@
 //! the page whose next use lies farthest ahead leaves. It is simulated in one pass, without looking ahead.
 //!
 //! Between one use of a page and the next, the page occupies a frame, or it faults. So a memory of f frames, one of
-//! which the page in use has, schedules such intervals on f - 1 machines, and OPT schedules as many as possible. They
-//! are found in the order of their ends: an interval goes to the machine that has been free for the shortest time, of
-//! those that are free when it begins (Carlisle and Lloyd, "On the k-coloring of intervals", Discrete Applied
-//! Mathematics 59(3), 1995; Faigle and Nawijn, "Note on scheduling intervals on-line", same journal 58(1), 1995). So
-//! whether OPT keeps a page is known when the page is used again. Free machines are bits on a line of time, each at the
-//! use since which the machine is free; the last one up to a given time is taken.
+//! which is occupied by the page in use, schedules such intervals on f - 1 machines, and OPT schedules as many as
+//! possible. They are found in the order of their ends: an interval goes to the machine that has been free for the
+//! shortest time, of those that are free when it begins (Carlisle and Lloyd, "On the k-coloring of intervals", Discrete
+//! Applied Mathematics 59(3), 1995; Faigle and Nawijn, "Note on scheduling intervals on-line", same journal 58(1),
+//! 1995). So whether OPT keeps a page is known when the page is used again. Free machines are bits on a line of time,
+//! each at the use since which the machine is free; the last one up to a given time is taken.
 //!
 //! A larger memory keeps all pages that a smaller one keeps (Mattson et al., IBM Systems Journal 9(2), 1970). So
 //! memories are examined from the largest down, until one has lost the page.
@@ -143,7 +143,8 @@ impl Line {
         now as u32
     }
 
-    /// The page that was used at `before` is used `now`; returns how many of the memories, the largest first, had kept it.
+    /// The page that was used at `before` is used `now`; returns how many of the memories, the largest first, had kept
+    /// it.
     #[inline(always)]
     fn use_again(&mut self, before: u32, now: u32, memories: usize) -> usize {
         if before == START {

@@ -5,8 +5,8 @@
 //! others and stops where it is when these are done: its rest begins the next job, and no thread waits for another.
 //!
 //! The more pages there are, the longer are segments, up to a limit. If two segments within it are not worth it, one
-//! thread does all work. Two threads for the colour counts of one chain were not worth it: most of a reference's cost is
-//! that of its first colour count, and both threads had it.
+//! thread does all work. Two threads for the colour counts of one chain were not worth it: most of a reference's cost
+//! is that of its first colour count, and both threads had it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -27,8 +27,8 @@ const LEAST: usize = 4;
 const USUAL: usize = 16;
 /// ... and page runs of a segment per page, so that appending takes a few percent ...
 const PER_PAGE: usize = 64;
-/// ... if these are not more chunks than may wait, 8 bytes per page run. With many pages more may wait, as many runs per
-/// page and thread, up to a greater limit.
+/// ... if these are not more chunks than may wait, 8 bytes per page run. With many pages more may wait, as many runs
+/// per page and thread, up to a greater limit.
 const USUALLY_WAITING: usize = (1 << 23) / CHUNK;
 const WAITING_PER_PAGE: usize = 8;
 const MOST_WAITING: usize = (1 << 26) / CHUNK;
@@ -51,7 +51,8 @@ pub struct Parallel {
     /// for `references`.
     waiting: Vec<Table<u64>>,
     filling: Table<u64>,
-    /// Chunks to fill: those that were counted, and those that the job has counted since (a receiver alone is not `Sync`).
+    /// Chunks to fill: those that were counted, and those that the job has counted since (a receiver alone is not
+    /// `Sync`).
     spare: Vec<Table<u64>>,
     counted: Option<Mutex<Receiver<Table<u64>>>>,
     /// Number of chunks that there are.
@@ -230,8 +231,8 @@ impl Team {
     }
 
     /// Counts the chunks, and hands each over when it is counted: the first segment on top of the state of `stacks` and
-    /// of the later ones, each other one from empty stacks. If the last segment has more than one share, it need not come
-    /// to its end.
+    /// of the later ones, each other one from empty stacks. If the last segment has more than one share, it need not
+    /// come to its end.
     fn count(&mut self, last_share: f64, counted: &Sender<Table<u64>>) {
         let most = if self.pages() == 0 { 1 } else { self.threads };
         let segments = (self.chunks.len() / self.least()).clamp(1, most);
@@ -277,7 +278,8 @@ impl Team {
     }
 }
 
-/// The chunks of the first segment and of each other one. The first is shorter by what takes as long as `appended` chunks.
+/// The chunks of the first segment and of each other one. The first is shorter by what takes as long as `appended`
+/// chunks.
 fn parts<T>(chunks: &mut [T], segments: usize, last_share: f64, appended: usize) -> (&mut [T], Vec<&mut [T]>) {
     let share = (chunks.len() + appended) as f64 / shares(segments, last_share);
     let (mut rest, mut begin) = (chunks, 0);

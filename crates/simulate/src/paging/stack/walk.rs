@@ -37,8 +37,8 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     fn held(&self) -> usize;
     /// Every page, in the order of first uses since the last [`Walk::forget_counts`].
     fn first_uses(&self) -> &[Id];
-    /// Counts the next reference to each of these different pages, given as for [`Walk::feed`], and takes them out of the
-    /// stacks, where they still count as the most recent ones. All have to be put back before anything else is fed.
+    /// Counts the next reference to each of these different pages, given as for [`Walk::feed`], and takes them out of
+    /// the stacks, where they still count as the most recent ones. All have to be put back before anything else is fed.
     fn take_out(&mut self, ids: &[Id], codes: &[u16], bound: usize);
     /// Puts pages that were taken out on top, one after the other.
     fn put_back(&mut self, ids: &[Id], codes: &[u16]);

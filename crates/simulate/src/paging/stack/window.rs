@@ -9,8 +9,8 @@
 //! The counts are of slots *below*: pages come in at the upper end, so the counts of slots below them need no change.
 //! The number of all pages of a class changes only with first uses, and the difference is the distance.
 //!
-//! The lowest page of all, which a program that loops over its pages takes each time, leaves without any of this: it
-//! stays counted, and each class has the number of pages below that are gone in this way.
+//! The lowest page of all, which a program that loops over its pages takes each time, is removed without any of this:
+//! it stays counted, and each class has the number of pages at the lower end that were removed in this way.
 
 use crate::cpu;
 use crate::pages::Id;
@@ -191,7 +191,8 @@ impl<const L: usize> Window<L> {
         self.put(id, code)
     }
 
-    /// Notes that a page outside the window stays outside until [`Window::put_back`]. Until then nothing else is pushed.
+    /// Notes that a page outside the window stays outside until [`Window::put_back`]. Until then nothing else is
+    /// pushed.
     pub fn take_out(&mut self, code: u16) {
         for level in 0..L {
             let class = self.class(level, code);
