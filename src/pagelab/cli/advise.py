@@ -252,7 +252,7 @@ def _text(told: AdviceDocument) -> str:
 
 
 def _missing(told: AdviceDocument) -> list[str]:
-    """The regions with most misses, in their order, and how many there are beside."""
+    """One line for each of the regions with most misses, in order of addresses, and the number of the other regions."""
     from pagelab.analysis import wording
 
     kept = sorted(told.regions, key=lambda one: -(one.misses_percent or 0.0))[:_REGIONS]
@@ -271,7 +271,7 @@ def _missing(told: AdviceDocument) -> list[str]:
 
 
 def _bars(told: AdviceDocument) -> list[str]:
-    """One line a region: where it lies, a bar as long as its gain, and whether it is advised."""
+    """One line per region: its place, a bar as long as its gain, and whether it is advised."""
     from pagelab.analysis import wording
     from pagelab.stats import coverage
 
@@ -319,7 +319,7 @@ def _checks(told: AdviceDocument) -> list[str]:
 
 
 def _outside(told: AdviceDocument) -> list[str]:
-    """What says the same without pagelab, where something does; and what everything in 2M pages costs."""
+    """How to get the same pages without pagelab, where that is possible; and the cost of everything in 2M pages."""
     from pagelab.analysis import wording
 
     everything = all(one.chosen for one in told.regions)

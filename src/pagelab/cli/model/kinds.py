@@ -1,4 +1,4 @@
-"""``pagelab model kinds``: which kind of memory decides, from all combinations of 4K and 2M pages."""
+"""``pagelab model kinds``: which kind of memory decides the run time, from all combinations of 4K and 2M pages."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def layouts_command(
 
 
 def _footprint(source: Path) -> tuple[Footprint, tuple[Pool, ...]]:
-    """Of a trace, or of a record's JSON."""
+    """The footprint of a trace, or of a record's JSON."""
     import json
 
     from pagelab.layouts import footprint

@@ -1,4 +1,4 @@
-"""``pagelab model sensitivity``: what wrong counts do to predictions."""
+"""``pagelab model sensitivity``: the effect of wrong counts on predictions."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _simulator_text(found: SimulatorSensitivity) -> str:
 
 
 def _columns(rows: list[list[str]]) -> list[str]:
-    """Rows in columns, the first to the left, the others to the right."""
+    """Rows in columns, the first aligned to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(
