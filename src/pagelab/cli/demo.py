@@ -74,7 +74,7 @@ def _study(out: Path, minutes: float | None, executions: int | None) -> Finished
 
 
 def _added(out: Path, minutes: float | None, executions: int | None) -> tuple[float | None, int | None]:
-    """The minutes and executions that the options add to the demo in ``out``; none if an interrupted command is retyped."""
+    """Minutes, executions that the options add to the demo in ``out``; none if an interrupted command is retyped."""
     from pagelab.study.store import Store
 
     with Store.open(out, write=False) as store:

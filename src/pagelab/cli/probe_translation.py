@@ -107,7 +107,7 @@ def _cycles(one: Cycles) -> str:
 
 
 def _measured(found: TranslationFile) -> Measured:
-    """What a description is made of: the chase next after the second level's end is the walk that it shall cost."""
+    """The measurements for a description; the first chase beyond the second level's end gives the cost of a walk."""
     from pagelab.simulate.calibration import Measured
 
     by_page = {levels.page: levels for levels in found.levels}

@@ -24,7 +24,7 @@ _HOW = "How"
 
 
 class _CaptureByDefault(TyperGroup):
-    """A first word that is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
+    """A group in which ``capture`` may be left out: ``pagelab trace -- CMD``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
@@ -34,7 +34,7 @@ class _CaptureByDefault(TyperGroup):
 
 
 def _refuse_misspelt(ctx: Any, word: str, known: list[str]) -> None:
-    """A word that is nearly a command's name, and no program's."""
+    """Refuses a word that resembles a command's name and is not a program on PATH."""
     if not word.startswith("-") and nearest(word, known) and shutil.which(word) is None:
         ctx.fail(f"there is no command {ctx.command_path} {word}{meant(word, known)}")
 
