@@ -41,14 +41,14 @@ class _Model(BaseModel):
 
 
 class Span(_Model):
-    """Tiles of 2 MiB that adjoin; addresses."""
+    """The addresses of adjoining tiles of 2 MiB."""
 
     start: int
     end: int
 
 
 class LiveRegion(_Model):
-    """One mapping of private anonymous memory; bytes."""
+    """One mapping of private anonymous memory, with its sizes in bytes."""
 
     kind: Literal["heap", "anon", "arenas"]
     start: int

@@ -48,7 +48,7 @@ class Configuration(Protocol):
 
     @property
     def together(self) -> bool:
-        """Whether several seeds at once cost less than one after the other, since one reading of the trace serves all."""
+        """Whether several seeds at once cost less than one by one, since one reading of the trace serves all."""
 
     @property
     def identity(self) -> str:

@@ -43,8 +43,8 @@ class Sweep:
         return Dataset(self.directory).frame(self.plan)
 
     def spread(self) -> list[Spread]:
-        """The spread between executions of a trace in a configuration: memory cycles of caches, walk cycles of TLBs. The
-        statistics are those for real runs; configurations with one seed or none are left out.
+        """The spread between executions of a trace in a configuration: memory cycles of caches, walk cycles of TLBs.
+        The statistics are those for real runs; configurations with one seed or none are left out.
         """
         return spread_of(self.frame())
 
