@@ -120,7 +120,7 @@ def map_command(
     randomised = on_off(aslr)
     if pid is not None and (governed or aslr is not None):
         what = "a policy" if governed else "--aslr"
-        raise BadInputError(f"{what} is for a command: process {pid} runs already")
+        raise BadInputError(f"{what} applies only to a command: process {pid} runs already")
     check_output(output)
     drawing = _drawing(draw, picture, colours_asked=bool(colors or cache or masks or frames))
     if save is not None:

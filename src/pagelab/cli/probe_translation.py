@@ -63,7 +63,7 @@ def probe_translation(*, as_json: bool, rounds: int | None, description: Path | 
     for line in calibration.verdict(measured, preset):
         say(line)
     if preset is None:
-        say("no preset is of this processor; to compare with one: --processor NAME")
+        say("there is no preset for this processor; to compare with one: --processor NAME")
     if before is not None:
         changed = changes(before, found)
         told = "; ".join(changed) if changed else "nothing beyond the intervals"

@@ -21,7 +21,7 @@ def typed(base: str, new: str | None, axes: dict[str, list[str]]) -> Sides:
     for axis, found in values.items():
         if len(found) > 2:
             raise BadInputError(
-                f"{flag(axis)} is given {len(found)} times, and A and B are two: more settings of one command: "
+                f"{flag(axis)} is given {len(found)} times, but A and B are two; for more settings of one command: "
                 f"{shlex.join(['pagelab', 'try', *words_of(axis, found)])} -- {base}"
             )
     first, second = ({axis: found[-1 if last else 0] for axis, found in values.items()} for last in (False, True))
@@ -35,8 +35,8 @@ def typed(base: str, new: str | None, axes: dict[str, list[str]]) -> Sides:
         more = next((axis for axis, found in values.items() if len(found) == 2), None)
         if more is not None:
             raise BadInputError(
-                f"{' '.join(words_of(more, values[more][:1]))} is given twice: both would be the same; how far two "
-                f"that are the same lie apart: {shlex.join(['pagelab', 'compare', base, base])}"
+                f"{' '.join(words_of(more, values[more][:1]))} is given twice: A and B would be the same; to see how "
+                f"much two equal commands differ: {shlex.join(['pagelab', 'compare', base, base])}"
             )
         raise BadInputError(
             f'compare {base} with what? A second command: pagelab compare {shlex.quote(base)} "./new"; or two settings '

@@ -161,12 +161,13 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
         single = [*fixed, *(f"env {name}" for name in always)]
         if not single:
             raise BadInputError(
-                "nothing to try: such as --pages 4K --pages 2M, or --env A=1 --env A=2, before the command"
+                "nothing to try: give settings before the command, such as --pages 4K --pages 2M, or --env A=1 --env "
+                "A=2"
             )
         if len(single) > 1:
             raise BadInputError(
-                f"{' and '.join('--' + name.split()[0] for name in single)}: which is to be tried? Give it twice, with "
-                "the value to compare with first"
+                f"{' and '.join('--' + name.split()[0] for name in single)}: which is to be tried? Give it twice, "
+                "first with the value to compare with"
             )
         if single[0] in FLAGS and FLAGS[single[0]].kind == "switch":
             other = "off" if fixed[single[0]] == "on" else "on"

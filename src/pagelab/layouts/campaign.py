@@ -107,6 +107,6 @@ def judges(
                 return found
     fewer = f", or take fewer tests (at least {FEWEST_JUDGES})" if count > FEWEST_JUDGES else ""
     raise BadInputError(
-        f"{count} test layouts: the program uses {len(footprint)} tiles, of which there are not as many different "
-        f"layouts beside the others; give it a larger input{fewer}"
+        f"{count} test layouts: the program uses {len(footprint)} tiles, which have fewer different layouts beside "
+        f"the others; give it a larger input{fewer}"
     )

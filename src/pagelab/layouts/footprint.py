@@ -90,8 +90,8 @@ def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
         )
     if len({pool.start for pool in pools}) < len(pools):
         raise BadInputError(
-            f"{path}: the trace has {' and '.join(pool.memory for pool in pools)} in shared pools, layouts have one "
-            "each; capture it without --policy: pagelab trace --pools -- CMD"
+            f"{path}: the trace has {' and '.join(pool.memory for pool in pools)} in shared pools, but a layout needs "
+            "a pool for each; capture it without --policy: pagelab trace --pools -- CMD"
         )
     found = np.empty(0, np.uint64)
     for batch in trace.runs(page_bytes=page_bytes):
@@ -122,13 +122,14 @@ def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
     pieces = pieces_of(record)
     if not pieces:
         raise BadInputError(
-            "the record tells of no memory in pools: nothing was governed; take a trace: pagelab trace --pools -- CMD"
+            "the record has no memory in pools: no process was governed; use a trace: pagelab trace --pools -- CMD"
         )
     lying = {(region, pool) for region, pool, *_ in pieces}
     if len({pool for _, pool in lying}) < len(lying):
         kinds = " and ".join(dict.fromkeys(region for region, *_ in pieces))
         raise BadInputError(
-            f"the record has {kinds} in shared pools, layouts have one each; take a trace: pagelab trace --pools -- CMD"
+            f"the record has {kinds} in shared pools, but a layout needs a pool for each; use a trace: pagelab trace "
+            "--pools -- CMD"
         )
     tiles = {
         (region, at)

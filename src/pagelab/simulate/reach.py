@@ -47,7 +47,7 @@ def require_data_runs(trace: Trace) -> None:
     header = header_of(trace)
     if header.get("content") == "runs" and "fetch" in _kinds(header):
         raise BadInputError(
-            f"trace {os.fspath(cast(str, trace))}: fetches are in its page runs, and TLBs have other entries for them; "
+            f"trace {os.fspath(cast(str, trace))}: its page runs contain fetches, for which TLBs have other entries; "
             "capture data alone: pagelab trace -- CMD (or full references: pagelab trace --full --fetches)"
         )
 

@@ -200,7 +200,7 @@ def _estimates(
 
 def _refuse_reduced(header: dict[str, Any]) -> None:
     if header.get("reduction") is not None:
-        raise BadInputError("the trace is reduced: a sample of it would be neither; sample the whole trace")
+        raise BadInputError("a reduced trace cannot be sampled; sample the whole trace")
 
 
 def _faults(epochs: list[Epoch], frames: NDArray[Any]) -> Floats:

@@ -87,7 +87,10 @@ def tlb_command(
             if given:
                 raise BadInputError(f"{option}: whole traces only; leave out --windows")
         if executions != 1:
-            raise BadInputError("--executions: with --windows there is one; the scatter of the windows gives the error")
+            raise BadInputError(
+                "--executions: with --windows there is only one execution, and the error comes from the scatter of the "
+                "windows; leave it out"
+            )
         terminal.echo(_sampled(trace, processor, wanted, (windows, length, warm_up, seed, threads), as_json=as_json))
         return
     if length is not None or warm_up is not None:
