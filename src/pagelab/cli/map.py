@@ -36,7 +36,7 @@ def map_command(
         typer.Option(
             "--at",
             metavar="peak|exit|SECONDS",
-            help="When to map a command: with most memory, at its end, or after a time, which ends it.",
+            help="When to map a command: with most memory, at its end, or after a time (which then ends it).",
         ),
     ] = "peak",
     picture: Annotated[

@@ -75,7 +75,7 @@ CoRun = Annotated[
     bool,
     typer.Option(
         "--co-run",
-        help="Both of a pair at once on one processor, by processor time: another question, as caches are shared.",
+        help="Run both of a pair at once on one processor, compare processor time; shared caches then count as well.",
         rich_help_panel=WHAT,
     ),
 ]

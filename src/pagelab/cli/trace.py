@@ -54,7 +54,7 @@ Page = Annotated[
 Kinds = Annotated[
     str | None,
     typer.Option(
-        "--kinds", metavar="LIST", help="Of full references, only: load,store,fetch,other.", rich_help_panel=_WHAT
+        "--kinds", metavar="LIST", help="Full references: only load,store,fetch,other.", rich_help_panel=_WHAT
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
@@ -106,7 +106,7 @@ def capture_command(
         typer.Option("--first", metavar="N", help="Begin at this instruction of each image.", rich_help_panel=_WINDOW),
     ] = 0,
     count: Annotated[
-        int | None, typer.Option("--count", metavar="N", help="For so many instructions.", rich_help_panel=_WINDOW)
+        int | None, typer.Option("--count", metavar="N", help="End after N instructions.", rich_help_panel=_WINDOW)
     ] = None,
     marker: Annotated[
         bool,
@@ -123,7 +123,7 @@ def capture_command(
         bool,
         typer.Option(
             "--pools",
-            help="Heap, mappings and arenas lie where governed runs have them: page sizes fit the trace.",
+            help="Place heap, mappings and arenas as governed runs do, so that page sizes apply to the trace.",
             rich_help_panel=_HOW,
         ),
     ] = False,

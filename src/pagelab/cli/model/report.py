@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def report_command(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="NAME.model...", help="Of pagelab model run or fit; several: over all. Or NAME.kinds."),
+        typer.Argument(metavar="NAME.model...", help="Models (several: one report over all); or one NAME.kinds."),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write the page, its figures (SVG) and tables there.")

@@ -51,7 +51,7 @@ def tlb_command(
     executions: Annotated[
         int, typer.Option("--executions", "-n", min=1, help="Executions, each with its own history.")
     ] = 1,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; others: seed + 1, …")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads (default: all processors).")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="H, M and C of every window: .parquet or .csv.")
