@@ -81,8 +81,8 @@ def test_a_command_under_a_policy_that_cannot_be_executed_is_refused(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--pages", "2M", "1"], "a policy is for a command: process 1 runs already"),
-        (["--aslr", "off", "1"], "--aslr is for a command: process 1 runs already"),
+        (["--pages", "2M", "1"], "a policy applies only to a command: process 1 runs already"),
+        (["--aslr", "off", "1"], "--aslr applies only to a command: process 1 runs already"),
         (["--aslr", "no", "--", "true"], "--aslr no: allowed: on, off"),
         (["--pages", "3M", "--", "true"], "--pages 3M: "),
         (["--policy", "/nonexistent.toml", "--", "true"], "/nonexistent.toml: cannot read the file"),

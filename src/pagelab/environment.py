@@ -43,7 +43,7 @@ def inherited() -> dict[str, str]:
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Gives this process the environment of :func:`inherited` meanwhile, for native code that starts programs."""
+    """A context with the environment of :func:`inherited` in this process, for native code that starts programs."""
     now, before = dict(os.environ), inherited()
     try:
         _put(before)

@@ -137,7 +137,7 @@ def _wait_for(request_path: Path, pass_on: tuple[int, ...]) -> tuple[int, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the launcher. Ctrl-C has reached it too, as it is in our process group; another signal may have not."""
+    """Ends the launcher. Ctrl-C has reached it too, as it is in our process group; another signal may not have."""
     # A second signal would make the launcher skip the program's grace period; KILL leaves the clean-up to its guard.
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         process.send_signal(signal.SIGTERM)

@@ -22,7 +22,7 @@ _NO_VARIABLES: Mapping[str, str] = {}
 
 
 class RunRequest(Request):
-    """The program and its settings: the fields of :class:`pagelab.contract.request.Request`, with shorter nested ones.
+    """The program and its settings: a :class:`pagelab.contract.request.Request` whose nested fields have short forms.
 
     ``env`` (variables to set), ``unset`` and ``clear_env`` make its ``env``; ``measure_fd`` and ``measure_regex`` its
     ``measurements``; a word as ``flush``, with ``flush_files``, its ``flush``. Raises :class:`BadInputError` for an

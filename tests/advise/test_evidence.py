@@ -122,8 +122,8 @@ def test_a_trace_chooses_within_the_budget(program: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--trace", "a", "--samples", "b"), "misses come from one of them"),
-        (("--processor", "zen-4"), "a trace is simulated on it; give one: --trace FILE"),
+        (("--trace", "a", "--samples", "b"), "misses come from only one of them"),
+        (("--processor", "zen-4"), "needs a trace to simulate; give one: --trace FILE"),
         (("--samples", "nowhere.txt"), "cannot read --samples nowhere.txt: it is no file"),
     ],
 )

@@ -206,9 +206,9 @@ def test_the_text_names_the_regions_and_the_budget_holds(process: tuple[int, int
         (("--pid", 2**22 + 1), "there is no process 4194305"),
         (("--pid", 2), "it is a thread of the kernel"),
         (("--pid", 1, "--", "true"), "--pid and a command"),
-        ((), "what is advised on? give a command"),
-        (("--pid", 1, "--trace", "x"), "--trace: nothing is run with --pid"),
-        (("--seconds", 3, "--", "true"), "--seconds 3: with --pid only"),
+        ((), "nothing to advise on: give a command"),
+        (("--pid", 1, "--trace", "x"), "--trace: does not apply to --pid"),
+        (("--seconds", 3, "--", "true"), "--seconds 3: applies to --pid only"),
         (("--pid", 1, "--seconds", 0), "--seconds 0: not within"),
     ],
 )

@@ -226,7 +226,7 @@ def test_a_simulation_is_part_of_the_minutes(trace: Path, tmp_path: Path, monkey
     slow = SlowSimulation(120.0).install(monkeypatch)
     machine = Machine(trace, processor="broadwell", noise=0.001)
     wanted = asked(counts="simulated", processor="broadwell", trace=str(trace), minutes=3.0)
-    simulating = r"are the fewest that can tell, and simulating their counts takes about 4 min 00 s: give it --minutes"
+    simulating = r"can find an effect, and simulating their counts takes about 4 min 00 s: give it --minutes"
     with pytest.raises(BadInputError, match=rf"{simulating} ([0-9.]+)") as told:
         kinds(wanted, tmp_path / "g.kinds", machine.tools())
     assert machine.runs == 2

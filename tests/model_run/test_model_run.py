@@ -232,7 +232,7 @@ def test_a_second_run_of_what_is_done_runs_nothing(trace: Path, tmp_path: Path) 
 
 def test_another_question_in_the_same_directory_is_refused(trace: Path, tmp_path: Path) -> None:
     campaign(tmp_path, Machine(trace), asked(trace, select="random"))
-    with pytest.raises(BadInputError, match=r"was asked for something else \(estimator\).*--into DIR"):
+    with pytest.raises(BadInputError, match=r"with another request \(different: estimator\).*--into DIR"):
         campaign(tmp_path, Machine(trace), asked(trace, select="random", estimator="mean"))
 
 

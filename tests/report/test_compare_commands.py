@@ -260,10 +260,10 @@ def test_executions_are_interleaved(tmp_path: Path) -> None:
         (("/", "/", "--pages", "2M", "--env", "A=1"), "--pages, --env: only for commands"),
         (("ls", "--pages", "2M"), "two settings of this one: pagelab compare ls --pages kernel --pages 2M"),
         (("ls", "--aslr", "on"), "pagelab compare ls --aslr off --aslr on"),
-        (("ls", "--env", "A=1", "--env", "A=1"), "--env A=1 is given twice: both would be the same"),
+        (("ls", "--env", "A=1", "--env", "A=1"), "--env A=1 is given twice: A and B would be the same"),
         (
             ("ls", "--pages", "4K", "--pages", "2M", "--pages", "64K"),
-            "A and B are two: more settings of one command: pagelab try --pages 4K --pages 2M --pages 64K -- ls",
+            "A and B are two; for more settings of one command: pagelab try --pages 4K --pages 2M --pages 64K -- ls",
         ),
         (("ls", "ls", "--pages", "3K"), '--pages 3K: "3K" is not a page size'),
         (("ls", "ls", "--aslr", "maybe"), "--aslr maybe: allowed: on, off"),

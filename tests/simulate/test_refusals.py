@@ -95,7 +95,7 @@ WITH_REDUCED: dict[str, tuple[Callable[[Path], object], str]] = {
     "optimal": (lambda path: replacement(path, ["lru", "opt"], [16]), "exact for LRU only"),
     "small": (lambda path: replacement(path, ["lru"], [8, 16]), "from 16 pages on, not for 8"),
     "others": (lambda path: replacement(path, ["lru"], [24], [3]), "3 colours are not exact"),
-    "sampled": (lambda path: sampled_paging(path, [64], [1], rate=0.5), "sample of it would be neither"),
+    "sampled": (lambda path: sampled_paging(path, [64], [1], rate=0.5), "a reduced trace cannot be sampled"),
 }
 
 

@@ -81,7 +81,7 @@ def test_runs_of_larger_pages_are_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs QEMU: sudo apt install qemu-user")
 def test_runs_with_fetches_are_refused(tmp_path: Path) -> None:
     trace.capture(["true"], tmp_path / "t", kinds=("load", "store", "fetch"))
-    with pytest.raises(BadInputError, match="fetches are in its page runs"):
+    with pytest.raises(BadInputError, match="its page runs contain fetches"):
         tlb(tmp_path / "t", "haswell", "kernel")
     trace.capture(["true"], tmp_path / "data")
     assert tlb(tmp_path / "data", "haswell", "kernel").executions["m"][0] > 0

@@ -129,7 +129,7 @@ def test_a_number_of_blocks_that_the_scatter_decides_raises_no_more_false_alarms
 def test_a_study_too_long_for_its_time_says_so_at_once(tmp_path: Path) -> None:
     text = TIMED.replace("0.05", "0.06")
     began = time.monotonic()
-    with pytest.raises(StudyError, match=r"fewest that can tell.*study resume .* --minutes"):
+    with pytest.raises(StudyError, match=r"fewest that can show a difference.*study resume .* --minutes"):
         run_study(spec_in(tmp_path, text), tmp_path / "out", tools(noisy({"a": 0.01, "b": 0.01}, 0.8)))
     assert time.monotonic() - began < 10
     with pytest.raises(StudyError, match="continue it with"):

@@ -136,7 +136,7 @@ def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:
         (("executions = 2", "executons = 2"), 2, "small.toml:2: executons: unknown key; did you mean executions? "),
         (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\npages = \"3M\""), 2, 'policy "other": '),
         (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\nframes = \"bin-hopping\""), 2,
-         'policy "other" asks for something, and preload = "never" forbids'),
+         'policy "other" cannot be applied: preload = "never" forbids'),
         (("preload =", "cpus = [4095]\npreload ="), 3, "cpus = [4095] cannot be used"),
         (("\"sh\", ", "\"/no/such/sh\", "), 2, "loud/kernel: cannot find the program /no/such/sh"),
     ],

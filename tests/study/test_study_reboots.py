@@ -372,7 +372,7 @@ def test_the_report_of_an_unfinished_study_names_the_command_that_restarts(machi
 def test_nothing_restarts_without_agreement(tmp_path: Path) -> None:
     spec = tmp_path / "s.toml"
     spec.write_text(TEXT)
-    with pytest.raises(StudyError, match=r"it restarts this machine, .* to let it: sudo pagelab study run .* --reboot"):
+    with pytest.raises(StudyError, match=r"restarts this machine, .* to give it: sudo pagelab study run .* --reboot"):
         run_study(spec, tmp_path / "out", tools())
     assert not (tmp_path / "out").exists()
 

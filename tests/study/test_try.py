@@ -118,7 +118,7 @@ def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--", "true"), "nothing to try: such as --pages 4K --pages 2M"),
+        (("--", "true"), "nothing to try: give settings before the command, such as --pages 4K --pages 2M"),
         (("--pages", "4K", "--pages", "4K", "--", "true"), "--pages 4K is given twice"),
         (("--pages", "4K", "--pages", "2M", "--aslr", "on", "--aslr", "off", "true"), "one kind at a time"),
         (("--pages", "2M", "--env", "A=1", "--", "true"), "which is to be tried?"),

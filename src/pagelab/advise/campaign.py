@@ -321,7 +321,7 @@ def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: As
     if not allowed:
         least = rows(SIZES[0]) * _FEWEST_BLOCKS * run_s / 60 / _EXPLORED * 1.1
         raise BadInputError(
-            f"one execution takes {shown_duration(max(1, run_s))}; the fewest that can tell need --minutes "
+            f"one execution takes {shown_duration(max(1, run_s))}; the fewest that can show a gain need --minutes "
             f"{ceil(10 * least) / 10:g}, not {asked.minutes:g}"
         )
     return min(tiles, allowed[-1])

@@ -1,6 +1,6 @@
-"""What is advised on by misses: where a trace, or samples of another execution, say that translations are missed.
+"""The evidence for advice by misses: where the TLB misses, from a trace or from samples of another execution.
 
-Misses say where huge pages help, and not how much time that saves: nothing is promised, and the check alone tells.
+Misses show where huge pages help, and not how much time they save. So no gain is promised; only the check measures it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ than a tenth of them."""
 
 @dataclass(frozen=True)
 class Evidence:
-    """A file that tells of misses; one of the two."""
+    """The file with the misses: a trace or samples, one of the two."""
 
     trace: Path | None = None
     """Of the same command (``pagelab trace --pools``), to be simulated in 4K pages."""
@@ -40,7 +40,7 @@ class Evidence:
 
     @property
     def option(self) -> str:
-        """As it is typed."""
+        """The options that name this file, as the user types them."""
         if self.samples is not None:
             return f"--samples {shlex.quote(str(self.samples))}"
         processor = "" if self.processor is None else f" --processor {shlex.quote(self.processor)}"
@@ -48,7 +48,7 @@ class Evidence:
 
 
 def misses(evidence: Evidence, argv: Sequence[str], native: Footprint) -> tuple[Footprint, Profile]:
-    """The tiles that are laid out and their misses. ``native``: the tiles of an execution here.
+    """The tiles that the advice can choose from, and their misses. ``native``: the tiles of an execution here.
 
     Raises `BadInputError` where the file cannot be read, is of another command or input, or has no miss in the pools.
     """
@@ -99,7 +99,7 @@ def _sampled(path: Path, native: Footprint) -> Profile:
 
 @dataclass(frozen=True)
 class Found:
-    """Regions of tiles that are alike, and which get huge pages."""
+    """Regions, each of adjoining tiles that all get huge pages or all get none; and the choice of the regions."""
 
     regions: list[Region]
     misses: NDArray[np.float64]
@@ -132,7 +132,7 @@ def chosen(space: Footprint, found: Profile, budget: int | None) -> Found:
 
 
 def _run_of(space: Footprint, taken: NDArray[np.bool_], at: int) -> tuple[str, int, bool]:
-    """What adjoining tiles of one region have in common."""
+    """A key that is equal for adjoining tiles of one region: the pool, the place less the index, and the choice."""
     pool, start = space.tiles[at]
     return pool, start // TILE - at, bool(taken[at])
 

@@ -1,4 +1,4 @@
-"""What a process that runs already touches, and which of it could be collapsed into 2M pages.
+"""The memory that a running process touches, and the part of it that could be collapsed into 2M pages.
 
 The processor sets an accessed bit in the page table's entry of each page that is used. ``1`` into
 ``/proc/PID/clear_refs`` clears these bits, and ``Referenced`` of ``/proc/PID/smaps`` counts the pages that have them
@@ -41,14 +41,14 @@ class _Model(BaseModel):
 
 
 class Span(_Model):
-    """Tiles of 2 MiB that adjoin; addresses."""
+    """The addresses of adjoining tiles of 2 MiB."""
 
     start: int
     end: int
 
 
 class LiveRegion(_Model):
-    """One mapping of private anonymous memory; bytes."""
+    """One mapping of private anonymous memory, with its sizes in bytes."""
 
     kind: Literal["heap", "anon", "arenas"]
     start: int
@@ -97,7 +97,7 @@ class Candidate:
 
 
 def watch(pid: int, seconds: float, budget: int | None, wait: Callable[[float], None] = time.sleep) -> LiveAdvice:
-    """Clears the accessed bits, waits, and looks which are set again; the process goes on meanwhile.
+    """Clears the accessed bits, waits, and reads which are set again; the process runs meanwhile.
 
     Raises `BadInputError` where there is no such process, `MachineError` where its bits may not be cleared or it ends.
     """
@@ -143,8 +143,8 @@ def _candidates(pid: int) -> list[Candidate]:
 
 
 def advice(pid: int, name: str, found: Sequence[Candidate], seconds: float, budget: int | None) -> LiveAdvice:
-    """The regions in order of addresses, and which of their tiles are advised: all of regions that were touched, or as
-    many as fit into ``budget`` bytes of new 2M pages.
+    """The regions in order of addresses, and which of their tiles are advised: all tiles of the touched regions, or as
+    many of these as fit into ``budget`` bytes of new 2M pages.
 
     The budget goes to the tiles with most touched memory, as far as that is known: what is resident in the tile, times
     the share of the mapping's resident memory that was touched.
@@ -183,7 +183,7 @@ def _columns(found: Sequence[Candidate]) -> tuple[list[NDArray[np.int64]], list[
 
 
 def _runs(start: NDArray[np.int64], owner: NDArray[np.int64], taken: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The indexes of tiles that are taken, split where they do not adjoin or the mapping ends."""
+    """The indexes ``taken``, split where the tiles do not adjoin or the mapping ends."""
     if not len(taken):
         return []
     cut = (np.diff(start[taken]) != TILE) | (np.diff(owner[taken]) != 0)
@@ -191,7 +191,7 @@ def _runs(start: NDArray[np.int64], owner: NDArray[np.int64], taken: NDArray[np.
 
 
 def _region(one: Candidate, spans: list[Span]) -> LiveRegion:
-    """A mapping as it is told."""
+    """The mapping in the form of the answer."""
     start, end = whole(one.vma)
     return LiveRegion(
         kind="heap" if one.kind == "heap" else "arenas" if one.kind == "arenas" else "anon",
@@ -206,7 +206,7 @@ def _region(one: Candidate, spans: list[Span]) -> LiveRegion:
 
 
 def _touched(vma: Vma) -> int:
-    """Bytes of pages that were used, in the whole mapping."""
+    """Bytes of the pages that were used, in the whole mapping."""
     return vma.totals.get("Referenced", 0)
 
 
@@ -235,8 +235,8 @@ def _verdict(regions: list[LiveRegion], seconds: float) -> str:
 
 
 def collapse_command(pid: int, spans: Sequence[Span]) -> str:
-    """A shell command of ``process_madvise(MADV_COLLAPSE)`` on each tile; it needs the rights of a tracer and
-    CAP_SYS_NICE. It goes on after a tile that fails, tells how many did and why, and then returns 1."""
+    """A shell command that calls ``process_madvise(MADV_COLLAPSE)`` on each tile. It needs the rights of a tracer and
+    CAP_SYS_NICE. It continues after a tile that fails, reports how many failed and why, and then returns 1."""
     listed = ", ".join(f"({one.start:#x}, {one.end:#x})" for one in spans)
     code = (
         "import collections, ctypes, os, sys; "

@@ -14,7 +14,7 @@ from pagelab.placement.procfs import Vma
 
 
 class Tiles(NamedTuple):
-    """Whole tiles of a mapping that have a page resident and are no 2M page: parallel arrays, ascending."""
+    """Whole tiles of a mapping with at least one resident page that are not 2M pages: parallel arrays, ascending."""
 
     start: NDArray[np.int64]
     """Addresses."""
@@ -23,7 +23,7 @@ class Tiles(NamedTuple):
 
 
 def whole(vma: Vma) -> tuple[int, int]:
-    """From the first whole tile of a mapping to the end of its last; empty or negative where it has none."""
+    """The range from a mapping's first whole tile to the end of its last; empty or negative where it has none."""
     return -(-vma.start // TILE) * TILE, vma.end // TILE * TILE
 
 
@@ -44,7 +44,7 @@ def collapsible(pagemap: BinaryIO, vma: Vma) -> Tiles:
 
 
 def of_extents(extents: scan.Extents, start: int, end: int) -> Tiles:
-    """The same from extents of pages; ``start`` and ``end`` are multiples of a tile, and what lies outside is cut."""
+    """The same tiles from extents of pages, cut to ``start`` … ``end``, which are multiples of a tile."""
     present = extents[(extents["category"] & np.uint64(scan.PRESENT | scan.ZERO)) == scan.PRESENT]
     low = np.maximum(present["start"].astype(np.int64), start)
     high = np.minimum(present["end"].astype(np.int64), end)

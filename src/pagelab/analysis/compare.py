@@ -101,7 +101,7 @@ def compare(
     stray = [gate.text for gate in gates if gate.metric == "ratio" and not interleaved]
     if stray:
         raise BadInputError(
-            f'--fail-if "{stray[0]}": a ratio is that of pairs, which two studies do not have; judge the mean: '
+            f'--fail-if "{stray[0]}": a ratio needs pairs, which two studies do not have; judge the mean: '
             f'--fail-if "{stray[0].replace("ratio", "mean")}"'
         )
     chosen, looks = settings or Settings(), max(len(data.plan.earlier_looks) for data in (base, new))
@@ -153,7 +153,7 @@ def sides_of(data: StudyData) -> tuple[StudyData, StudyData]:
     if len(names) != 2:
         raise BadInputError(
             f"{data.plan.name}: one study of {len(names)} conditions; name two studies, or two commands in quotes; "
-            "what one study says of its policies: pagelab report DIR"
+            "to compare the policies of one study: pagelab report DIR"
         )
     return _side(data, names[0]), _side(data, names[1])
 

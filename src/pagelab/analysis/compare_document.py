@@ -148,7 +148,7 @@ else:
 
 
 class Setting(_Setting):
-    """What one of the two commands ran under; a setting of the run that is null: as the machine has it."""
+    """The settings of one of the two commands; a setting that is null was left as the machine has it."""
 
 
 class Settings(_Model):

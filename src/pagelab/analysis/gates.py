@@ -163,7 +163,7 @@ def _exchanged(gate: Gate, found: Changes, in_pairs: InPairs | None, tail: float
 
 
 def _of_ratio(found: InPairs, ratio: float) -> Flipped:
-    """The test at the limit, of which the interval of the ratio is the inversion."""
+    """The test of the limit; the interval of the ratio is the inversion of this test."""
     apart = found.pairs.apart() - log(ratio)
     lower, higher = (signed_rank(apart, alternative=side) for side in ("less", "greater"))
     return Flipped(lower.p, higher.p, lower.total, lower.count is not None)
@@ -183,7 +183,7 @@ def _not_told(
 
 
 def _fewest(executions: int, tail: float, test: Exchanged | Flipped) -> int:
-    """The fewest executions of each command with which one choice is at most the share ``tail`` of all choices."""
+    """The fewest executions of each command with which the smallest possible p, 1 / choices, is at most ``tail``."""
     paired = isinstance(test, Flipped)
     number = executions
     while (2**number if paired else comb(2 * number, number)) * tail < 1:

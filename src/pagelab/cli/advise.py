@@ -120,9 +120,9 @@ def advise_command(
         terminal.echo(_live(pid, seconds, budget, as_json=as_json))
         return
     if not argv:
-        raise BadInputError("what is advised on? give a command: pagelab advise -- CMD; or a process: --pid PID")
+        raise BadInputError("nothing to advise on: give a command: pagelab advise -- CMD; or a process: --pid PID")
     if seconds is not None:
-        raise BadInputError(f"--seconds {seconds:g}: with --pid only; executions have --minutes")
+        raise BadInputError(f"--seconds {seconds:g}: applies to --pid only; for a command, use --minutes")
     checked(seed=seed, minutes=minutes)
     from pagelab.advise.answer import document
     from pagelab.advise.campaign import Asked, advise
@@ -153,7 +153,7 @@ def _refuse_with_pid(argv: list[str] | None, trace: Path | None, samples: Path |
         raise BadInputError(f"--pid and a command ({argv[0]}): give one of them")
     for option, value in (("--trace", trace), ("--samples", samples), ("--into", into)):
         if value is not None:
-            raise BadInputError(f"{option}: nothing is run with --pid, and nothing kept; leave it out")
+            raise BadInputError(f"{option}: does not apply to --pid, which runs and keeps nothing; leave it out")
 
 
 def _live(pid: int, seconds: float | None, budget: str | None, *, as_json: bool) -> str:
@@ -208,9 +208,9 @@ def _evidence(trace: Path | None, samples: Path | None, processor: str | None) -
     from pagelab.advise.evidence import Evidence
 
     if trace is not None and samples is not None:
-        raise BadInputError("--trace and --samples: misses come from one of them")
+        raise BadInputError("--trace and --samples: misses come from only one of them; leave the other out")
     if processor is not None and trace is None:
-        raise BadInputError(f"--processor {processor}: a trace is simulated on it; give one: --trace FILE")
+        raise BadInputError(f"--processor {processor}: needs a trace to simulate; give one: --trace FILE")
     for option, path in (("--trace", trace), ("--samples", samples)):
         if path is not None and not path.is_file():
             raise BadInputError(f"cannot read {option} {path}: it is no file")
@@ -252,7 +252,7 @@ def _text(told: AdviceDocument) -> str:
 
 
 def _missing(told: AdviceDocument) -> list[str]:
-    """The regions with most misses, in their order, and how many there are beside."""
+    """One line for each of the regions with most misses, in order of addresses, and the number of the other regions."""
     from pagelab.analysis import wording
 
     kept = sorted(told.regions, key=lambda one: -(one.misses_percent or 0.0))[:_REGIONS]
@@ -271,7 +271,7 @@ def _missing(told: AdviceDocument) -> list[str]:
 
 
 def _bars(told: AdviceDocument) -> list[str]:
-    """One line a region: where it lies, a bar as long as its gain, and whether it is advised."""
+    """One line per region: its place, a bar as long as its gain, and whether it is advised."""
     from pagelab.analysis import wording
     from pagelab.stats import coverage
 
@@ -319,7 +319,7 @@ def _checks(told: AdviceDocument) -> list[str]:
 
 
 def _outside(told: AdviceDocument) -> list[str]:
-    """What says the same without pagelab, where something does; and what everything in 2M pages costs."""
+    """How to get the same pages without pagelab, where that is possible; and the cost of everything in 2M pages."""
     from pagelab.analysis import wording
 
     everything = all(one.chosen for one in told.regions)

@@ -1,4 +1,4 @@
-"""The ``pagelab`` command: one file a command, each imported only when it is used."""
+"""The ``pagelab`` command: one file per command, each imported only when it is used."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def compare_command(
 
 
 def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, as_json: bool) -> None:
-    """``why`` something else than wall time is compared, where nobody named it."""
+    """Prints the comparison. ``why``: why a metric other than wall time is compared, if the user named none."""
     if as_json:
         from pagelab.analysis.compare_document import document
 
@@ -224,7 +224,7 @@ def _again(found: Comparison, data: StudyData, sides: Sides) -> str | None:
 
 
 def studies(base: str, new: str | None) -> tuple[StudyData, StudyData]:
-    """The data of both; of one directory, the two commands that ran there."""
+    """The data of both studies; without ``new``, the data of the two commands that ran in the directory ``base``."""
     from pagelab.analysis.compare import sides_of
     from pagelab.analysis.data import load
     from pagelab.study.store import Store
@@ -238,9 +238,9 @@ def studies(base: str, new: str | None) -> tuple[StudyData, StudyData]:
 
 
 def run_commands(pair: Pair, into: Path | None) -> tuple[tuple[StudyData, StudyData], str]:
-    """Runs both; the data of each, and why something else than wall time is compared.
+    """Runs both commands; returns the data of each, and why a metric other than wall time is compared.
 
-    Without ``into`` nothing of it stays.
+    Without ``into`` the study is deleted.
     """
     import tempfile
 

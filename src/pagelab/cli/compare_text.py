@@ -17,9 +17,9 @@ _SHOWN = 20
 
 
 def text(found: Comparison, sides: Sides | None, again: str | None, why: str = "") -> str:
-    """All of it; ``again`` is the command that compares the same two, where there is one.
+    """The whole text; ``again`` is the command that repeats this comparison, where there is one.
 
-    ``why``: why something else than wall time is compared.
+    ``why``: why a metric other than wall time is compared.
     """
     from pagelab.analysis import wording
 
@@ -46,7 +46,7 @@ def text(found: Comparison, sides: Sides | None, again: str | None, why: str = "
 
 
 def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: str | None) -> list[str]:
-    """The verdict; what A and B are; both on one axis; and what is to be known of it, or what it would take."""
+    """The verdict; what A and B are; both on one axis; and the next command, or the caveats, where there are any."""
     from pagelab.analysis import answer, wording
 
     told, facts = found.answer, answer.facts(found.answer)
@@ -73,7 +73,7 @@ def _limits(whole: Comparison) -> str:
 
 
 def _interval(found: InPairs) -> str:
-    """`` (44.2–47.1%)``: the one that the limit is held against, at the level of the judgements."""
+    """`` (44.2–47.1%)``: the interval that is compared with the limit, at the level of the judgements."""
     from pagelab.analysis import answer
     from pagelab.analysis.model import Interval
     from pagelab.stats import NotAchievable
@@ -85,7 +85,7 @@ def _interval(found: InPairs) -> str:
 
 
 def _outcome(judged: list[Judgement]) -> str:
-    """``FAIL, limit 3%``: the worst of several."""
+    """``FAIL, limit 3%``: the worst of the judgements."""
     order = ("fail", "inconclusive", "pass")
     worst = min(judged, key=lambda one: order.index(one.outcome))
     return f"{worst.outcome.upper()}, limit {_limit(worst)}"
@@ -96,7 +96,7 @@ def _limit(one: Judgement) -> str:
 
 
 def _picture(found: InPairs, whole: Comparison, judged: list[Judgement]) -> list[str]:
-    """Both on one axis, with the limits."""
+    """A and B on one axis, with the limits."""
     import numpy as np
 
     from pagelab.analysis import answer, wording

@@ -74,7 +74,7 @@ def _study(out: Path, minutes: float | None, executions: int | None) -> Finished
 
 
 def _added(out: Path, minutes: float | None, executions: int | None) -> tuple[float | None, int | None]:
-    """What the options add to the demo in ``out``: nothing where the command that was interrupted is typed again."""
+    """Minutes, executions that the options add to the demo in ``out``; none if an interrupted command is retyped."""
     from pagelab.study.store import Store
 
     with Store.open(out, write=False) as store:

@@ -30,7 +30,7 @@ _PLACES = ("--into", "--out")
 
 
 def adapt(command: Any) -> Any:
-    """The same command (of click's kind) with these habits, and all commands below it."""
+    """Adds these conventions to a command (of click's kind) and to all commands below it; returns the command."""
     if getattr(command, "pagelab_habits", False):
         return command
     command.pagelab_habits = True
@@ -65,7 +65,7 @@ def adapt(command: Any) -> Any:
 
 
 def _name_no_value(command: Any) -> None:
-    """Help texts show nothing after a flag, in place of typer's ``<bool>``."""
+    """Removes typer's ``<bool>`` after flags in help texts."""
     get_params = command.get_params
 
     def without(context: Any) -> Any:
@@ -79,7 +79,7 @@ def _name_no_value(command: Any) -> None:
 
 
 def _name_another_directory(command: Any) -> None:
-    """An error that another directory would mend names the option for it; commands without one have no such words."""
+    """Adds the option for another directory to errors that another directory would avoid, if the command has it."""
     invoke = command.invoke
     options = {opt: one.metavar for one in command.params for opt in one.opts if opt in _PLACES}
 
@@ -115,7 +115,7 @@ def _adapt_group(command: Any) -> None:
 
 
 def _version() -> Any:
-    """A hidden -V of a command's own: pagelab -V is where it is documented."""
+    """A hidden option -V for a command; the help of pagelab documents -V."""
     probe = typer.Typer(add_completion=False)
 
     def shown(
@@ -130,7 +130,7 @@ def _version() -> Any:
 
 
 def show_version(wanted: bool) -> None:
-    """Print it and end."""
+    """Prints the version and exits."""
     if wanted:
         from importlib.metadata import version
 

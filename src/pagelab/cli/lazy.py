@@ -1,4 +1,4 @@
-"""Command groups that know their commands by name and import each at its first use."""
+"""Command groups that know their commands by name and import each command at its first use."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _CRASHES = {signal.SIGABRT, signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signa
 
 
 class Limit(NamedTuple):
-    """A resource, the shell's option for it, and below which limit pagelab has to take care."""
+    """A resource, the shell's option for its limit, and the limit that is enough for pagelab in any case."""
 
     number: int
     what: str
@@ -62,7 +62,7 @@ _LIMITS = (
 
 
 def command_of(arguments: Sequence[str]) -> str:
-    """What these sets call a command: its first word, and of a group's one that starts programs the second as well."""
+    """The command's name in ``WATCHED`` and its parts: the first two words if ``WATCHED`` has them, else the first."""
     words = [word for word in arguments if not word.startswith("-")][:2]
     both = " ".join(words)
     return both if both in WATCHED else "".join(words[:1])
@@ -79,7 +79,7 @@ def tight() -> list[str]:
 
 
 def prepare(command: str) -> None:
-    """One thread for each library, one arena for malloc: each thread takes 8 MiB of stack and 64 MiB of arena."""
+    """Sets one thread per library and one arena for malloc: each thread takes 8 MiB of stack and 64 MiB of arena."""
     if command in STARTS_NO_PROGRAM:
         for name in ONE_THREAD:
             os.environ.setdefault(name, "1")
@@ -94,8 +94,8 @@ def prepare(command: str) -> None:
 
 
 def guarded(work: Callable[[], None], command: str, limits: list[str]) -> NoReturn:
-    """Does the work, and tells the limits where it fails; that of ``WATCHED`` commands in a process of its own, whose
-    crash or hang is told too.
+    """Does the work; if it fails, reports the limits. ``WATCHED`` commands work in a process of their own, whose crash
+    or hang is reported as well.
     """
     loading = mmap.mmap(-1, mmap.PAGESIZE)
     parent = os.getpid()
@@ -129,14 +129,14 @@ def _reporting(work: Callable[[], None], limits: list[str], place: mmap.mmap) ->
 
 
 def _end(what: str, limits: list[str]) -> NoReturn:
-    """With os.write and without flushing or tidying up: nothing that needs what there is too little of."""
+    """Reports the error and exits, by os.write and without flushing or tidying up: these need the scarce resource."""
     said = f"pagelab: {what}; {', '.join(limits)}; run it where the limit is higher"
     os.write(2, "".join(c if c.isprintable() else "?" for c in said).encode(errors="replace") + b"\n")
     os._exit(3)
 
 
 def _die_with(parent: int) -> None:
-    """A killed guard leaves no work behind."""
+    """Makes this process end when the guarding process ``parent`` is killed."""
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -146,7 +146,7 @@ def _die_with(parent: int) -> None:
 
 
 def _announce_loads(place: mmap.mmap) -> None:
-    """``place`` begins with the name of the native module that is being loaded, or with a zero byte.
+    """From now on, ``place`` begins with the name of the native module that is being loaded, or with a zero byte.
 
     OpenBLAS reads its variable when it is loaded.
     """
@@ -168,10 +168,10 @@ def _announce_loads(place: mmap.mmap) -> None:
 
 
 class _Watched:
-    """The child at work. Looked at once a second, by a timer, so that its end is seen at once."""
+    """The child that does the work. A timer checks it once a second; meanwhile waitpid notices its end at once."""
 
     def __init__(self, child: int, loading: mmap.mmap, limits: list[str], *, own_children: bool) -> None:
-        """``own_children``: it starts no program; what its own processes do is its work, and their rest is none."""
+        """``own_children``: the child starts no program, so processor time of its own processes counts as its work."""
         self._child = child
         self._own_children = own_children
         self._loading = loading
@@ -182,7 +182,7 @@ class _Watched:
         self._used_s = 0.0
 
     def ended(self) -> int:
-        """The wait status."""
+        """Waits for the child's end; returns the wait status."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child as well
@@ -230,7 +230,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _processor_s(processes: list[int]) -> float | None:
-    """Of all of them, with their children that have ended; None where it cannot be read of the first."""
+    """Processor time of the processes and of their ended children; None if the first one's cannot be read."""
     all_fields = [_stat(pid) for pid in processes]
     if not all_fields[0]:
         return None
@@ -238,12 +238,12 @@ def _processor_s(processes: list[int]) -> float | None:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Stopped or traced, or waiting for a device: no hang of ours."""
+    """Whether the process is stopped, traced, or waits for a device: then it does not hang."""
     return _stat(pid)[:1] not in (["S"], ["R"])
 
 
 def _children(pid: int) -> list[int] | None:
-    """Children of all of its threads; None where they cannot be read."""
+    """Children of all threads of the process; None if they cannot be read."""
     found = []
     try:
         with os.scandir(f"/proc/{pid}/task") as threads:

@@ -1,4 +1,4 @@
-"""Lines and tables of the summary of a run, for standard error: as rich draws them, without its start.
+"""Lines and tables of the summary of a run, for standard error: as rich draws them, without importing rich.
 
 A cell is a text, or a (text, style) pair; a style is a word of :data:`_CODES` or several.
 """
@@ -18,8 +18,8 @@ _NOT_COLOURS = {"bold", "dim"}
 
 
 def styles() -> frozenset[str]:
-    """The styles that standard error can show: none unless it is a terminal (or ``FORCE_COLOR`` is set) and ``TERM``
-    is no dumb one; no colours where ``NO_COLOR`` is set.
+    """The styles that standard error can show: none if it is no terminal (and ``FORCE_COLOR`` is not set) or ``TERM``
+    is ``dumb`` or ``unknown``; no colours if ``NO_COLOR`` is set.
     """
     shown = bool(os.environ.get("FORCE_COLOR")) or sys.stderr.isatty()
     if not shown or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
@@ -28,7 +28,7 @@ def styles() -> frozenset[str]:
 
 
 def width() -> int:
-    """Columns: ``COLUMNS``, or those of the terminal, or 80."""
+    """Number of columns: ``COLUMNS``, or the terminal's, or 80."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)
@@ -76,7 +76,7 @@ def _with(cell: Cell, style: str) -> Cell:
 
 
 def _styled(cell: Cell, before: int, wide: int) -> str:
-    """Padded to ``wide`` columns, on the left where ``before`` is as much."""
+    """The cell, padded to ``wide`` columns: on the left if ``before`` is above 0, else on the right."""
     text = _text(cell)
     pad = " " * (wide - _width(text))
     allowed = styles() if not isinstance(cell, str) else frozenset()
@@ -86,7 +86,7 @@ def _styled(cell: Cell, before: int, wide: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns that a terminal takes for it."""
+    """Number of columns that the text takes in a terminal."""
     if text.isascii():
         return len(text)
     return sum(

@@ -36,7 +36,7 @@ def map_command(
         typer.Option(
             "--at",
             metavar="peak|exit|SECONDS",
-            help="When to map a command: with most memory, at its end, or after a time, which ends it.",
+            help="When to map a command: with most memory, at its end, or after a time (which then ends it).",
         ),
     ] = "peak",
     picture: Annotated[
@@ -120,7 +120,7 @@ def map_command(
     randomised = on_off(aslr)
     if pid is not None and (governed or aslr is not None):
         what = "a policy" if governed else "--aslr"
-        raise BadInputError(f"{what} is for a command: process {pid} runs already")
+        raise BadInputError(f"{what} applies only to a command: process {pid} runs already")
     check_output(output)
     drawing = _drawing(draw, picture, colours_asked=bool(colors or cache or masks or frames))
     if save is not None:
@@ -156,14 +156,14 @@ def map_command(
 
 
 def _check_rights(wanting: list[tuple[str, bool]]) -> None:
-    """Before anything runs: without frame numbers, a long run would end with nothing."""
+    """Refuses options that need root, before anything runs: a long run without frame numbers would yield nothing."""
     asked = [name for name, wanted in wanting if wanted]
     if asked and os.geteuid() != 0:
         raise MachineError(f"{asked[0]} needs frame numbers, which only root sees; run: sudo pagelab map …")
 
 
 def _colouring(colors: int | None, cache: str | None, masks: str | None) -> ColourFunction | None:
-    """The colouring of the flags, else the machine's; ``None`` without either."""
+    """The colouring that the flags name, else the machine's; ``None`` if there is neither."""
     from pagelab import machine
     from pagelab.placement import colours
 
@@ -194,13 +194,13 @@ def _draw(found: AddressMap, path: Path, what: str) -> None:
 
 
 def _without_pieces(found: AddressMap) -> AddressMap:
-    """Pieces that were collected to be saved only."""
+    """The map without its pieces, if these were collected only for ``--save``."""
     regions = [region.model_copy(update={"frame_runs": None}) for region in found.regions]
     return found.model_copy(update={"regions": regions})
 
 
 def _pid(target: list[str]) -> int | None:
-    """The process that is meant, or ``None`` for a command. A lone number is a process."""
+    """The pid if the target is a single number; ``None`` if it is a command."""
     if len(target) == 1 and target[0].lstrip("-").isdigit():
         pid = int(target[0])
         if pid <= 0:
@@ -210,7 +210,7 @@ def _pid(target: list[str]) -> int | None:
 
 
 class _When(NamedTuple):
-    """When a command is looked at: after a time, or at its end, and before that whenever it has more than before."""
+    """When a command is mapped: after a time, or at its end; with ``peaks`` also earlier, whenever its memory grew."""
 
     after_s: float | None = None
     peaks: bool = False
@@ -229,7 +229,7 @@ def _when(at: str) -> _When:
 
 
 def _check_suffix(picture: Path) -> None:
-    """Before anything runs: a long run must not end with a picture that cannot be drawn."""
+    """Refuses an unknown suffix before anything runs: a long run must not end with a picture that cannot be drawn."""
     from pagelab.charts import PICTURE_FORMATS
 
     if picture.suffix.lower().removeprefix(".") not in PICTURE_FORMATS:
@@ -238,7 +238,7 @@ def _check_suffix(picture: Path) -> None:
 
 
 def _mapper(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
-    """Errors are values here, and raised once the program has been let go."""
+    """A function that maps the held process. It returns errors, which are raised after the process is released."""
     from pagelab import placement
 
     def look(pid: int, moment: Moment) -> AddressMap | PagelabError:
@@ -259,7 +259,7 @@ def _run(
 
 
 def _seen(traced: Traced[AddressMap | PagelabError]) -> tuple[AddressMap, int]:
-    """The map, at the peak where there was one, and how the program ended, if it ended by itself."""
+    """The map, at the peak if there was one, and the program's exit code; 0 if the program has not ended by itself."""
     from pagelab.placement.table import fuller
 
     if isinstance(traced.value, PagelabError):
@@ -274,7 +274,7 @@ _Flags = tuple[list[str] | None, list[str] | None, list[str] | None, str | None,
 def _policy(
     given: _Flags, base: Path | None, chosen: ColourFunction | None
 ) -> tuple[tuple[Policy, Path | None], ColourFunction | None]:
-    """The policy, and the colours: those that flags of the map name, else the policy's own, else the machine's."""
+    """The policy, and the colours: those of the map's flags, else the policy's own, else the machine's."""
     from pagelab import machine, policy
     from pagelab.placement import colours
 
@@ -291,7 +291,7 @@ def _policy(
 def _request(
     argv: list[str], stdout: str, asked: tuple[Policy, Path | None] | None, randomised: bool | None
 ) -> RunRequest:
-    """For the launcher; without a policy, nothing is loaded into the program."""
+    """The launcher's request; without a policy, no library is loaded into the program."""
     from pagelab.runner import RunRequest
 
     policy, base = asked or (None, None)

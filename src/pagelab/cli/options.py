@@ -75,7 +75,7 @@ CoRun = Annotated[
     bool,
     typer.Option(
         "--co-run",
-        help="Both of a pair at once on one processor, by processor time: another question, as caches are shared.",
+        help="Run both of a pair at once on one processor, compare processor time; shared caches then count as well.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -93,7 +93,7 @@ _MOST_MINUTES = 24 * 60
 
 
 def checked(*, seed: int, minutes: float, level: float = 0.95, most_minutes: int = _MOST_MINUTES) -> None:
-    """Raises BadInputError for a seed, a time or a level that cannot be."""
+    """Raises BadInputError for a seed, a time or a level outside of its range."""
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     if not 0 <= seed < 2**63:
@@ -109,12 +109,12 @@ def one_of(option: str, given: str, literal: Any) -> None:
 
 
 def described(processor: str | None) -> str | None:
-    """``--processor``: a file's path as it is from everywhere, or the name."""
+    """The value of ``--processor``: the absolute path of a file, or the name of a preset."""
     return str(Path(processor).resolve()) if processor is not None and processor.endswith(".toml") else processor
 
 
 def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path:
-    """``--into``, or NAME and suffix, or the next number that is free; ``hint``: what to do where it is not empty."""
+    """``--into``; without it, NAME with the suffix and, if that exists, a number. ``hint``: advice if not empty."""
     if into is not None:
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
             raise BadInputError(f"--into {into}: {hint}")

@@ -63,7 +63,7 @@ def probe_translation(*, as_json: bool, rounds: int | None, description: Path | 
     for line in calibration.verdict(measured, preset):
         say(line)
     if preset is None:
-        say("no preset is of this processor; to compare with one: --processor NAME")
+        say("there is no preset for this processor; to compare with one: --processor NAME")
     if before is not None:
         changed = changes(before, found)
         told = "; ".join(changed) if changed else "nothing beyond the intervals"
@@ -107,7 +107,7 @@ def _cycles(one: Cycles) -> str:
 
 
 def _measured(found: TranslationFile) -> Measured:
-    """What a description is made of: the chase next after the second level's end is the walk that it shall cost."""
+    """The measurements for a description; the first chase beyond the second level's end gives the cost of a walk."""
     from pagelab.simulate.calibration import Measured
 
     by_page = {levels.page: levels for levels in found.levels}

@@ -61,7 +61,7 @@ _KINDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def arguments(words: Sequence[str]) -> dict[str, Any] | None:
-    """The arguments of ``pagelab run`` that follow ``run``, by the names of its parameters; None: not this simple."""
+    """The arguments of ``pagelab run``, by the names of its parameters; None: the words need the whole parser."""
     found: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     at = 0
@@ -91,7 +91,7 @@ def arguments(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _take(option: str, value: str, found: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Whether this option is known here, with a value that needs no more than this to be read."""
+    """Stores the option's value; returns whether this module knows the option and can read the value."""
     if option in LISTS:
         found.setdefault(LISTS[option], []).append(value)
         return True
@@ -111,7 +111,7 @@ def _take(option: str, value: str, found: dict[str, Any], settings: dict[str, An
 
 
 def _are_text(words: Sequence[str]) -> bool:
-    """Not the names of files that are no UTF-8."""
+    """Whether all words are valid UTF-8, which names of files need not be."""
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
@@ -120,7 +120,7 @@ def _are_text(words: Sequence[str]) -> bool:
 
 
 def attempt(words: Sequence[str]) -> int | None:
-    """Does what the command line ``words`` says, and returns the exit code; None: the parser has to read it."""
+    """Executes the command line ``words`` and returns the exit code; None: it needs the whole parser."""
     if words[:1] != ["run"] or "_PAGELAB_COMPLETE" in os.environ:
         return None
     found = arguments(words[1:])

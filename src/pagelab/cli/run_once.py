@@ -1,4 +1,4 @@
-"""What ``pagelab run`` does once its command line is read.
+"""The work of ``pagelab run`` after its command line was read.
 
 Nothing here imports the libraries of the command line, of models or of tables before the program has run: what they
 take to start, the user would wait for. Only a record that is written out or shown as JSON is validated by its model.
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 def perform(one: Asked) -> int:
-    """Makes the run, shows and writes what was asked for; returns the exit code of ``pagelab run``."""
+    """Makes the run, shows and writes the requested results; returns the exit code of ``pagelab run``."""
     mode, files = _flush(one.flush or [])
     request = {
         "argv": one.argv,
@@ -135,7 +135,7 @@ def _flush(targets: list[str]) -> tuple[Literal["none", "files", "all"], list[st
 
 
 def check_output(output: Path | None, option: str = "--output") -> None:
-    """Before anything runs: a long run must not end with a file that cannot be written."""
+    """Refuses an unwritable file before anything runs: a long run must not end without its result."""
     if output is None:
         return
     directory = output.absolute().parent
@@ -148,7 +148,7 @@ def check_output(output: Path | None, option: str = "--output") -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """A device or a pipe, such as /dev/null: it is written to, and never replaced."""
+    """Whether the path is a device or a pipe, such as /dev/null: these are written to and never replaced."""
     return path.exists() and not path.is_file()
 
 

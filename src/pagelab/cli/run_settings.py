@@ -1,4 +1,4 @@
-"""Settings of a run as options: those that the contract's request has, declared in no other place."""
+"""Settings of a run as options. The contract's request declares the settings; nothing repeats them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def once(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def compared(command: Callable[..., None]) -> Callable[..., None]:
-    """The same for settings of which two values can be compared: each may be given several times."""
+    """As :func:`once`, for the settings whose values can be compared: each option may be given several times."""
     several = {
         flag: typer.Option(f"--{flag}", metavar=one.metavar, help=one.compared, rich_help_panel=SETTINGS)
         for flag, one in FLAGS.items()
@@ -38,7 +38,7 @@ def _option(one: RunSetting) -> Any:
 
 
 def parameter_of(flag: str) -> str:
-    """The name of its parameter in Python."""
+    """The flag's parameter in Python."""
     return flag.replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""Settings as flags: those of a run, of what ``pagelab try`` tries, and of the two sides of ``pagelab compare``.
+"""Settings as flags: of a run, of the conditions of ``pagelab try``, and of the two sides of ``pagelab compare``.
 
 The command-line library takes long to start, and this module does without it.
 """
@@ -27,7 +27,7 @@ FLAGS = {one.flag: one for one in RUN_SETTINGS if one.flag}
 
 
 def read(one: RunSetting, typed: Any) -> Any:
-    """The value of what was ``typed``, as study.toml has it: words are checked, CPUs a list. Raises BadInputError."""
+    """The ``typed`` value in the form of study.toml: checked, and CPUs as a list. Raises BadInputError."""
     if one.kind == "cpus":
         return cpus_of(typed)
     if one.kind == "seconds" and typed is not None and not math.isfinite(typed):
@@ -44,7 +44,7 @@ def read(one: RunSetting, typed: Any) -> Any:
 
 
 def asked(settings: Typed) -> dict[str, Any]:
-    """The fields of a request, from what was typed for each flag."""
+    """The fields of a request, from the typed value of each flag."""
     return {one.field: one.asked(read(one, settings.get(flag))) for flag, one in FLAGS.items()}
 
 
@@ -63,7 +63,7 @@ POLICY_AXES = ("pages", "fetch", "frames", "backend", "policy")
 
 
 def given(axes: dict[str, list[str] | list[Path] | None]) -> dict[str, list[str]]:
-    """What was typed, as text, by axis; an axis that was not is left out."""
+    """The typed values as text, by axis, without the axes that were not typed."""
     return {name: [str(value) for value in values] for name, values in axes.items() if values}
 
 
@@ -79,7 +79,7 @@ def variables(texts: list[str]) -> dict[str, list[str]]:
 
 
 def setting(name: str, chosen: dict[str, str], env: dict[str, str]) -> Setting:
-    """The setting with one value for each axis that is ``chosen``; checked against this machine."""
+    """The setting with the ``chosen`` value of each axis; checked against this machine."""
     from pagelab.study.setting import Setting
 
     run = {FLAGS[flag].key: read(FLAGS[flag], typed) for flag, typed in chosen.items() if flag in FLAGS}

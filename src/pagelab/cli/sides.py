@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def typed(base: str, new: str | None, axes: dict[str, list[str]]) -> Sides:
-    """From flags: once for both, twice for A and B. Without ``new``, A's command under B's flags."""
+    """The sides A and B. One value of a flag is for both, two are for A and B. Without ``new``, B has A's command."""
     values = {axis: found for axis, found in axes.items() if axis != "env"}
     values |= {f"{VARIABLE}{name}": found for name, found in settings.variables(axes.get("env", [])).items()}
     for axis, found in values.items():
         if len(found) > 2:
             raise BadInputError(
-                f"{flag(axis)} is given {len(found)} times, and A and B are two: more settings of one command: "
+                f"{flag(axis)} is given {len(found)} times, but A and B are two; for more settings of one command: "
                 f"{shlex.join(['pagelab', 'try', *words_of(axis, found)])} -- {base}"
             )
     first, second = ({axis: found[-1 if last else 0] for axis, found in values.items()} for last in (False, True))
@@ -35,8 +35,8 @@ def typed(base: str, new: str | None, axes: dict[str, list[str]]) -> Sides:
         more = next((axis for axis, found in values.items() if len(found) == 2), None)
         if more is not None:
             raise BadInputError(
-                f"{' '.join(words_of(more, values[more][:1]))} is given twice: both would be the same; how far two "
-                f"that are the same lie apart: {shlex.join(['pagelab', 'compare', base, base])}"
+                f"{' '.join(words_of(more, values[more][:1]))} is given twice: A and B would be the same; to see how "
+                f"much two equal commands differ: {shlex.join(['pagelab', 'compare', base, base])}"
             )
         raise BadInputError(
             f'compare {base} with what? A second command: pagelab compare {shlex.quote(base)} "./new"; or two settings '
@@ -76,12 +76,12 @@ _EXAMPLES = {
 
 
 def _other(axis: str, value: str) -> str:
-    """A value to compare with, for an example."""
+    """A value other than ``value``, for an example."""
     return next(one for one in _EXAMPLES.get(axis, ("1", "2")) if one != value)
 
 
 def are_studies(base: str, new: str | None) -> bool:
-    """Whether studies are named; two directories are, two other things are commands. One of each is bad input."""
+    """Whether the arguments are studies (directories, or study.db in one), else commands. One of each is bad input."""
     names = [name for name in (base, new) if name is not None]
     here = [bool(name) and (Path(name).is_dir() or name.endswith("study.db")) for name in names]
     if len(set(here)) == 2:

@@ -26,7 +26,7 @@ def stat_command(
         bool, typer.Option("--system", help="Pages placed by the kernel since boot: /proc/page_color, all programs.")
     ] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Also the processes below it.")] = False,
-    by_colour: Annotated[bool, typer.Option("--by-colour", help="One row a colour.")] = False,
+    by_colour: Annotated[bool, typer.Option("--by-colour", help="One row per colour.")] = False,
     watch: Annotated[
         float | None,
         typer.Option("--watch", metavar="SECONDS", help="Repeat until the process ends or Ctrl-C."),

@@ -332,8 +332,8 @@ _SOON_BYTES = 32 << 20
 
 
 def _answer(directory: Path) -> None:
-    """The verdict and the next command, as the report has them. Where memory or threads are limited, what it needs may
-    hang: then that is left to the report, which is watched.
+    """Prints the verdict and the next command, as the report has them. It prints nothing where memory or threads are
+    limited: its libraries may then hang, and only the report is watched for that.
     """
     from pagelab.cli import limits
 

@@ -1,4 +1,4 @@
-"""The summary of one run, for the terminal: of the record as the JSON document that it is."""
+"""The summary of one run for the terminal, made from the record's JSON document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARKS = {"info": "i", "warning": "!", "serious": "!!"}
 
 
 def show(record: Mapping[str, Any]) -> None:
-    """Outcome, times, counters, requested and actual placement, processes, warnings; on standard error."""
+    """Prints outcome, times, counters, requested and actual placement, processes, warnings on standard error."""
     sys.stderr.write("".join(parts(record)))
 
 
@@ -46,7 +46,7 @@ def parts(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _about_the_machine(warning: Mapping[str, Any]) -> bool:
-    """As :func:`pagelab.record.about_the_machine`, whose module takes long to load."""
+    """The same as :func:`pagelab.record.about_the_machine`, whose module takes long to load."""
     return bool(warning["data"].get("scope") == "machine")
 
 
@@ -78,7 +78,7 @@ def _times(record: Mapping[str, Any]) -> str:
 
 
 def _shown_counters(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """All but those that this machine does not have at all: one line below the tables names these."""
+    """The counters that this machine has; a line below the tables names the others."""
     of_machine = [warning["data"] for warning in record["warnings"] if _about_the_machine(warning)]
     absent = {name for data in of_machine if data.get("reason") == "no-pmu" for name in data["counters"]}
     return [counter for counter in record["counters"] if counter["name"] not in absent]

@@ -24,7 +24,7 @@ _HOW = "How"
 
 
 class _CaptureByDefault(TyperGroup):
-    """A first word that is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
+    """A group in which ``capture`` may be left out: ``pagelab trace -- CMD``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
@@ -34,7 +34,7 @@ class _CaptureByDefault(TyperGroup):
 
 
 def _refuse_misspelt(ctx: Any, word: str, known: list[str]) -> None:
-    """A word that is nearly a command's name, and no program's."""
+    """Refuses a word that resembles a command's name and is not a program on PATH."""
     if not word.startswith("-") and nearest(word, known) and shutil.which(word) is None:
         ctx.fail(f"there is no command {ctx.command_path} {word}{meant(word, known)}")
 
@@ -54,7 +54,7 @@ Page = Annotated[
 Kinds = Annotated[
     str | None,
     typer.Option(
-        "--kinds", metavar="LIST", help="Of full references, only: load,store,fetch,other.", rich_help_panel=_WHAT
+        "--kinds", metavar="LIST", help="Full references: only load,store,fetch,other.", rich_help_panel=_WHAT
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
@@ -106,7 +106,7 @@ def capture_command(
         typer.Option("--first", metavar="N", help="Begin at this instruction of each image.", rich_help_panel=_WINDOW),
     ] = 0,
     count: Annotated[
-        int | None, typer.Option("--count", metavar="N", help="For so many instructions.", rich_help_panel=_WINDOW)
+        int | None, typer.Option("--count", metavar="N", help="End after N instructions.", rich_help_panel=_WINDOW)
     ] = None,
     marker: Annotated[
         bool,
@@ -123,7 +123,7 @@ def capture_command(
         bool,
         typer.Option(
             "--pools",
-            help="Heap, mappings and arenas lie where governed runs have them: page sizes fit the trace.",
+            help="Place heap, mappings and arenas as governed runs do, so that page sizes apply to the trace.",
             rich_help_panel=_HOW,
         ),
     ] = False,

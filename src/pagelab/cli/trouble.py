@@ -46,7 +46,7 @@ def reporting(work: Callable[[], None]) -> None:
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """The line, and the exit code."""
+    """The error's line, and its exit code."""
     for one in _chain(error):
         if isinstance(one, OSError) and one.errno is not None:
             return _system(one), _MACHINE if one.errno in _MEDIUM else _BAD_INPUT
@@ -95,9 +95,9 @@ def _is_somewhere() -> bool:
 
 
 def _in_hand(error: BaseException) -> list[str]:
-    """The file that the failed call was writing: an error of a write has no name, but the caller had the file or path.
+    """The file that the failed call was writing. The error of a write has no file name, so the frames are searched.
 
-    The innermost of the frames that hold an open file, or a path as what a method was called on.
+    The innermost frame counts that has an open file, or is a method of a path.
     """
     import traceback
 
@@ -115,7 +115,7 @@ def _in_hand(error: BaseException) -> list[str]:
 
 
 def _shortest(name: str) -> str:
-    """Relative to this directory where it lies below it."""
+    """The path, relative to the working directory if it lies below that."""
     path = Path(name)
     return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else name
 

@@ -132,7 +132,7 @@ def try_command(
 
 
 def _discard(directory: Path) -> None:
-    """A trial that could not begin leaves nothing to report: its directory goes, except with a study in it."""
+    """Removes the directory of a trial that could not begin, unless it has a study in it."""
     from shutil import rmtree
 
     from pagelab.study.store import NAME
@@ -142,7 +142,7 @@ def _discard(directory: Path) -> None:
 
 
 def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
-    """The conditions: the values of the axis with several values; or a single value, against the default."""
+    """The conditions: one for each value of the axis with several values; or the only value against the default."""
     from pagelab.study.setting import KERNEL, Setting
 
     by_name = variables(axes.get("env", []))
@@ -161,12 +161,13 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
         single = [*fixed, *(f"env {name}" for name in always)]
         if not single:
             raise BadInputError(
-                "nothing to try: such as --pages 4K --pages 2M, or --env A=1 --env A=2, before the command"
+                "nothing to try: give settings before the command, such as --pages 4K --pages 2M, or --env A=1 --env "
+                "A=2"
             )
         if len(single) > 1:
             raise BadInputError(
-                f"{' and '.join('--' + name.split()[0] for name in single)}: which is to be tried? Give it twice, with "
-                "the value to compare with first"
+                f"{' and '.join('--' + name.split()[0] for name in single)}: which is to be tried? Give it twice, "
+                "first with the value to compare with"
             )
         if single[0] in FLAGS and FLAGS[single[0]].kind == "switch":
             other = "off" if fixed[single[0]] == "on" else "on"
@@ -191,7 +192,7 @@ def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -
 
 
 def _again(axes: dict[str, list[str] | list[Path] | None], metric: str | None, wanted: Trying) -> list[str]:
-    """The command so far, as it was typed, without its minutes and its program."""
+    """The command line as it was typed, without its minutes and its program."""
     words = ["pagelab", "try"]
     for name, values in axes.items():
         words += [word for value in values or () for word in (f"--{name}", str(value))]
@@ -236,7 +237,7 @@ def _document(
 def _further(
     answers: list[Answer], wanted: Trying, blocks: int, pilot: Pilot, again: list[str], directory: Path
 ) -> tuple[str, str] | None:
-    """The command that decides what could not be told, and what it is for; None where nothing is missing."""
+    """The command that would decide the undecided comparisons, and its purpose; None if all are decided."""
     from pagelab.analysis.answer import needs
     from pagelab.study.budget import MOST_BLOCKS
     from pagelab.study.progress import shown_duration
@@ -308,7 +309,7 @@ def _text(document: TryDocument, found: Analysis) -> str:
 
 
 def _first(document: TryDocument) -> str:
-    """The answer: the largest change that was found; or that of the only setting; or the common result."""
+    """The answer: the largest change that was found; else the answer on the only setting; else the common result."""
     found = [one for one in document.settings if one.said in ("lower", "higher")]
     if found:
         return max(found, key=lambda one: abs(one.change_percent or 0.0)).sentence

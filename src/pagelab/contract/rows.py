@@ -46,7 +46,7 @@ class RunSetting(NamedTuple):
         return self.field.removesuffix(_UNITS.get(self.kind, ""))
 
     def asked(self, word: Any) -> Any:
-        """The request's value of a word or value of study.toml, or of a flag that was read."""
+        """The request's value for a word or value of study.toml, or for the value of a flag."""
         if self.kind == "switch":
             return _SWITCH.get(word)
         if self.kind == "cpus":
@@ -54,13 +54,13 @@ class RunSetting(NamedTuple):
         return None if word == KEEP and self.default is None else word
 
     def said(self, value: Any) -> Any:
-        """The word or value with which study.toml says the request's ``value``; None without a request."""
+        """The word or value of study.toml for the request's ``value``; None without a request."""
         if self.kind == "switch":
             return None if value is None else "on" if value else "off"
         return value or None if self.kind == "cpus" else value
 
     def typed(self, value: Any) -> str | None:
-        """The text with which the flag says the request's ``value``; None without a request."""
+        """The flag's text for the request's ``value``; None without a request."""
         said = self.said(value)
         if said is None:
             return None

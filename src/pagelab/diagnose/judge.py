@@ -172,7 +172,7 @@ def _compared(
         total = len(times[names[1][0]])
         raise StatsRefusedError(
             Refusal.INCOMPLETE_BLOCKS,
-            f"only {control.shape[1]} of {total} blocks have no failed execution of it or of what it is compared with",
+            f"only {control.shape[1]} of {total} blocks have no failed execution of this source or of its control",
         )
     return control, pinned, other_block_effects(times, [*names[0], *names[1]], _whole(parts))
 

@@ -1,4 +1,4 @@
-"""Layouts: which memory of a program gets large pages in the runs that models are fitted to (docs/layouts.md).
+"""Layouts: the memory of a program that gets large pages in runs to which models are fitted (docs/layouts.md).
 
 >>> from pagelab import layouts
 >>> space = layouts.Footprint(tuple(("heap", at << 21) for at in range(8)))

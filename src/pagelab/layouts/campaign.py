@@ -1,4 +1,4 @@
-"""The layouts of a campaign: growing, random and sliding windows in the paper's proportions (MOSAIC, section VI-B).
+"""Makes the layouts of a campaign: growing, random and sliding windows in the paper's proportions (MOSAIC, VI-B).
 
 A campaign fits models to these, and judges them by other layouts, drawn at random.
 """
@@ -19,7 +19,7 @@ from pagelab.layouts.windows import SHARES, growing, random_window, random_windo
 
 
 def kinds(footprint: Footprint) -> list[Layout]:
-    """Every kind of memory in base pages or in large ones: a layout for each subset of the used pools.
+    """A layout for each subset of the used pools: the subset's pools in large pages, the others in base pages.
 
     Named after the pools in large pages (``4K``: none), in the order of a full factorial design, in which the last
     pool changes first.
@@ -47,7 +47,7 @@ FEWEST = 2 + 1 + len(SHARES)
 
 
 def shares(count: int) -> tuple[int, int, tuple[int, ...]]:
-    """How many of ``count`` layouts are growing, random, and sliding for each share: a sixth, a sixth, and the rest.
+    """Divides ``count`` layouts: a sixth growing, a sixth random, and the rest sliding, for each share of misses.
 
     At least two grow: the anchors. Raises :class:`BadInputError` for fewer than :data:`FEWEST`.
     """
@@ -61,7 +61,7 @@ def shares(count: int) -> tuple[int, int, tuple[int, ...]]:
 def campaign(
     footprint: Footprint, misses: NDArray[np.float64] | None = None, count: int = PAPER, seed: int = 0
 ) -> Distinct:
-    """``count`` layouts over ``footprint``; those that coincide are merged, and which is told.
+    """``count`` layouts over ``footprint``; those that coincide are merged, and the result lists the merged ones.
 
     ``misses``: of each tile with base pages; without them, windows that would slide are random. The anchors keep
     their names. Raises :class:`BadInputError`.
@@ -84,7 +84,7 @@ _TRIES = 1000
 def judges(
     footprint: Footprint, count: int = FEWEST_JUDGES, *, without: Sequence[Layout] = (), seed: int = 0
 ) -> list[Layout]:
-    """Layouts that judge models: ``count`` drawn at random, and no part of what chooses, fits or stops.
+    """``count`` random layouts that only judge models: choosing, fitting and stopping do not use them.
 
     No two of them coincide, and none with one of ``without``.
     Each is the union of one to four random windows, so that scattered mixtures are judged as well as single windows.
@@ -107,6 +107,6 @@ def judges(
                 return found
     fewer = f", or take fewer tests (at least {FEWEST_JUDGES})" if count > FEWEST_JUDGES else ""
     raise BadInputError(
-        f"{count} test layouts: the program uses {len(footprint)} tiles, of which there are not as many different "
-        f"layouts beside the others; give it a larger input{fewer}"
+        f"{count} test layouts: the program uses {len(footprint)} tiles, which have fewer different layouts beside "
+        f"the others; give it a larger input{fewer}"
     )

@@ -1,4 +1,4 @@
-"""Layouts as files: a policy each, and a table of them."""
+"""Writes layouts as files: one policy per layout, and a table of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(
     *,
     force: bool = False,
 ) -> list[Path]:
-    """Writes every layout as a policy, ``NAME.toml``, and :data:`INDEX` last; the policies' paths.
+    """Writes every layout as a policy, ``NAME.toml``, and :data:`INDEX` last; returns the policies' paths.
 
     ``tests`` have the role ``test``, the others ``model``. Raises :class:`BadInputError` where the directory has an
     index already, unless ``force`` replaces it (policies that it lists go with it).

@@ -1,4 +1,4 @@
-"""Which tiles of the pools a program really uses, one after the other: the space that layouts are made over."""
+"""The tiles of the pools that a program really uses, in one row: layouts are made over this space."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class Footprint:
         object.__setattr__(self, "tiles", tuple(ordered))
 
     def __len__(self) -> int:
-        """Tiles."""
+        """Number of tiles."""
         return len(self.tiles)
 
     @cached_property
     def position(self) -> Mapping[tuple[str, int], int]:
-        """Where a tile is in the concatenated pools."""
+        """Tile → its position in the concatenated pools."""
         return {tile: at for at, tile in enumerate(self.tiles)}
 
     @property
     def bytes(self) -> int:
-        """Of all tiles."""
+        """Bytes of all tiles."""
         return len(self) * self.page_bytes
 
     @property
@@ -64,11 +64,11 @@ class Footprint:
         return tuple(dict.fromkeys(pool for pool, _ in self.tiles))
 
     def window(self, name: str, start: int, end: int) -> Layout:
-        """The layout whose large pages are the positions [start, end); what lies outside of the space is left out."""
+        """The layout with large pages at the positions [start, end), cut to the space."""
         return of_pieces(name, self.tiles[max(start, 0) : max(end, 0)], self.page_bytes)
 
     def at(self, name: str, positions: Iterable[int]) -> Layout:
-        """The layout whose large pages are these positions."""
+        """The layout with large pages at these positions."""
         return of_pieces(name, (self.tiles[at] for at in positions), self.page_bytes)
 
     def positions(self, layout: Layout) -> list[int]:
@@ -77,7 +77,7 @@ class Footprint:
 
 
 def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
-    """The tiles that a trace has references to, of all its address spaces together.
+    """The tiles to which a trace has references, in all its address spaces together.
 
     Raises :class:`BadInputError` for a trace that was captured without pools, or with two kinds of memory in one.
     """
@@ -90,8 +90,8 @@ def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
         )
     if len({pool.start for pool in pools}) < len(pools):
         raise BadInputError(
-            f"{path}: the trace has {' and '.join(pool.memory for pool in pools)} in shared pools, layouts have one "
-            "each; capture it without --policy: pagelab trace --pools -- CMD"
+            f"{path}: the trace has {' and '.join(pool.memory for pool in pools)} in shared pools, but a layout needs "
+            "a pool for each; capture it without --policy: pagelab trace --pools -- CMD"
         )
     found = np.empty(0, np.uint64)
     for batch in trace.runs(page_bytes=page_bytes):
@@ -104,7 +104,7 @@ def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
 
 
 def pieces_of(record: Record) -> list[tuple[str, int, int, int]]:
-    """What governed processes of a run had in pools: kind of memory, number of the pool, offset in it, bytes."""
+    """The memory that governed processes had in pools: kind of memory, number of the pool, offset in it, bytes."""
     return [
         (piece.region, *divmod(piece.start - FIRST_POOL, POOL_BYTES), piece.end - piece.start)
         for process in record.processes or []
@@ -122,13 +122,14 @@ def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
     pieces = pieces_of(record)
     if not pieces:
         raise BadInputError(
-            "the record tells of no memory in pools: nothing was governed; take a trace: pagelab trace --pools -- CMD"
+            "the record has no memory in pools: no process was governed; use a trace: pagelab trace --pools -- CMD"
         )
     lying = {(region, pool) for region, pool, *_ in pieces}
     if len({pool for _, pool in lying}) < len(lying):
         kinds = " and ".join(dict.fromkeys(region for region, *_ in pieces))
         raise BadInputError(
-            f"the record has {kinds} in shared pools, layouts have one each; take a trace: pagelab trace --pools -- CMD"
+            f"the record has {kinds} in shared pools, but a layout needs a pool for each; use a trace: pagelab trace "
+            "--pools -- CMD"
         )
     tiles = {
         (region, at)
@@ -141,7 +142,8 @@ def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
 def refuse_other_input(traced: Footprint, native: Footprint, argv: Sequence[str], *, whole: bool) -> None:
     """Raises `BadInputError` where the trace's memory is not that of the native execution.
 
-    Tiles beyond a pool's native end by more than one, or, of a trace of the ``whole`` execution, ends that far below.
+    It is not if a pool of the trace ends more than one tile above the native end, or, for a trace of the ``whole``
+    execution, more than one tile below it.
     """
     for pool in dict.fromkeys([*traced.pools, *native.pools]):
         ends = [max((at for own, at in one.tiles if own == pool), default=-1) for one in (traced, native)]
@@ -156,11 +158,11 @@ def refuse_other_input(traced: Footprint, native: Footprint, argv: Sequence[str]
 
 
 def used(records: Mapping[str, Record]) -> dict[str, int]:
-    """Bytes of addresses by pool, from its beginning to the last byte that was used; ``records``: those of ``4K`` and
-    ``2M``. What lies between may never have been touched: reserved memory counts.
+    """Pool → bytes from its beginning to the last byte that was used; ``records`` are those of ``4K`` and ``2M``.
+    Bytes between may never have been touched: reserved memory counts.
 
-    In huge pages every tile that is given back is accounted for, so that record has the extent; but its last tile
-    counts as a whole. How much of that was used, the record in base pages says.
+    The record in huge pages counts every tile that was given back, so it has the whole extent; but it counts the last
+    tile as a whole. The record in base pages shows how much of that tile was used.
     """
     base, huge = _ends(records["4K"]), _ends(records["2M"])
     found = {}
@@ -171,14 +173,14 @@ def used(records: Mapping[str, Record]) -> dict[str, int]:
 
 
 def lacks_huge_pages(record: Record) -> bool:
-    """Whether the program touched tiles of 2M that were to be huge, and none of them was."""
+    """Whether the program touched tiles of 2M that were requested as huge pages, and none of them became one."""
     rows = [row for process in record.processes or [] for row in process.placement or []]
     wanted = any(row.asked == "2M" and row.whole_touched_tiles for row in rows)
     return wanted and not any(size.page_bytes >= TILE and size.bytes for row in rows for size in row.by_size)
 
 
 def no_huge_pages(consequence: str) -> str:
-    """The message to a user whose program :func:`lacks_huge_pages`, and which processes may be the reason."""
+    """The message if :func:`lacks_huge_pages`, with the processes that may be the reason."""
     others = sizes_of_others()
     advice = f"{others}; repeat when it has ended" if others else "what is in the way: pagelab doctor"
     return f"the kernel gave the program's memory no 2M page, so {consequence}; {advice}"

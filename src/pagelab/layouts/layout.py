@@ -23,7 +23,7 @@ TILE = 2 << 20
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """Offsets [start, end) of a pool, in bytes, and the size of the pages that they have: whole pages only.
+    """The bytes [start, end) of a pool, and the size of the pages that back them: whole pages only.
 
     Raises :class:`BadInputError` for anything else.
     """
@@ -48,13 +48,13 @@ class Tile:
 
     @property
     def bytes(self) -> int:
-        """Its length."""
+        """Length of the tile."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A name, and tiles: sorted, disjoint, neighbours of the same page size as one. Raises :class:`BadInputError`."""
+    """A name, and sorted, disjoint tiles; neighbours of one page size are joined. Raises :class:`BadInputError`."""
 
     name: str
     tiles: tuple[Tile, ...]
@@ -80,7 +80,7 @@ class Layout:
         return sum(tile.bytes for tile in self.tiles)
 
     def pieces(self, page_bytes: int = TILE) -> frozenset[tuple[str, int]]:
-        """(pool, offset) of each single tile of ``page_bytes``."""
+        """(pool, offset) of each page of ``page_bytes``."""
         return frozenset(
             (tile.pool, at)
             for tile in self.tiles
@@ -112,7 +112,7 @@ class Layout:
 
 
 def of_pieces(name: str, pieces: Iterable[tuple[str, int]], page_bytes: int = TILE) -> Layout:
-    """The layout whose large pages are the tiles at these (pool, offset)."""
+    """The layout with large pages at these (pool, offset)."""
     return Layout(name, tuple(Tile(pool, at, at + page_bytes, page_bytes) for pool, at in sorted(set(pieces))))
 
 
@@ -125,7 +125,7 @@ def _size(page_bytes: int) -> str:
 
 @dataclass(frozen=True)
 class Distinct:
-    """Layouts of which no two coincide, and what was merged."""
+    """Layouts of which no two coincide, and the merged ones."""
 
     layouts: tuple[Layout, ...]
     merged: tuple[tuple[str, str], ...]
@@ -133,7 +133,7 @@ class Distinct:
 
     @property
     def asked(self) -> int:
-        """Layouts before coinciding ones were merged."""
+        """Number of layouts before coinciding ones were merged."""
         return len(self.layouts) + len(self.merged)
 
 

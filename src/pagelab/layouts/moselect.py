@@ -1,4 +1,4 @@
-"""moselect: few layouts, chosen by misses first and then by the counts that were measured.
+"""Moselect: chooses few layouts, the first ones by misses, the others by the measured counts.
 
 After Agbarya's selector (the successor of MOSAIC's fixed set of 54): three buckets of tiles with 56, 28 and 14% of the
 misses, all their subsets, all tiles; from then on, each layout goes into the largest gap of measured walk cycles.
@@ -40,7 +40,7 @@ def buckets(misses: NDArray[np.float64], shares: Sequence[float] = BUCKETS) -> l
 
 
 def first_layouts(footprint: Footprint, misses: NDArray[np.float64]) -> list[Layout]:
-    """The nine that moselect begins with: every subset of the three buckets, and all tiles."""
+    """The nine layouts with which moselect begins: every subset of the three buckets, and all tiles."""
     filled = buckets(misses)
     found = []
     for size in range(len(filled) + 1):
@@ -78,7 +78,7 @@ def next_layout(
 
 
 def _between(footprint: Footprint, misses: NDArray[np.float64], one: Layout, other: Layout) -> set[int]:
-    """Positions of ``one``, changed towards ``other`` until half of the difference in misses is gone."""
+    """Positions of ``one``, changed towards ``other`` until half of the difference in misses is covered."""
     mine, theirs = set(footprint.positions(one)), set(footprint.positions(other))
     missing = (misses[sorted(theirs)].sum() - misses[sorted(mine)].sum()) / 2
     found = set(mine)

@@ -1,4 +1,4 @@
-"""Sampled TLB misses: the text of ``perf script`` after ``perf record -d`` (PEBS, IBS, SPE)."""
+"""Reads sampled TLB misses from the text of ``perf script`` after ``perf record -d`` (PEBS, IBS, SPE)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MISS_EVENT = re.compile(r"(d?tlb|stlb)[^:]*(miss|walk|refill)|(miss|walk|refill
 
 @dataclass
 class Read:
-    """What was read besides: how many samples there were of each event, and how many of them missed."""
+    """Counts of what was read: the samples of each event, those of them that missed, and those without an address."""
 
     events: Counter[str] = field(default_factory=Counter)
     misses: Counter[str] = field(default_factory=Counter)

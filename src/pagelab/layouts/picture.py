@@ -20,7 +20,7 @@ BINS = 512
 
 
 def specification(profile: Profile, footprint: Footprint, shares: Sequence[float] = SHARES) -> dict[str, Any]:
-    """A Vega-Lite specification: misses along the space, one colour a pool, and a bar for each hot region."""
+    """A Vega-Lite specification: misses along the space, one colour per pool, and a bar for each hot region."""
     width = -(-len(footprint) // BINS)
     unit = footprint.page_bytes / (1 << 20)
     rows = []

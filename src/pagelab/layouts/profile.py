@@ -1,4 +1,4 @@
-"""Where a program misses: TLB misses with base pages, by tile of its footprint."""
+"""A program's TLB misses with base pages, by tile of its footprint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WINDOW = 2 << 20
 
 @dataclass(frozen=True)
 class Profile:
-    """Misses of each tile, in the order of the footprint's positions, and of what lies outside of it.
+    """Misses of each tile, in the order of the footprint's positions, and misses outside of the footprint.
 
     Simulated misses are counts; sampled ones are samples, weighted by their periods.
     """
@@ -34,12 +34,12 @@ class Profile:
 
     @property
     def total(self) -> float:
-        """All misses, those elsewhere among them."""
+        """All misses, including those outside of the footprint."""
         return float(self.misses.sum()) + self.elsewhere
 
 
 def of_windows(windows: pl.DataFrame, footprint: Footprint, pools: Sequence[Pool]) -> Profile:
-    """From the windows of ``simulate tlb`` (``placement, seed, start, m``), of base pages: its placement ``4K``.
+    """The profile from the windows of ``simulate tlb`` (``placement, seed, start, m``) under its placement ``4K``.
 
     Without a placement of that name, the first one. Misses are M: those of both levels, which walk the page tables;
     the mean over seeds. Raises :class:`BadInputError` where columns are missing.
@@ -65,7 +65,7 @@ def of_windows(windows: pl.DataFrame, footprint: Footprint, pools: Sequence[Pool
 def of_samples(
     samples: Iterable[tuple[int, float]], footprint: Footprint, pools: Sequence[Pool], source: str = "samples"
 ) -> Profile:
-    """From sampled data addresses and their weights, as :func:`pagelab.layouts.perf_script.samples` reads them."""
+    """The profile from sampled addresses and weights, as :func:`pagelab.layouts.perf_script.samples` reads them."""
     pairs = list(samples)
     return _summed(
         np.array([address for address, _ in pairs], np.uint64),

@@ -13,7 +13,7 @@ from pagelab.layouts.layout import Layout
 
 
 def growing(footprint: Footprint, count: int) -> list[Layout]:
-    """Growing windows: ``count`` layouts, of which the i-th covers the first i/(count-1) of the space, in whole tiles.
+    """``count`` layouts with growing windows: the i-th covers the first i/(count-1) of the space, in whole tiles.
 
     So the first has base pages only and the last large pages only; one alone has base pages. The paper's N is
     ``count - 1``. Raises :class:`BadInputError` for fewer than one.
@@ -32,7 +32,7 @@ def random_window(footprint: Footprint, draw: random.Random) -> tuple[int, int]:
 
 
 def random_windows(footprint: Footprint, count: int, seed: int, prefix: str = "random") -> list[Layout]:
-    """Random windows: ``count`` layouts with one each, drawn by ``seed`` (and ``prefix``); some may coincide.
+    """``count`` layouts with one random window each, drawn by ``seed`` (and ``prefix``); some may coincide.
 
     Raises :class:`BadInputError` for fewer than one.
     """
@@ -76,7 +76,7 @@ SHARES = (0.2, 0.4, 0.6, 0.8)
 def sliding(
     footprint: Footprint, misses: NDArray[np.float64] | None, share: float, count: int, seed: int
 ) -> list[Layout]:
-    """Sliding windows, ``count`` layouts; the first is the hot region with ``share`` of ``misses`` (one number a tile).
+    """``count`` layouts with a sliding window: first the hot region with ``share`` of ``misses`` (one number per tile).
 
     It slides by 1/(count-1) of its length a step, rounded down to whole tiles, until it has left the region: towards
     low addresses where the region's middle lies in the upper half of the space, else towards high ones. What would

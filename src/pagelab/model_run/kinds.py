@@ -135,8 +135,8 @@ def _refuse_few_minutes(session: Session, combinations: int, simulating_s: float
         simulating = f", and simulating their counts takes about {shown_duration(simulating_s)}" if simulating_s else ""
         raise BadInputError(
             f"one execution takes {shown_duration(max(1, trial.run_s))}, and {fewest} of each of {combinations} "
-            f"combinations are the fewest that can tell{simulating}: give it --minutes {rounded_up(1.1 * minutes)}, or "
-            "a smaller input"
+            f"combinations are the fewest that can find an effect{simulating}: give it --minutes "
+            f"{rounded_up(1.1 * minutes)}, or a smaller input"
         )
 
 
@@ -257,7 +257,7 @@ def of_model(directory: Path, minutes: float, seed: int) -> Asked:
     campaign = document.read(directory)
     if campaign is None or campaign.trial is None:
         raise BadInputError(
-            f"{directory}: it has no campaign that was tried; make it with: pagelab model run --into "
+            f"{directory}: it has no campaign with a finished trial; make it with: pagelab model run --into "
             f"{directory.name} -- CMD"
         )
     asked, simulated = campaign.asked, campaign.simulated

@@ -65,8 +65,8 @@ def refuse_few_tiles(tiles: int, tests: int) -> None:
     if mixtures < needs:
         raise BadInputError(
             f"the program uses so little memory ({tiles} tiles of 2 MiB) that there are {mixtures} different mixtures "
-            f"of 4K and 2M pages, and {tests} test layouts and a model need {needs}; give it a larger input; which "
-            "kind of memory matters is told with less: pagelab model kinds -- CMD"
+            f"of 4K and 2M pages, and {tests} test layouts and a model need {needs}; give it a larger input; to find "
+            "which kind of memory matters, less is enough: pagelab model kinds -- CMD"
         )
 
 
@@ -139,8 +139,8 @@ def plan(
     if available < FEWEST - ANCHORS:
         raise BadInputError(
             f"the program uses so little memory that only {available} different layouts of 2M pages are left beside "
-            f"{asked.tests} test layouts, and a model needs {FEWEST - ANCHORS}; give it a larger input; which kind of "
-            "memory matters is told with less: pagelab model kinds -- CMD"
+            f"{asked.tests} test layouts, and a model needs {FEWEST - ANCHORS}; give it a larger input; to find which "
+            "kind of memory matters, less is enough: pagelab model kinds -- CMD"
         )
 
     def made(layouts: int) -> Plan | None:

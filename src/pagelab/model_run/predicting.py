@@ -89,8 +89,8 @@ def known_trace(file: ModelFile, path: Path) -> tuple[Path, SimulatedBy]:
         )
     if digest(hardware.load(simulated.processor)) != simulated.description:
         raise BadInputError(
-            f"cannot simulate {file.workload}: {simulated.processor} is described otherwise than when its model was "
-            "made; make the model anew: pagelab model run"
+            f"cannot simulate {file.workload}: the description of {simulated.processor} has changed since the model "
+            "was made; make the model anew: pagelab model run"
         )
     return trace, simulated
 

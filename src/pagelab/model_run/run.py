@@ -192,8 +192,8 @@ def session_of(
         before, now = found.asked.model_dump(), asked.model_dump()
         other = ", ".join(key for key in now if now[key] != before[key])
         raise BadInputError(
-            f"{directory} holds a campaign that was asked for something else ({other}); go on with what it was asked, "
-            "or begin another: --into DIR"
+            f"{directory} holds a campaign with another request (different: {other}); repeat its request to continue "
+            "it, or begin another campaign: --into DIR"
         )
     session = Session(directory, tools, progress, found, monotonic(), found.spent_s, fewest_runs=fewest_runs)
     refuse_other_machine(session)
@@ -269,8 +269,8 @@ def _tried(session: Session, directory: Path) -> list[Execution]:
     late = next((one for one in runs if one.status == "timed-out"), None)
     if late is not None and session.asked.timeout_s is None:
         raise BadInputError(
-            f"one execution takes more than {shown_duration(late.duration_s)}, and {session.fewest_runs} are the "
-            f"fewest that can tell; give it more than --minutes {session.asked.minutes:g}"
+            f"one execution takes more than {shown_duration(late.duration_s)}, and at least {session.fewest_runs} are "
+            f"needed; give it more than --minutes {session.asked.minutes:g}"
         )
     executions.refuse_failed(runs)
     return runs
@@ -366,7 +366,7 @@ def _pilot(session: Session, space: Footprint) -> Noise:
     times = {name: [one.r_s for one in runs if one.layout == name and one.r_s is not None] for name in ("4K", "2M")}
     if any(len(values) < 2 or min(values) <= 0 for values in times.values()):
         raise BadInputError(
-            "the measured phase takes no processor time that can be told; give the program more to do in it, or "
+            "the measured phase takes too little processor time to be measured; give the program more to do in it, or "
             "measure another window: --window NAME"
         )
     return Noise.of(times, session.asked.estimator)

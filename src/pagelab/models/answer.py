@@ -243,7 +243,7 @@ def verdict(file: ModelFile, fits: Fits) -> str:
 
 
 def _basis(one: FitDocument, best: FitDocument) -> str:
-    """What a model's error rests on, where that of ``best`` rests on layouts left out."""
+    """`` in-sample`` for a model's error without layouts left out, if the error of ``best`` has them; else empty."""
     return " in-sample" if best.left_out is not None and one.test is None and one.left_out is None else ""
 
 

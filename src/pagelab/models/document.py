@@ -114,7 +114,7 @@ class Fits(_Model):
 
 
 class SimulatedBy(_Model):
-    """What simulated the counts; predictions for other processors are of the same."""
+    """The simulation of the counts; predictions for other processors simulate the same trace."""
 
     processor: str
     """A preset's name, or a description's path."""

@@ -111,7 +111,7 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
 
 
 def _check_names(path: Path, header: Sequence[str]) -> None:
-    """Refuses two columns of one name, upper and lower case alike: one of them would be read without a word."""
+    """Refuses two columns of one name, without regard to case: only one of them would be read, without a warning."""
     names = [name.strip().lower() for name in header]
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:

@@ -129,7 +129,7 @@ class Yaniv:
         run = float(points.c[small] - points.c[large])
         if run == 0:
             raise BadInputError(
-                f"cannot fit {self.name} to {points.workload}: 4K and 2M pages have the same C, and no line is told"
+                f"cannot fit {self.name} to {points.workload}: 4K and 2M pages have the same C and define no line"
             )
         alpha = float(points.r[small] - points.r[large]) / run
         return Line(self.name, {"c": alpha}, float(points.r[large] - alpha * points.c[large]))

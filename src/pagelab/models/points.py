@@ -177,7 +177,7 @@ def _check_shapes(points: Points) -> None:
     twice = {name for name in points.layouts if points.layouts.count(name) > 1}
     if twice:
         raise BadInputError(
-            f"points of {points.workload}: layout {sorted(twice)[0]} is there twice; give one row a layout, the mean "
+            f"points of {points.workload}: layout {sorted(twice)[0]} has two rows; give one row per layout, the mean "
             "of its repeats"
         )
     for size, name in points.anchors.items():
@@ -348,7 +348,7 @@ def _noise(points: Points) -> list[PointsWarning]:
     return [
         PointsWarning(
             "noise-unknown",
-            "the spread of R over repeats is not known: what a perfect model would show cannot be told, and intervals "
-            "take all scatter for the layouts' own",
+            "the spread of R over repeats is not known: the errors of a perfect model cannot be computed, and "
+            "intervals attribute all scatter to the layouts",
         )
     ]

@@ -94,7 +94,7 @@ def preset_of(cpuinfo: str) -> str | None:
 
 
 def entries(arrays: Sequence[Mapping[str, Any]], page: str) -> int:
-    """Entries for data pages of a size in a level of a description."""
+    """Number of entries for data in pages of this size, in one level of a description."""
     wanted = size_bytes(page, "page")
     return sum(
         int(array["entries"])
@@ -105,7 +105,7 @@ def entries(arrays: Sequence[Mapping[str, Any]], page: str) -> int:
 
 
 def verdict(measured: Measured, preset: str | None) -> list[str]:
-    """One sentence a level: whether the preset has what was measured. Empty: there is no preset."""
+    """One sentence per level: whether the preset agrees with the measurement. Empty without a preset."""
     if preset is None:
         return []
     table = load(preset).needed("tlb")
@@ -166,7 +166,7 @@ def _document(preset: str) -> dict[str, Any]:
 
 
 def _level(arrays: list[dict[str, Any]], small: Step, large: Step | None) -> list[dict[str, Any]]:
-    """The preset's arrays, those with other entries than measured replaced by fully associative ones of what fitted."""
+    """The preset's arrays; those that differ from the measurement become fully associative, of the measured size."""
     kept = [dict(array) for array in arrays]
     for page, step in (("4K", small), ("2M", large)):
         if step is None or step.fits <= entries(kept, page) < step.beyond:
@@ -181,7 +181,7 @@ def _level(arrays: list[dict[str, Any]], small: Step, large: Step | None) -> lis
 
 
 def predicted_cycles(document: Mapping[str, Any], pages: int) -> float:
-    """Walk cycles a load of a chase over ``pages`` 4K pages, under a description; the first pass left out."""
+    """Walk cycles per load of a chase over ``pages`` 4K pages under a description, without the first pass."""
     order = np.random.default_rng(7).permutation(pages).astype(np.uint64) * np.uint64(4096) + np.uint64(_BASE)
     placed = placement_of_pages("4K")
     costs = [tlb(np.tile(order, n), document, placed, history=_BOOTED).executions["c"][0] for n in (1, PASSES)]
@@ -189,9 +189,9 @@ def predicted_cycles(document: Mapping[str, Any], pages: int) -> float:
 
 
 def _entry_cycles(document: Mapping[str, Any], pages: int, cycles: float) -> int:
-    """Cycles to read an entry with which a walk of the simulated chase costs ``cycles``; at least 1.
+    """Cycles to read a table entry so that a walk of the simulated chase costs ``cycles``; at least 1.
 
-    Without data caches the cost is proportional to them: two are compared.
+    Without data caches the cost of a walk is proportional to them.
     """
     table = document["tlb"]
     one = predicted_cycles({**document, "tlb": {**table, "entry_cycles": 1}}, pages)

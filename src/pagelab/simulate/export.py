@@ -1,4 +1,4 @@
-"""Simulated executions as a study's store, readable like real runs, and as tables."""
+"""Writes simulated executions as a study's store, which is read like that of real runs, and as tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_directory(directory: Path) -> None:
 
 
 def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
-    """A store with one condition a placement and one run an execution, compared with the first placement.
+    """A store with one condition per placement and one run per execution, compared with the first placement.
 
     What is compared is the measurement :data:`CYCLES`, or misses of the last level where the description gives no
     cycles; misses of each level and lines read and written are measurements as well. No execution has a time. Raises

@@ -18,7 +18,7 @@ PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class History:
-    """The simulated machine before the program starts; ``turnover=0`` is one that has just booted.
+    """The simulated machine before the program starts; ``turnover=0`` is a machine that has just booted.
 
     A seed stands for a machine with another past of this kind, not for the next execution on the same machine.
     docs/method/cache.md has the model; shares are of memory unless noted otherwise.
@@ -59,7 +59,7 @@ class History:
 
     @classmethod
     def of(cls, past: str, **changes: Any) -> History:
-        """The history that is called ``past`` (:data:`PASTS`), with ``changes``. Raises :class:`BadInputError`."""
+        """The history named ``past`` in :data:`PASTS`, with ``changes``. Raises :class:`BadInputError`."""
         if past not in PASTS:
             raise BadInputError(f"past {past!r} is not known; there are: {', '.join(PASTS)}")
         return cls(**{**PASTS[past], **changes})
@@ -114,7 +114,7 @@ PASTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class AgedMemory(NamedTuple):
-    """Free memory of machines with a past."""
+    """Free memory of machines with a history."""
 
     free: pl.DataFrame
     """``seed``, ``block_bytes``, ``free_blocks`` (as in ``/proc/buddyinfo``), and ``available``: the share of the free
@@ -126,7 +126,7 @@ class AgedMemory(NamedTuple):
 def aged_memory(history: History, seeds: Iterable[int] = (0,), *, pages: int = 16_384) -> AgedMemory:
     """Free memory of machines with this history, and the frames of the first ``pages`` pages of a fresh process.
 
-    Raises :class:`BadInputError` for a history that cannot be.
+    Raises :class:`BadInputError` for an impossible history.
     """
     import polars as pl
 

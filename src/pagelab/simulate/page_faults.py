@@ -98,7 +98,7 @@ class Curves:
         return pl.concat(parts).with_columns(faults_per_million=pl.col("faults") / pl.col("references") * 1e6)
 
     def utilisation(self) -> pl.DataFrame:
-        """Effective memory utilisation, simulated: pages used until the frames of one colour were all in use.
+        """Simulated effective memory utilisation: the pages in use when the frames of one colour are first all in use.
 
         For every number k of frames a colour up to the most pages that one colour has. Columns: colours,
         pages_per_colour (k), memory_pages (c·k), allocated, m_eff = allocated / memory_pages (PAGING, section 2).

@@ -61,16 +61,15 @@ class Placement:
         }
 
     def of_trace(self, pools: Sequence[Pool]) -> Placement:
-        """The same for a trace with these pools; unchanged if the trace has none."""
+        """This placement for a trace with these pools; unchanged if the trace has none."""
         return replace(self, pools=tuple(pools)) if pools else self
 
     def extents(self) -> tuple[list[tuple[int, int, int]], int]:
-        """As :func:`page_sizes`."""
+        """The result of :func:`page_sizes` for this placement."""
         return page_sizes(self.policy, self.regions, self.pools)
 
     def claims(self) -> list[tuple[int, int, str]]:
-        """Start, end and name of the memory that its rules, or its mosaic, name; empty if it has one size for all
-        memory.
+        """Start, end and name of the memory in its rules or its mosaic; empty if all memory has one page size.
         """
         rules = [rule for rule in self.policy.rules if "pages" in rule.names]
         named = [(*rule.range, "range") for rule in rules if rule.range is not None]
@@ -88,7 +87,7 @@ What = str | Path | policies.Policy | Placement
 
 @dataclass(frozen=True)
 class Design:
-    """Every placement, on every machine that the seeds draw from one history."""
+    """Every placement on every machine; each seed draws one machine from the history."""
 
     placements: tuple[Placement, ...]
     seeds: tuple[int, ...]
@@ -100,18 +99,18 @@ class Design:
         return json.dumps({"history": asdict(self.history), "placements": placements, "seeds": self.seeds})
 
     def of_trace(self, pools: Sequence[Pool]) -> Design:
-        """The same with the pools of a trace, if it has them."""
+        """This design for a trace with these pools; unchanged if the trace has none."""
         return replace(self, placements=tuple(one.of_trace(pools) for one in self.placements))
 
     def executions(self) -> list[tuple[Placement, int]]:
-        """In the order of the native part's outcomes."""
+        """Placement and seed of each execution, in the order of the native part's outcomes."""
         return [(one, seed) for seed in self.seeds for one in self.placements]
 
 
 def design(placements: What | Sequence[What], seeds: int | Iterable[int], history: History | None = None) -> Design:
     """The simulated placements. ``seeds``: a number n means 0 … n-1.
 
-    Raises :class:`BadInputError` where there is none, or a name is there twice.
+    Raises :class:`BadInputError` where there is none, or two have the same name.
     """
     if isinstance(placements, str | Path | policies.Policy | Placement):
         placements = [placements]
@@ -166,7 +165,7 @@ def _machine() -> Mapping[str, Any]:
 def page_sizes(
     policy: policies.Policy, regions: Sequence[Region] = (), pools: Sequence[Pool] = POOLS
 ) -> tuple[list[tuple[int, int, int]], int]:
-    """Extents (start, end, binary logarithm of the page size), and the logarithm for what lies outside of them.
+    """Extents (start, end, binary logarithm of the page size), and the logarithm for addresses outside of them.
 
     The first rule that matches decides, as in a run. A region whose ends are no multiples of the size has 4K pages
     there.
@@ -207,7 +206,7 @@ def _covers(memory: Sequence[str], kind: str) -> bool:
 
 
 def _one_pool(memory: Sequence[str], pools: Sequence[Pool], name: str) -> None:
-    """Offsets of one mosaic count in one pool of anonymous memory."""
+    """Refuses a mosaic over two pools of anonymous memory: its offsets count in one pool."""
     both = {pool.start for pool in pools if pool.memory != "heap" and _covers(memory, pool.memory)}
     if len(both) > 1:
         raise BadInputError(
@@ -219,7 +218,7 @@ def _one_pool(memory: Sequence[str], pools: Sequence[Pool], name: str) -> None:
 def _kinds(
     memory: Sequence[str], regions: Sequence[Region], pools: Sequence[Pool], name: str
 ) -> list[tuple[int, int, int]]:
-    """Start, end, and where offsets count from, of the memory of these kinds."""
+    """Start, end, and the origin of offsets, of the memory of these kinds."""
     known = [(region.start, region.end, region.start) for region in regions if _covers(memory, region.kind)]
     known += [(pool.start, pool.end, pool.start) for pool in pools if _covers(memory, pool.memory)]
     if not known:
@@ -255,7 +254,7 @@ def _cut(start: int, end: int, pages: policies.Pages, origin: int) -> list[tuple
 
 
 def _whole(start: int, end: int, bits: int) -> list[tuple[int, int, int]]:
-    """Whole pages of the size, and base pages at both ends."""
+    """Divides a range into whole pages of the size and base pages at both ends."""
     size = 1 << bits
     low, high = -(-start // size) * size, end // size * size
     if low >= high:
@@ -265,7 +264,7 @@ def _whole(start: int, end: int, bits: int) -> list[tuple[int, int, int]]:
 
 
 def _bits(page_bytes: policies.Pages) -> int:
-    """Binary logarithm; the kernel's choice counts as base pages."""
+    """Binary logarithm of the page size; the kernel's choice counts as base pages."""
     return _BASE if page_bytes is None or isinstance(page_bytes, policies.Mosaic) else page_bytes.bit_length() - 1
 
 

@@ -1,4 +1,4 @@
-"""Check that placements reach a trace: one that meets none of its pages would silently equal base pages."""
+"""Checks that placements match pages of a trace: a placement that matches none would silently equal base pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def header_of(trace: Trace) -> dict[str, Any]:
 
 
 def pools_of(trace: Trace) -> tuple[Pool, ...]:
-    """The pools that a trace file was captured with; none of arrays."""
+    """The pools with which a trace file was captured; none for arrays."""
     return of_header(header_of(trace))
 
 
@@ -47,13 +47,13 @@ def require_data_runs(trace: Trace) -> None:
     header = header_of(trace)
     if header.get("content") == "runs" and "fetch" in _kinds(header):
         raise BadInputError(
-            f"trace {os.fspath(cast(str, trace))}: fetches are in its page runs, and TLBs have other entries for them; "
+            f"trace {os.fspath(cast(str, trace))}: its page runs contain fetches, for which TLBs have other entries; "
             "capture data alone: pagelab trace -- CMD (or full references: pagelab trace --full --fetches)"
         )
 
 
 def _kinds(header: Mapping[str, Any]) -> set[str]:
-    """The kinds of references that went into a trace, if its header or its source's header has them."""
+    """The kinds of references in a trace, if its header or the header of its source has them."""
     provenance = header.get("provenance") or {}
     options = (provenance.get("parameters") or {}).get("options") or {}
     found = set(str(options.get("kinds", "")).split("+"))
@@ -61,7 +61,7 @@ def _kinds(header: Mapping[str, Any]) -> set[str]:
 
 
 def require_met(trace: Trace, design: Design) -> None:
-    """Raises :class:`BadInputError` for a placement that meets no page of ``trace``, a file or an array.
+    """Raises :class:`BadInputError` for a placement that matches no page of ``trace``, a file or an array.
 
     Iterators cannot be read before they are simulated: :func:`require_met_by` checks them afterwards.
     """
@@ -83,7 +83,7 @@ def require_met_by(starts: Iterable[int], design: Design) -> None:
 
 
 def _windows_of(path: str) -> NDArray[np.uint64] | None:
-    """Windows that a trace file uses. A file that stays the same is read once: that takes as long as a simulation."""
+    """Windows that a trace file uses. An unchanged file is read only once: reading takes as long as a simulation."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -133,7 +133,7 @@ def _next(one: Placement) -> str:
 
 
 def _aligns(start: int, end: int, bits: int, pools: Sequence[Pool]) -> bool:
-    """Whether an extent is the tile at a pool's end: there for the alignment of blocks alone (docs/layouts.md)."""
+    """Whether an extent is the tile at a pool's end, which only aligns the pool's blocks (docs/layouts.md)."""
     return end - start == 1 << bits and any(end == pool.end for pool in pools)
 
 

@@ -1,4 +1,4 @@
-"""Full references for the simulators of caches and TLBs: from a trace file, arrays, or iterators of arrays."""
+"""Feeds full references to the simulators of caches and TLBs: from a trace file, arrays, or iterators of arrays."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _PIECE = 1 << 20
 
 
 def pack(addresses: ArrayLike, kinds: ArrayLike = LOAD, sizes: ArrayLike = 8, *, before: int = 0) -> NDArray[np.uint64]:
-    """References in the trace format's words: addresses below 2⁵⁶, kinds 0 load, 1 store, 2 fetch, sizes of 1 to 32
-    bytes. ``before`` is how many references came before these.
+    """References as words of the trace format: addresses below 2⁵⁶, kinds 0 load, 1 store, 2 fetch, sizes of 1 to 32
+    bytes. ``before`` is the number of references before these.
 
     Raises :class:`BadInputError` for other values, with the first one's number, counted from 1.
     """

@@ -1,4 +1,4 @@
-"""Memories of chosen sizes under FIFO, CLOCK, random replacement and OPT."""
+"""Simulates memories of chosen sizes under FIFO, CLOCK, random replacement and OPT."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Epoch = tuple[float, "_Curve"]
 
 @dataclass(frozen=True)
 class Sample:
-    """The estimates of a sample, and the sizes without one."""
+    """The estimates of a sample, and the memory sizes without an estimate."""
 
     faults: pl.DataFrame
     """The rows of :func:`sampled_paging`."""
@@ -118,7 +118,7 @@ def sample(
     seed: int = 1,
     report: Report | None = None,
 ) -> Sample:
-    """As :func:`sampled_paging`, with the omitted rows."""
+    """As :func:`sampled_paging`; the result also has the omitted rows."""
     import polars as pl
 
     from pagelab._native import Paging
@@ -169,7 +169,7 @@ def sample(
 def _estimates(
     epochs: list[Any], at: int, colours: int, frames: NDArray[np.int64], references: int
 ) -> tuple[Floats, Floats]:
-    """Faults a reference with ``frames`` frames of each colour, and the width of their 95% interval to either side.
+    """Faults per reference with ``frames`` frames of each colour, and half the width of their 95% interval.
 
     ``at`` numbers the curve of this colour count in each epoch.
     """
@@ -200,7 +200,7 @@ def _estimates(
 
 def _refuse_reduced(header: dict[str, Any]) -> None:
     if header.get("reduction") is not None:
-        raise BadInputError("the trace is reduced: a sample of it would be neither; sample the whole trace")
+        raise BadInputError("a reduced trace cannot be sampled; sample the whole trace")
 
 
 def _faults(epochs: list[Epoch], frames: NDArray[Any]) -> Floats:

@@ -28,7 +28,7 @@ class Spread:
 
 
 def spread(executions: pl.DataFrame, quantities: Sequence[str], *, level: float = 0.95) -> list[Spread]:
-    """For each quantity (a column) and placement, in their order. A quantity with a zero is left out: it has no
+    """The spread of each quantity (a column) under each placement. Quantities with a zero are left out: they have no
     ratio."""
     from ..stats.nondeterminism import Executions, Experiment, Resampling, characterize
     from ..stats.nondeterminism.estimate import Metric
@@ -69,7 +69,7 @@ def spread_table(runs: CacheRuns) -> list[str]:
 
 
 def table(found: Sequence[Spread], heading: str) -> list[str]:
-    """Lines for a terminal: each quantity with its placements, which ``heading`` is the word for."""
+    """Lines for a terminal: each quantity with its placements; ``heading`` is the title of the placements' column."""
     from ..stats import coverage
 
     width = max([len(heading), *(len(one.placement) for one in found)])

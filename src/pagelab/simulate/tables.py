@@ -23,7 +23,7 @@ def size_name(size_bytes: int) -> str:
 
 
 def fault_table(faults: pl.DataFrame, page_bytes: int) -> list[list[str]]:
-    """PAGING's Tables 2 to 6: a heading, then a line a memory size, a column a colour count; faults × 10⁻⁶.
+    """PAGING's Tables 2 to 6: a heading, then one line per memory size with a column per colour count; faults × 10⁻⁶.
 
     Estimates are given with half the width of their 95% interval.
     """
@@ -53,8 +53,8 @@ def relative_faults(faults: pl.DataFrame) -> pl.DataFrame:
 
 
 def relative_figure(faults: pl.DataFrame, page_bytes: int, title: str) -> dict[str, Any]:
-    """The Vega-Lite specification of :func:`relative_faults`: a line a memory size, at most eight of them; sizes that
-    follow each other and have the same line share it."""
+    """The Vega-Lite specification of :func:`relative_faults`: one line per memory size, at most eight; neighbouring
+    sizes with the same line share it."""
     from pagelab.charts.marks import LINES, Line, over_colours
 
     groups: list[tuple[list[int], list[tuple[int, float]]]] = []
@@ -117,7 +117,7 @@ def write_frame(frame: pl.DataFrame, stem: Path) -> list[Path]:
 
 
 def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
-    """Figure 2: M_eff simulated from each trace, at a memory of as many pages as the program has, and modelled.
+    """Figure 2: M_eff of each trace, simulated and modelled, with a memory of as many pages as the program has.
 
     With c colours that memory has k = ⌊pages / c⌋ frames of each. Columns: program, colours, pages_per_colour,
     memory_pages, m_eff, m_eff_model (the model's third convention, as the simulation counts).
@@ -149,7 +149,7 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
 
 
 def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
-    """The Vega-Lite specification of :func:`effective_memory`: a line a program, its model's dashed."""
+    """The Vega-Lite specification of :func:`effective_memory`: two lines per program, the model's dashed."""
     from pagelab.charts.marks import Line, over_colours
 
     lines = []
@@ -161,7 +161,7 @@ def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
 
 
 def model_figure(table: pl.DataFrame, page_bytes: int) -> dict[str, Any]:
-    """Figure 1: the M_eff of :func:`pagelab.simulate.analytical_model.table`, a line a memory size, at most eight."""
+    """Figure 1: M_eff of :func:`pagelab.simulate.analytical_model.table`, one line per memory size, at most eight."""
     import polars as pl
 
     from pagelab.charts.marks import LINES, Line, over_colours

@@ -34,7 +34,7 @@ _WINDOWS = {
 
 @dataclass(frozen=True)
 class TlbRuns:
-    """Executions of one trace under each placement (page sizes among it).
+    """Executions of one trace under each placement; a placement includes the page sizes.
 
     ``executions``: one row an execution: ``placement, seed, translations, h, m, c`` (MOSAIC's H, M, C), the same by
     the last
@@ -133,7 +133,7 @@ def tlb(
 def started(
     translation: Mapping[str, Any], data: Mapping[str, Any] | None, planned: Design, threads: int
 ) -> PlacedSimulation:
-    """A simulation to be fed; ``data``: caches, or None. Raises :class:`BadInputError` for what cannot be built."""
+    """A simulation that has no references yet; ``data``: caches, or None. Raises :class:`BadInputError`."""
     from .._native import PlacedSimulation
 
     native = planned.native(hardware.colours(data) if data else 1)

@@ -1,4 +1,4 @@
-"""H, M and C of a long trace from windows of it, each warmed up, with standard errors (docs/simulate-tlb.md).
+"""Estimates H, M and C of a long trace from warmed-up windows of it, with standard errors (docs/simulate-tlb.md).
 
 Systematic sampling (Cochran, Sampling Techniques, 3rd ed. 1977, chapter 8; for simulation: Wunderlich et al., SMARTS,
 ISCA 2003): windows of equal length begin at equal distances, the first one at random. Before each, one reference to
@@ -65,8 +65,8 @@ def tlb_windows(
     threads: int | None = None,
     report: Report | None = None,
 ) -> TlbEstimate:
-    """As :func:`pagelab.simulate.tlb` without caches, of ``windows`` windows of ``length`` references (None: a
-    twentieth of the trace in all), each after ``warm_up`` references (None: twice the length).
+    """As :func:`pagelab.simulate.tlb` without caches, but simulates ``windows`` windows of ``length`` references (None:
+    a twentieth of the trace in all), each after ``warm_up`` references (None: twice the length).
 
     Raises :class:`BadInputError` for windows that are too few, too short, or that overlap, and where ``tlb`` does.
     """
@@ -170,8 +170,8 @@ def _references(trace: Any) -> int:
 def _pieces(
     trace: Any, spans: Sequence[tuple[int, int, int]]
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64], int]]:
-    """Of each span (warm-up, start, end), in order: words, the address space and thread of each, and how many of them
-    warm up: what precedes the span, as :class:`_Before` has it, and the span's own."""
+    """For each span (warm-up, start, end), in order: its words, the address space and thread of each word, and the
+    number of words that warm up: those of :class:`_Before`, and the span's own."""
     kept: list[tuple[int, NDArray[np.uint64], NDArray[np.uint64]]] = []
     before = _Before()
     at, wanted = 0, 0
@@ -193,10 +193,10 @@ def _pieces(
 
 
 class _Before:
-    """All references before a place, as one to each page, in the order of their last ones.
+    """A summary of all references before a place: the last reference to each page, in order.
 
-    An array that replaces the least recently used entry holds the same after these as after all of them. Of those
-    before the :data:`RECENT` last pages only one stays in each 2 MiB: no array reaches so far in base pages.
+    After the summary, an array that replaces the least recently used entry has the same content as after all
+    references. Before the :data:`RECENT` last pages, one reference stays for each 2 MiB: no array has as many entries.
     """
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ class _Before:
         self._spaces = np.empty(0, np.uint64)
 
     def advance(self, kept: Sequence[tuple[int, NDArray[np.uint64], NDArray[np.uint64]]], to: int) -> None:
-        """Takes what lies between the place and ``to``, of batches with the numbers of their first references."""
+        """Moves the place to ``to``; ``kept`` are batches, each with the number of its first reference."""
         for first, words, spaces in kept:
             part = slice(max(0, self._at - first), max(0, to - first))
             pages = (words[part] & np.uint64((1 << ADDRESS_BITS) - 1)) >> np.uint64(12)
@@ -223,19 +223,19 @@ class _Before:
         self._pages, self._spaces = self._pages[rows], self._spaces[rows]
 
     def references(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Words, and address spaces and threads."""
+        """The summary's words, and the address space and thread of each."""
         return pack(self._pages << np.uint64(12), sizes=1), self._spaces
 
 
 def _last_of_each(pages: NDArray[np.uint64], spaces: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Rows of the last of each page of an address space, ascending. Addresses have 56 bits, address spaces 16."""
+    """The row of each page's last reference in its address space, ascending. Addresses have 56 bits, spaces 16."""
     keys = pages | (spaces >> np.uint64(32)) << np.uint64(44)
     _, first = np.unique(keys[::-1], return_index=True)
     return np.sort(len(keys) - 1 - first)
 
 
 def _batches(trace: Any) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
-    """Words of the references and (address space << 32 | thread), a batch at a time."""
+    """Words of the references and (address space << 32 | thread), one batch at a time."""
     if isinstance(trace, np.ndarray):
         yield pack(trace), np.zeros(trace.size, np.uint64)
         return

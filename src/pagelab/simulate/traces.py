@@ -1,4 +1,4 @@
-"""References for the simulations of paging: from a trace file, a NumPy array, or an iterator of arrays."""
+"""Feeds references to the simulations of paging: from a trace file, a NumPy array, or an iterator of arrays."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def refuse_samples(path: str, header: dict[str, Any]) -> None:
 
 
 def exact_from(header: dict[str, Any], colours: Sequence[int], colouring: str, page_bytes: int) -> int:
-    """The smallest memory, in pages, that a trace is exact for under LRU: more than one where it was reduced.
+    """The smallest memory, in pages, for which a trace is exact under LRU: more than 1 if the trace was reduced.
 
-    Raises :class:`BadInputError` for colours and page sizes that it was not reduced for. A reduction uses the page
+    Raises :class:`BadInputError` for colours and page sizes for which it was not reduced. A reduction uses the page
     number modulo the number of colours; how other colourings would spread the dropped references is not known.
     """
     reduction = header.get("reduction")

@@ -188,7 +188,7 @@ def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
     last_s = whole[-1][1]
     reason = (
         f"one execution of each of {len(plan.active())} conditions takes {shown_duration(max(1, last_s))}, and "
-        f"{plan.executions} of each, the fewest that can tell, do not fit into the time"
+        f"{plan.executions} of each, the fewest that can show a difference, do not fit into the time"
     )
     # A cold block may be no slower than the others: the named minutes must be enough in that case, too.
     more, in_all = (rounded_up(1.1 * seconds / 60) for seconds in (left * last_s, spent + left * last_s))

@@ -106,8 +106,8 @@ def refuse_restarts(plan: Plan, command: str) -> None:
     """Refuses a study that restarts the machine, and names the command by which a user agrees to that."""
     if plan.reboots is not None:
         raise StudyError(
-            f'{plan.name} has between = "reboot": it restarts this machine, and nothing does without your word; to let '
-            f"it: sudo {command} --reboot"
+            f'{plan.name} has between = "reboot": it restarts this machine, which needs your consent; to give it: '
+            f"sudo {command} --reboot"
         )
 
 

@@ -50,7 +50,7 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
         raise BadInputError(f"{_place(condition, error)}: {_reason(error)}") from None
     if condition.request.preload == "never" and not parsed.is_kernel:
         forbidden = 'preload = "never" forbids the library, which the policy needs; leave out one of the two'
-        raise BadInputError(f'{path}: policy "{condition.policy_name}" asks for something, and {forbidden}')
+        raise BadInputError(f'{path}: policy "{condition.policy_name}" cannot be applied: {forbidden}')
     try:
         policy.check_runnable(parsed, machine)
     except policy.PolicyError as error:

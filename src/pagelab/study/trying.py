@@ -124,7 +124,7 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
     if 60 * left < wanted.fewest * pilot.block_s:
         raise BadInputError(
             f"one execution of each takes {shown_duration(max(1, pilot.block_s))}: {wanted.fewest} of each, the fewest "
-            f"that can tell, need --minutes {pilot.minutes_for(wanted.fewest):g}"
+            f"that can show a difference, need --minutes {pilot.minutes_for(wanted.fewest):g}"
         )
     spec = wanted.write(directory, {"minutes": max(round(left, 4), LEAST_MINUTES)})
     run_own(spec, directory, tools, progress, _CANNOT, pilot.spent_s)

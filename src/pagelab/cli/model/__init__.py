@@ -1,4 +1,4 @@
-"""``pagelab model``: runtime models of one workload, one file a command, each imported only when it is used."""
+"""``pagelab model``: runtime models of one workload, one file per command, each imported only when it is used."""
 
 from __future__ import annotations
 

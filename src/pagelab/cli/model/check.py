@@ -15,10 +15,10 @@ from pagelab.errors import BadInputError
 def check_command(
     directory: Annotated[Path, typer.Argument(metavar="NAME.model", help="A directory of pagelab model run.")],
     pages: Annotated[
-        str | None, typer.Option("--pages", metavar="SIZE", help="Of the check: 1G (default), 64K, heap=0-64M:2M.")
+        str | None, typer.Option("--pages", metavar="SIZE", help="Pages to check: 1G (default), 64K, heap=0-64M:2M.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="FILE", help="Or a policy's pages: TOML, Mosalloc CSV.")
+        Path | None, typer.Option("--policy", metavar="FILE", help="Pages of a policy instead: TOML, Mosalloc CSV.")
     ] = None,
     minutes: Annotated[float, typer.Option("--minutes", "-m", metavar="N", help="Time for the runs.")] = 5.0,
     seed: Seed = 1,

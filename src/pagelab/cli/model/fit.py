@@ -67,7 +67,7 @@ def fitted(file: ModelFile, names: list[str] | None, folds: int | None, seed: in
 
 
 def _progress() -> Callable[[str], None] | None:
-    """The model at work, on a terminal's standard error."""
+    """Shows the model that is being fitted, if standard error is a terminal."""
     import sys
 
     if not sys.stderr.isatty():

@@ -12,7 +12,7 @@ from pagelab import terminal
 
 def import_command(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A CSV with a header: a row a layout, or a repeat of it.")
+        Path, typer.Argument(metavar="FILE", help="A CSV with a header: one row per layout, or per repeat of it.")
     ],
     into: Annotated[
         Path | None, typer.Option("--into", metavar="NAME.model", help="The model's file (default: FILE.model).")
@@ -42,7 +42,7 @@ def import_command(
     ] = "counted",
     cycles: Annotated[
         str | None,
-        typer.Option("--cycles", metavar="WHICH", help="C of all walkers (sum), or with a walk active (active)."),
+        typer.Option("--cycles", metavar="WHICH", help="C: sum of all walkers (sum), or cycles with a walk (active)."),
     ] = None,
     walkers: Annotated[int, typer.Option("--walkers", min=1, max=64, help="Page walkers of the processor.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,

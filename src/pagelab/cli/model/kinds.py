@@ -1,4 +1,4 @@
-"""``pagelab model kinds``: which kind of memory decides, from all combinations of 4K and 2M pages."""
+"""``pagelab model kinds``: which kind of memory decides the run time, from all combinations of 4K and 2M pages."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ def kinds_command(
         typer.Option(
             "--counts",
             metavar="WAY",
-            help="H, M and C: measured, simulated, or auto: where they are counted.",
+            help="H, M and C: measured, simulated, or auto: measured where they are counted.",
             rich_help_panel=MEASURE,
         ),
     ] = "auto",
     processor: Annotated[
         str | None,
-        typer.Option("--processor", metavar="NAME|FILE", help="Simulate them on this one.", rich_help_panel=MEASURE),
+        typer.Option("--processor", metavar="NAME|FILE", help="Simulate this processor.", rich_help_panel=MEASURE),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option("--window", metavar="NAME", help="The program's window that is R.", rich_help_panel=MEASURE),
+        typer.Option("--window", metavar="NAME", help="R is the time in this window.", rich_help_panel=MEASURE),
     ] = None,
     timeout: Timeout = None,
     seed: Seed = 1,
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="DIR", help="Where it is kept (default: CMD.kinds).", rich_help_panel=OUTPUT),
+        typer.Option("--into", metavar="DIR", help="Directory (default: CMD.kinds).", rich_help_panel=OUTPUT),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the effects as JSON.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
-    """Tell which kind of memory decides: heap, anonymous mappings and arenas, each in 4K or in 2M pages.
+    """Find which kind of memory decides the run time: heap, anonymous mappings or arenas, in 4K or in 2M pages.
 
-    A first execution tells how much the program has of each kind; what it hardly uses is left out. All combinations of
-    the others run interleaved, and main effects and interactions are told within blocks. Of a model, its command is
-    run, with H, M and C of the model's source. Given again, the same command goes on.
+    A first execution shows how much the program has of each kind; a kind that it hardly uses is left out. All
+    combinations of the others run interleaved, and main effects and interactions are found within blocks. For a
+    model's directory, the model's command is run, with H, M and C from the model's source. An interrupted design
+    continues when the same command is typed again.
 
     **Examples**
 

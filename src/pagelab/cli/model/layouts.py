@@ -25,7 +25,7 @@ def layouts_command(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Directory of the policies.")] = Path(
         "layouts"
     ),
-    number: Annotated[int, typer.Option("--n", metavar="N", help="Layouts of a campaign.")] = 54,
+    number: Annotated[int, typer.Option("--n", metavar="N", help="Number of layouts of a campaign.")] = 54,
     selector: Annotated[
         str,
         typer.Option(
@@ -42,8 +42,8 @@ def layouts_command(
             "--processor", metavar="NAME", help="Simulate the trace's misses with 4K pages on this processor."
         ),
     ] = None,
-    tests: Annotated[int, typer.Option("--tests", metavar="N", help="Random layouts that judge (0: none).")] = 12,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of what is drawn.")] = 0,
+    tests: Annotated[int, typer.Option("--tests", metavar="N", help="Random test layouts (0: none).")] = 12,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all draws.")] = 0,
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Misses along the space: .svg, .png, .html.")
     ] = None,
@@ -94,7 +94,7 @@ def layouts_command(
 
 
 def _footprint(source: Path) -> tuple[Footprint, tuple[Pool, ...]]:
-    """Of a trace, or of a record's JSON."""
+    """The footprint of a trace, or of a record's JSON."""
     import json
 
     from pagelab.layouts import footprint

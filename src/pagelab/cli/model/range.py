@@ -15,13 +15,13 @@ from pagelab.errors import BadInputError
 def range_command(
     directory: Annotated[Path, typer.Argument(metavar="NAME.model", help="A directory of pagelab model run.")],
     at: Annotated[
-        float, typer.Option("--at", metavar="PERCENT", help="Of the walk cycles between 2M and 4K pages.")
+        float, typer.Option("--at", metavar="PERCENT", help="The level of C: 0 is that of 2M pages, 100 of 4K pages.")
     ] = 50.0,
     minutes: Annotated[float, typer.Option("--minutes", "-m", metavar="N", help="Time for the runs.")] = 5.0,
     seed: Seed = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the layouts and the floor as JSON.")] = False,
 ) -> None:
-    """Run layouts of equal walk cycles at different places: how far any model in C alone must be off.
+    """Run layouts of equal walk cycles C at different places, to find the least error of any model in C alone.
 
     Large pages go to the program's tiles upwards, downwards, hottest first and in further orders, each until the
     simulated C is at the level. Given again, the same command goes on.

@@ -1,4 +1,4 @@
-"""``pagelab model report``: what the models of a file say, in the terminal, as a page and as data."""
+"""``pagelab model report``: a report of a file's models, in the terminal, as a page and as data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pagelab.models.over_workloads import Fitted
 
     Ways = tuple[Callable[[], BaseModel], Callable[[], str], Callable[[Path], Path]]
-    """Of a report: as data, as text, as a page in a directory."""
+    """The functions that make a report: as data, as text, as a page in a directory."""
 
 
 def report_command(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="NAME.model...", help="Of pagelab model run or fit; several: over all. Or NAME.kinds."),
+        typer.Argument(metavar="NAME.model...", help="Models (several: one report over all); or one NAME.kinds."),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write the page, its figures (SVG) and tables there.")
@@ -55,7 +55,7 @@ def report_command(
 
 
 def _of_kinds(files: Sequence[Path]) -> Ways | None:
-    """Of the directory of `pagelab model kinds`; None for models."""
+    """The report of a directory of `pagelab model kinds`; None if the files are models."""
     from pagelab.model_run.kinds_document import read
 
     kinds = [one for file in files if (one := read(file)) is not None]

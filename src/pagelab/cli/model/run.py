@@ -34,7 +34,7 @@ def run_command(
         typer.Option(
             "--processor",
             metavar="NAME|FILE",
-            help="What is simulated (default: this machine's preset).",
+            help="Processor that is simulated (default: this machine's preset).",
             rich_help_panel=MEASURE,
         ),
     ] = None,
@@ -52,7 +52,7 @@ def run_command(
     ] = "adaptive",
     layouts: Annotated[
         int | None,
-        typer.Option("--layouts", metavar="N", help="Layouts to fit (default: what fits).", rich_help_panel=WHAT),
+        typer.Option("--layouts", metavar="N", help="Layouts to fit (default: by the time).", rich_help_panel=WHAT),
     ] = None,
     tests: Annotated[
         int, typer.Option("--tests", metavar="N", help="Random layouts that only judge.", rich_help_panel=WHAT)
@@ -63,12 +63,12 @@ def run_command(
     estimator: Annotated[
         str,
         typer.Option(
-            "--estimator", metavar="NAME", help="R of repeats: mean, median, low-quantile.", rich_help_panel=MEASURE
+            "--estimator", metavar="NAME", help="R from repeats: mean, median, low-quantile.", rich_help_panel=MEASURE
         ),
     ] = "median",
     window: Annotated[
         str | None,
-        typer.Option("--window", metavar="NAME", help="The program's window that is R.", rich_help_panel=MEASURE),
+        typer.Option("--window", metavar="NAME", help="R is the time in this window.", rich_help_panel=MEASURE),
     ] = None,
     trace: Annotated[
         Path | None,
@@ -83,11 +83,11 @@ def run_command(
     timeout: Timeout = None,
     seed: Seed = 1,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Trial and pilot only: tell the plan.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--dry-run", help="Run only trial and pilot; print the plan.", rich_help_panel=OUTPUT)
     ] = False,
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="DIR", help="Where it is kept (default: CMD.model).", rich_help_panel=OUTPUT),
+        typer.Option("--into", metavar="DIR", help="Directory (default: CMD.model).", rich_help_panel=OUTPUT),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON; the plan with --dry-run.", rich_help_panel=OUTPUT)

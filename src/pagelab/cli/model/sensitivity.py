@@ -1,4 +1,4 @@
-"""``pagelab model sensitivity``: what wrong counts do to predictions."""
+"""``pagelab model sensitivity``: the effect of wrong counts on predictions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def sensitivity_command(
     file: Annotated[Path, typer.Argument(metavar="NAME.model", help="A file of pagelab model import.")],
     by: Annotated[
-        float | None, typer.Option("--by", metavar="PERCENT", help="How far each is off (10; of a simulator 50).")
+        float | None, typer.Option("--by", metavar="PERCENT", help="Error of each (default: 10; --simulator: 50).")
     ] = None,
     simulator: Annotated[
         bool,
         typer.Option(
-            "--simulator", help="Change entries, ways and walk costs in the simulator; of a model of pagelab model run."
+            "--simulator", help="Change the simulator's entries, ways and walk costs; for models of pagelab model run."
         ),
     ] = False,
     model: Annotated[
@@ -35,7 +35,7 @@ def sensitivity_command(
     seed: Seed = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the errors as JSON.")] = False,
 ) -> None:
-    """Tell what wrong counts do: the maximal error on layouts left out, with H, M or C of these lower and higher.
+    """Find the effect of wrong counts: the maximal error on layouts left out, with their H, M or C lower and higher.
 
     The models are fitted to the counts as they are: this is a simulator that disagrees with the one of the training.
     With --simulator, the test layouts are simulated with a TLB of other entries, other ways and other walk costs.
@@ -91,7 +91,7 @@ def _simulator_text(found: SimulatorSensitivity) -> str:
 
 
 def _columns(rows: list[list[str]]) -> list[str]:
-    """Rows in columns, the first to the left, the others to the right."""
+    """Rows in columns, the first aligned to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(

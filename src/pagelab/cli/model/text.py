@@ -19,7 +19,7 @@ _TICKS = ((1e-3, "0.1%"), (1e-2, "1%"), (1e-1, "10%"), (1.0, "100%"))
 
 
 def text(file: ModelFile, fits: Fits) -> str:
-    """All of it."""
+    """The whole text for one workload."""
     from pagelab.models import answer
     from pagelab.report.tables import without_empty_columns
 
@@ -39,7 +39,7 @@ def text(file: ModelFile, fits: Fits) -> str:
 
 
 def text_over(found: Sequence[Fitted]) -> str:
-    """Of several workloads: the verdict, each model's errors by workload, the workloads' warnings."""
+    """The text for several workloads: the verdict, each model's errors by workload, the workloads' warnings."""
     from pagelab.models import answer, over_workloads
 
     lines = [over_workloads.verdict(found)]
@@ -51,7 +51,7 @@ def text_over(found: Sequence[Fitted]) -> str:
 
 
 def _columns(table: Table) -> list[str]:
-    """Header and rows, the first column to the left, the others to the right."""
+    """Header and rows, the first column aligned to the left, the others to the right."""
     rows = [table.columns, *table.rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     return [

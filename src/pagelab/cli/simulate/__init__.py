@@ -1,4 +1,4 @@
-"""``pagelab simulate``: one file a simulator, each imported at its first use."""
+"""``pagelab simulate``: one file per simulator, each imported at its first use."""
 
 from __future__ import annotations
 

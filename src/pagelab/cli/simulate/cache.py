@@ -36,16 +36,16 @@ def cache_command(
     executions: Annotated[
         int, typer.Option("--executions", "-n", min=1, max=10_000, help="Executions, each with its own history.")
     ] = 20,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; others: seed + 1, …")] = 0,
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of the simulated machine.")] = "1G",
     past: Annotated[
         str, typer.Option("--past", metavar="NAME", help="History of the machine: mixed, compile, page-cache, forks.")
     ] = "mixed",
     used: Annotated[
-        float | None, typer.Option("--used", help="Share of it that other programs hold (default: the past's).")
+        float | None, typer.Option("--used", help="Share of memory that other programs hold (default: by --past).")
     ] = None,
     cached: Annotated[
-        float | None, typer.Option("--cached", help="Share of it that holds file pages (default: the past's).")
+        float | None, typer.Option("--cached", help="Share of memory that holds file pages (default: by --past).")
     ] = None,
     turnover: Annotated[
         float | None,

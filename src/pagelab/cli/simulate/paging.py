@@ -36,7 +36,7 @@ def paging_command(
     ] = "1..64",
     memory: Annotated[
         str,
-        typer.Option("--memory", metavar="LIST", help="Memory sizes shown: 1M,2M,4M, or all (in the files, not here)."),
+        typer.Option("--memory", metavar="LIST", help="Memory sizes: 1M,2M,4M, or all (in files and JSON only)."),
     ] = "1M,2M,4M,8M,16M,32M,64M",
     policy: Annotated[
         str, typer.Option("--policy", metavar="LIST", help="Replacement: lru, fifo, clock, random, opt.")

@@ -32,7 +32,7 @@ TASKS = Unit(1, "tasks")
 
 @contextmanager
 def shown(title: str, unit: Unit = REFERENCES) -> Iterator[Report]:
-    """A report for :func:`pagelab.simulate.curves` and its like, on standard error."""
+    """A function that shows progress on standard error, for :func:`pagelab.simulate.curves` and similar functions."""
     if sys.stderr.isatty():
         with _bar(title, unit) as report:
             yield report

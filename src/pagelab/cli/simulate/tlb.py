@@ -51,7 +51,7 @@ def tlb_command(
     executions: Annotated[
         int, typer.Option("--executions", "-n", min=1, help="Executions, each with its own history.")
     ] = 1,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; others: seed + 1, …")] = 0,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads (default: all processors).")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="H, M and C of every window: .parquet or .csv.")
@@ -87,7 +87,10 @@ def tlb_command(
             if given:
                 raise BadInputError(f"{option}: whole traces only; leave out --windows")
         if executions != 1:
-            raise BadInputError("--executions: with --windows there is one; the scatter of the windows gives the error")
+            raise BadInputError(
+                "--executions: with --windows there is only one execution, and the error comes from the scatter of the "
+                "windows; leave it out"
+            )
         terminal.echo(_sampled(trace, processor, wanted, (windows, length, warm_up, seed, threads), as_json=as_json))
         return
     if length is not None or warm_up is not None:

@@ -21,8 +21,8 @@ def page_bytes_of(text: str) -> int:
 
 
 def memories(text: str, page_bytes: int, counts: Sequence[int]) -> list[int]:
-    """The sizes of ``--memory`` in pages. Refuses what could only become empty cells: memories that are no whole pages,
-    and numbers of colours (``--colors``) that divide none of them.
+    """The sizes of ``--memory`` in pages. Refuses sizes of no whole number of pages, and numbers of colours
+    (``--colors``) that divide none of the sizes: the cells of either would all be empty.
     """
     found = []
     for part in text.split(","):

@@ -40,25 +40,25 @@ class Configuration(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether the trace must have every reference; else page runs do."""
+        """Whether the trace must have every reference; otherwise page runs are enough."""
 
     @property
     def drawn(self) -> bool:
-        """Whether seeds matter."""
+        """Whether the result depends on the seed."""
 
     @property
     def together(self) -> bool:
-        """Whether several seeds in one go cost less than one after the other: one reading of the trace serves all."""
+        """Whether several seeds at once cost less than one by one, since one reading of the trace serves all."""
 
     @property
     def identity(self) -> str:
-        """A digest of everything that decides the rows, but for trace and seed."""
+        """A digest of everything that decides the rows, except trace and seed."""
 
     def rows(self, trace: Any, seeds: Seeds) -> pl.DataFrame:
-        """Columns of :data:`.rows.SCHEMA`, ``seed`` among them. Raises :class:`~pagelab.errors.BadInputError`."""
+        """Rows with columns of :data:`.rows.SCHEMA`, also ``seed``. Raises :class:`~pagelab.errors.BadInputError`."""
 
     def check(self) -> None:
-        """Raises :class:`~pagelab.errors.BadInputError` for settings that no trace can be simulated with."""
+        """Raises :class:`~pagelab.errors.BadInputError` for settings with which no trace can be simulated."""
 
 
 def _digest(document: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The directory of a sweep: one Parquet file a task, written completely or not at all, and its description."""
+"""The directory of a sweep: one Parquet file per task, written completely or not at all, and its description."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Dataset:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Makes the directory, and keeps others out. Raises :class:`BadInputError` where it is something else's."""
+        """Makes and locks the directory. Raises :class:`BadInputError` where it belongs to something else."""
         self.check()
         try:
             for part in (self._failed, self._aside):
@@ -58,7 +58,7 @@ class Dataset:
         return f"cannot work in {self.directory}: {who} is running a sweep there; wait, or name another --out"
 
     def known_traces(self) -> Known:
-        """Digests of traces, from the plan that was here before."""
+        """Digests of traces, from the plan that the directory has so far."""
         try:
             before = json.loads(self._plan.read_text())
             return {(one["path"], one["size_bytes"], one["mtime_ns"]): one["sha256"] for one in before["traces"]}
@@ -66,13 +66,13 @@ class Dataset:
             return {}
 
     def missing(self, plan: Plan) -> list[Task]:
-        """Tasks whose part is not here, or cannot be read; nothing is changed."""
+        """Tasks whose part is missing or cannot be read. Changes nothing."""
         return [task for task in plan.tasks if not any(map(_whole, (self._part(task), self._aside_of(task))))]
 
     def begin(self, plan: Plan) -> list[Task]:
-        """Makes the directory that of ``plan``: its results return from the set-aside directory, others go there.
+        """Makes this the directory of ``plan``: parts of the plan return from the set-aside directory, others go there.
 
-        Returns what is missing.
+        Returns the missing tasks.
         """
         try:
             for task in plan.tasks:
@@ -92,7 +92,7 @@ class Dataset:
         return self.missing(plan)
 
     def add(self, task: Task, content: bytes) -> None:
-        """A finished part. Raises :class:`PagelabError`, as where the disk is full."""
+        """Writes a finished part. Raises :class:`PagelabError`, for example where the disk is full."""
         try:
             self._write(self._part(task), content)
         except OSError as error:
@@ -107,7 +107,7 @@ class Dataset:
             raise self._error(error) from error
 
     def frame(self, plan: Plan) -> pl.DataFrame:
-        """All parts that are there, in the order of the plan."""
+        """The rows of all finished parts, in the order of the plan."""
         parts = [path for task in plan.tasks if (path := self._part(task)).exists()]
         return pl.read_parquet(parts) if parts else pl.DataFrame(schema=SCHEMA)
 
@@ -140,7 +140,7 @@ class Dataset:
 
 
 def _whole(path: Path) -> bool:
-    """Whether a part is there, of this version's columns: a Parquet file has them at its end."""
+    """Whether a part exists, is complete and has this version's columns, which a Parquet file has at its end."""
     try:
         return pl.read_parquet_schema(path) == dict(SCHEMA)
     except (OSError, pl.exceptions.PolarsError):

@@ -46,7 +46,7 @@ class SweepInterruptedError(PagelabError):
 
 @dataclass(frozen=True)
 class Done:
-    """The part of a task: a Parquet file's bytes."""
+    """A finished task: the bytes of its Parquet file."""
 
     content: bytes
     rows: int
@@ -54,7 +54,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The task cannot be done; another try would end the same way. ``details``: where, for errors of pagelab itself."""
+    """The task cannot be done; another try would fail, too. ``details``: the traceback of errors of pagelab itself."""
 
     message: str
     host: str
@@ -63,7 +63,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Unfit:
-    """This worker cannot do it: it has another pagelab, or another trace, or none."""
+    """This worker cannot do the task: it has another pagelab, another trace, or no trace."""
 
     message: str
     host: str
@@ -73,7 +73,7 @@ Outcome = Done | Failed | Unfit
 
 
 def perform(task: Task) -> Outcome:
-    """Simulates, in one thread; nothing is written."""
+    """Does the task in one thread; writes nothing."""
     host, start = platform.node(), time.perf_counter()
     if (mine := pagelab_version()) != task.pagelab:
         return Unfit(f"it has pagelab {mine}, and the sweep was planned with {task.pagelab}", host)

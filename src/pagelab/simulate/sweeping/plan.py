@@ -1,4 +1,4 @@
-"""The tasks of a sweep's file."""
+"""Plans the tasks of a sweep from its file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEFAULT = History()
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a sweep does."""
+    """The plan of a whole sweep."""
 
     name: str
     text: str
@@ -90,7 +90,7 @@ def _tables(raw: RawSweep, path: Path, lines: LineIndex) -> list[_Table]:
 
 
 def _expanded(raw: RawSweep, base: Path) -> Iterator[tuple[str, int, RawTable, Iterator[Configuration]]]:
-    """Every table with its place, and its configurations, which are made on request."""
+    """Every table with its kind and number, and its configurations, which are made on request."""
     for at, paging in enumerate(raw.paging):
         yield "paging", at, paging, _paging(paging)
     for at, cache in enumerate(raw.cache):
@@ -137,8 +137,8 @@ def _task(
 
 
 def _name(table: RawTable, words: Sequence[str], options: Mapping[str, tuple[Any, Any]]) -> str:
-    """The words, then options (value, default) that differ from their defaults: independent of what else the sweep
-    has, so that a longer list does not change the names, and so the parts, of earlier configurations."""
+    """The words, then the options (value, default) that differ from their defaults. A name does not depend on the rest
+    of the sweep, so that a longer list does not change the names, and so the parts, of earlier configurations."""
     parts = [*words, *(f"{key}={_shown(value)}" for key, (value, default) in options.items() if value != default)]
     return f"{table.name}: {' '.join(parts)}" if table.name else " ".join(parts)
 

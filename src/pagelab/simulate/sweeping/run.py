@@ -43,14 +43,14 @@ class Sweep:
         return Dataset(self.directory).frame(self.plan)
 
     def spread(self) -> list[Spread]:
-        """How much executions of the same trace in the same configuration differ: cycles of memory of caches, cycles of
-        walks of TLBs. By the statistics for real runs; what was done with one seed, and what has none, is left out.
+        """The spread between executions of a trace in a configuration: memory cycles of caches, walk cycles of TLBs.
+        The statistics are those for real runs; configurations with one seed or none are left out.
         """
         return spread_of(self.frame())
 
 
 def spread_of(frame: pl.DataFrame) -> list[Spread]:
-    """See :meth:`Sweep.spread`; ``placement`` is trace, hardware and placement as the configuration's name has them."""
+    """See :meth:`Sweep.spread`; ``placement`` is the trace and the configuration's name."""
     import polars as pl
 
     from ..spread import spread
@@ -87,7 +87,7 @@ def sweep(
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Sweep:
-    """Does what is missing of a sweep, in local ``processes`` (None: as many as processors; 0: in this one) or on the
+    """Does the missing tasks of a sweep, in local ``processes`` (None: as many as processors; 0: in this one) or on the
     Dask ``cluster`` whose scheduler has that address. ``attempts``: how many local processes may die of one task.
 
     Failed tasks are in the result; the others are done. ``say`` receives what a cluster waits for.
@@ -163,8 +163,8 @@ def _take(dataset: Dataset, task: Task, outcome: Outcome | Lost, *, on_cluster: 
 
 
 def cycles_figure(frame: pl.DataFrame, baseline: str | None = None) -> dict[str, Any]:
-    """The Vega-Lite specification: each execution's cycles of memory, over the median of the placement ``baseline``
-    (None: the kernel's, or where that is not simulated the first).
+    """The Vega-Lite specification: each execution's memory cycles, divided by the median under ``baseline`` (None: the
+    kernel's placement, or the first one if that is not simulated).
 
     One row a placement, the baseline first, grouped by trace and hardware; configurations that differ in anything else
     need a frame each. Raises :class:`BadInputError` where there are no executions of caches under the baseline.

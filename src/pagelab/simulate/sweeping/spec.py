@@ -53,7 +53,7 @@ def _distinct(values: list[_T]) -> list[_T]:
 
 
 def _listed(one: Any) -> BeforeValidator:
-    """A value alone, where a list of them is meant."""
+    """A validator that accepts a single value in place of a list."""
     return BeforeValidator(_several, json_schema_input_type=list[one] | one)
 
 
@@ -183,5 +183,5 @@ def read(path: Path) -> tuple[RawSweep, str]:
 
 
 def of_mapping(data: Mapping[str, Any]) -> RawSweep:
-    """The same from Python. Raises :class:`~pagelab.study.errors.SpecError`."""
+    """The sweep in a mapping, as :func:`read`. Raises :class:`~pagelab.study.errors.SpecError`."""
     return toml_model.validate(data, "sweep", RawSweep, _TABLES)

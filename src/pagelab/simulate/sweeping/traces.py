@@ -14,7 +14,7 @@ from ...trace.files import info
 
 
 class TraceMissingError(BadInputError):
-    """A trace is not where it was, or is another one."""
+    """A trace is missing at its path, or another trace is there."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TraceFile:
     """Of its page runs; None where it has every reference."""
 
     def verify(self) -> None:
-        """Raises :class:`TraceGoneError` unless the same trace is at the same path, here and now."""
+        """Raises :class:`TraceMissingError` unless the same trace is at the same path on this machine now."""
         try:
             found = Path(self.path).stat()
             if (found.st_size, found.st_mtime_ns) == (self.size_bytes, self.mtime_ns):
@@ -50,7 +50,7 @@ Known = Mapping[tuple[str, int, int], str]
 
 
 def find(patterns: Sequence[str], base: Path) -> list[Path]:
-    """The files that the patterns name, beside ``base``, each once. Raises :class:`BadInputError`."""
+    """The files that the patterns name, relative to ``base``, each once. Raises :class:`BadInputError`."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         # Path.glob refuses absolute patterns.
@@ -64,13 +64,13 @@ def find(patterns: Sequence[str], base: Path) -> list[Path]:
 
 
 def read(paths: Iterable[Path], known: Known) -> dict[Path, TraceFile]:
-    """Headers and digests. Raises :class:`BadInputError` for what cannot be simulated: no trace, torn, a sample."""
+    """Headers and digests. Raises :class:`BadInputError` for a file that is no trace, torn, or a sample."""
     paths = list(dict.fromkeys(paths))
     return {path: _read(path, name, known) for path, name in zip(paths, _names(paths), strict=True)}
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """File names without suffix, with as many directories before them as distinguish them."""
+    """File names without suffix, each with as many of its directories as make all names different."""
     names = [path.with_suffix("") for path in paths]
     for depth in range(1, max((len(name.parts) for name in names), default=1) + 1):
         short = ["/".join(name.parts[-depth:]) for name in names]

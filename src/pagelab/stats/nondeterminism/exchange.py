@@ -60,7 +60,7 @@ class _Moments:
         return cls(np.array([float(row.size) for row in rows]), means, squares)
 
     def stretched(self, unit: float, about: float, means: float, inside: float) -> _Moments:
-        """In units of ``unit``; deviations of the means from ``about``, and those inside, multiplied."""
+        """The same in units of ``unit``, with the means' deviations from ``about`` and those inside multiplied."""
         moved = (about + (self.mean - about) * means) / unit
         return _Moments(self.count, moved, self.squares * (inside / unit) ** 2)
 
@@ -131,7 +131,7 @@ class _Null:
 
 
 def _choices(total: int, size: int, count: int, exact: bool, seed: int) -> Iterator[Array]:
-    """Rows of 0 and 1: which executions are taken for the new experiment's."""
+    """Choices as rows of 0 and 1; 1 means that the execution is assigned to the new experiment."""
     rows = max(1, _CHUNK // total)
     if exact:
         whole = combinations(range(total), size)
@@ -211,7 +211,7 @@ def _joined(sides: list[_Moments]) -> _Moments:
 
 
 def _average(values: Array) -> tuple[Array, Estimate]:
-    """Of the mean of values, one an execution."""
+    """Features and estimate of the mean of ``values``, one value per execution."""
     centre = float(values.mean())
     features = np.stack([np.ones_like(values), values - centre], axis=1)
 
@@ -225,7 +225,7 @@ def _average(values: Array) -> tuple[Array, Estimate]:
 
 
 def _pooled(all_: _Moments) -> tuple[Array, Estimate]:
-    """Of the CV of all measurements together; means lie around 1."""
+    """Features and estimate of the CV of all measurements together; means lie around 1."""
     apart = all_.mean - 1
     weight = all_.count / all_.count.mean()
     about = (all_.squares + all_.count * apart**2) / all_.count.mean()
@@ -253,7 +253,7 @@ def _pooled(all_: _Moments) -> tuple[Array, Estimate]:
 
 
 def _impact(all_: _Moments) -> tuple[Array, Estimate]:
-    """Of √(variance between single measurements) × mean inverse deviation inside; means lie around 1."""
+    """Features and estimate of √(variance of single measurements) × mean inverse deviation inside; means are near 1."""
     apart = all_.mean - 1
     inside = all_.squares / all_.count
     with np.errstate(divide="ignore"):

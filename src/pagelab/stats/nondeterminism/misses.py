@@ -39,7 +39,7 @@ class Correlation:
 def correlation(
     time: ArrayLike, misses: ArrayLike, *, seed: int, level: float = 0.95, resamples: int = 9999
 ) -> Correlation:
-    """Pearson's r of ``time`` and ``misses``, one value an execution of each, with two intervals, and Spearman's.
+    """Pearson's r of ``time`` and ``misses``, one value of each per execution, with two intervals; and Spearman's rho.
 
     Resampled are executions, pairs together (PCG64, ``seed``); a resample in which either does not vary has no r and is
     drawn again. Refused where either does not vary at all.
@@ -70,7 +70,7 @@ def correlation(
 def within_strategies(
     data: Mapping[str, tuple[ArrayLike, ArrayLike]], *, seed: int, level: float = 0.95, resamples: int = 9999
 ) -> dict[str, Correlation | StatsRefusedError]:
-    """The correlation within each strategy (name to times and misses); strategies without spread keep their refusal.
+    """The correlation within each strategy (name → times and misses); for a strategy without spread, its refusal.
 
     ALLOC looked at one point a strategy; over executions within a strategy, a difference between strategies' code or
     overhead cannot pass for an effect of misses.

@@ -56,7 +56,7 @@ _COLUMN = {Metric.MEASUREMENT: "within", Metric.UNCLASSIFIED: "pooled", Metric.E
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """One metric of all experiments: arrays, one element an experiment; NaN exactly where ``refused`` has a reason."""
+    """One metric of all experiments, as arrays over the experiments; NaN exactly where ``refused`` has a reason."""
 
     metric: Metric
     value: NDArray[np.float64]
@@ -67,7 +67,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Table:
-    """The result of :func:`characterize`: an experiment by its index, a metric as arrays (:meth:`grid`)."""
+    """The result of :func:`characterize`: experiments have an index, and metrics are arrays over it (:meth:`grid`)."""
 
     experiments: Sequence[Experiment]
     settings: Resampling
@@ -82,7 +82,7 @@ class Table:
 
     @cached_property
     def fewest(self) -> NDArray[np.int64]:
-        """Measurements of the execution that has fewest."""
+        """Number of measurements in the execution that has the fewest."""
         return np.array([one.executions.counts.min() for one in self.experiments], dtype=np.int64)
 
     @cached_property
@@ -91,7 +91,7 @@ class Table:
 
     @cached_property
     def is_single(self) -> NDArray[np.bool_]:
-        """One measurement in each execution (ALLOC's Csibe)."""
+        """Whether each execution has one measurement (ALLOC's Csibe)."""
         return np.asarray(self.most == 1)
 
     @cached_property
@@ -108,7 +108,7 @@ class Table:
 
     @cached_property
     def warned(self) -> Mapping[IntervalWarningKind, NDArray[np.bool_]]:
-        """Which experiments each warning is about."""
+        """For each warning, whether it applies to each experiment."""
         return _find(self)
 
     def estimate(self, i: int, metric: Metric) -> Estimate | Refused:
@@ -120,7 +120,7 @@ class Table:
         return Estimate(float(grid.value[i]), Interval(*ends, self.settings.level, None, method))
 
     def impact(self, i: int) -> ImpactFactor | Refused:
-        """The impact factor with all that is shown beside it."""
+        """The impact factor with the values that are shown beside it."""
         found = self.estimate(i, Metric.EXECUTION)
         if isinstance(found, Refused):
             return found
@@ -164,7 +164,7 @@ class Table:
         return Grid(metric, value, low, high, refused)
 
     def log_scale(self, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Of a spread: the estimate, the centre of its interval on the log scale, and the standard error there."""
+        """For a metric of spread: estimate, centre of its interval on the log scale, and its standard error there."""
         name = _COLUMN[metric]
         value = self.columns[name].copy()
         with np.errstate(divide="ignore"):
@@ -346,7 +346,7 @@ def _change(kind: IntervalWarningKind, at: dict[str, float]) -> str:
 def columns(
     experiments: Sequence[Executions], groups: NDArray[np.uint64], keys: Sequence[int], settings: Resampling
 ) -> Mapping[str, NDArray[np.float64]]:
-    """One value an experiment and column (crates/stats, ``report.rs``, names and defines them); NaN: does not exist.
+    """One value per experiment and column; ``report.rs`` in crates/stats defines the columns. NaN: there is no value.
 
     ``groups``: group sizes of the impact factor, 0 leaves it out. ``keys``: addresses of the random streams.
     """

@@ -57,7 +57,7 @@ def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
     from ..progress import Lines
 
     if systemd.armed() != directory:
-        say(f"no boot is asked for by {directory}; nothing is done")
+        say(f"the study in {directory} requests no boot; nothing is done")
         return
     try:
         systemd.stop_the_rest()

@@ -50,7 +50,7 @@ def read(directory: Path) -> Count:
     except FileNotFoundError:
         return Count()
     except (OSError, ValueError, TypeError) as error:
-        raise StudyError(f"cannot read {path}: {error}; remove it, and no boot has been counted") from None
+        raise StudyError(f"cannot read {path}: {error}; remove it: the count then begins at 0") from None
 
 
 def write(directory: Path, count: Count) -> None:

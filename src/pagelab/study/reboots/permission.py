@@ -90,7 +90,7 @@ def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = No
     armed = systemd.armed()
     if armed is not None and armed.resolve() != directory.resolve():
         raise MachineError(
-            f"the study in {armed} restarts this machine already, and one at a time can; end it with: "
+            f"the study in {armed} restarts this machine already, and only one study can; end it with: "
             "sudo pagelab study stop-reboots"
         )
 
