@@ -69,8 +69,7 @@ class Placement:
         return page_sizes(self.policy, self.regions, self.pools)
 
     def claims(self) -> list[tuple[int, int, str]]:
-        """Start, end and name of the memory in its rules or its mosaic; empty if all memory has one page size.
-        """
+        """Start, end and name of the memory in its rules or its mosaic; empty if all memory has one page size."""
         rules = [rule for rule in self.policy.rules if "pages" in rule.names]
         named = [(*rule.range, "range") for rule in rules if rule.range is not None]
         wanted = [rule.memory for rule in rules if rule.range is None]
