@@ -112,7 +112,7 @@ def compare(
     if not common:
         raise BadInputError(
             f"no condition is in both studies: A has {', '.join(names[0]) or 'none'}; "
-            f"B has {', '.join(names[1]) or 'none'}"
+            f"B has {', '.join(names[1]) or 'none'}; give the policies that are the same one name in both study.toml"
         )
     count = len(gates) * len(common)
     gate_level = 1 - (1 - chosen.level) / count if count > 1 else chosen.level

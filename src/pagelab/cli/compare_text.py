@@ -62,7 +62,7 @@ def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: st
     elif more:
         lines.append(more)
     if found.narrower is not None and found.narrower >= 1:
-        lines.append("blocks did not pay: executions of one pair differ as much as any two")
+        lines.append("pairs were not more accurate: the two executions of a pair differ as much as any two")
     if found.pairs.left_out:
         lines.append(f"{wording.count(found.pairs.left_out, 'execution')} without a partner in the same block left out")
     return lines if lines[-1] else lines[:-1]

@@ -63,7 +63,7 @@ def next_layout(
     Raises :class:`BadInputError` for fewer than two layouts.
     """
     if len(measured) < 2:
-        raise BadInputError("the largest gap in C: at least two measured layouts")
+        raise BadInputError("the largest gap in C needs at least two measured layouts; measure more")
     ordered = sorted(measured, key=lambda pair: pair[1])
     gaps = sorted(pairwise(ordered), key=lambda pair: pair[0][1] - pair[1][1])
     known = {layout.tiles for layout, _ in measured}

@@ -202,7 +202,7 @@ def machine_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> 
             Told(
                 kind="clock-changed",
                 message=f"the clock changed during the campaign: a cycle took {low:.3f} to {high:.3f} ns (the middle "
-                f"80% of executions); R is in cycles of {middle:.3f} ns; what decides it: pagelab doctor --why",
+                f"80% of executions); R is in cycles of {middle:.3f} ns; its cause: pagelab doctor --why",
             )
         )
     memory = _moved([run.memory_ns for run in runs], _MEMORY_MOVES)
