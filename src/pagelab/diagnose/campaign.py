@@ -117,7 +117,9 @@ class Campaign:
             )
         times = self.times("pilot")[specs.DEFAULT]
         if not np.isfinite(times).all():
-            raise BadInputError(f"no execution has the metric {self.state.settings.metric}; name another: --metric wall_s")
+            raise BadInputError(
+                f"no execution has the metric {self.state.settings.metric}; name another: --metric wall_s"
+            )
 
     def plan(self) -> None:
         """Leaves out sources that cannot be switched, runs the others once each, and divides the budget."""

@@ -37,7 +37,10 @@ class Footprint:
 
     def __post_init__(self) -> None:
         if not self.tiles:
-            raise BadInputError("the program uses no memory of its pools, so there is nothing to lay out; what it uses: pagelab map -- CMD")
+            raise BadInputError(
+                "the program uses no memory of its pools, so there is nothing to lay out; what it uses: "
+                "pagelab map -- CMD"
+            )
         for pool, at in self.tiles:
             if pool not in POOLS or at % self.page_bytes or not 0 <= at <= POOL_BYTES - 2 * self.page_bytes:
                 raise BadInputError(f"{pool} {at:#x}: not a tile of {self.page_bytes} bytes in a pool")

@@ -117,7 +117,9 @@ def at_level(
     """
     large, small = (one.c for one in simulator.counts(making.anchors(space)[::-1]))
     if small <= large:
-        raise BadInputError("C is the same in 4K and in 2M pages, so no layout has another C; give the program a larger input")
+        raise BadInputError(
+            "C is the same in 4K and in 2M pages, so no layout has another C; give the program a larger input"
+        )
     wanted = large + level * (small - large)
     found: dict[tuple[object, ...], tuple[Layout, float]] = {}
     misses = simulator.profile(space).misses

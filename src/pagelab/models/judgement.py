@@ -44,7 +44,9 @@ class Errors:
         rows = {points.anchor(page) for page in own}
         others = np.array([i not in rows for i in range(len(points))])
         if not others.any():
-            raise BadInputError(f"cannot judge models of {points.workload}: it has no layout but the models' own; measure more")
+            raise BadInputError(
+                f"cannot judge models of {points.workload}: it has no layout but the models' own; measure more"
+            )
         with np.errstate(divide="ignore"):
             mean = float(np.exp(np.mean(np.log(size[others]))))
         return cls(relative, float(size.max()), mean, points.layouts[int(np.argmax(size))])

@@ -111,7 +111,8 @@ def _ratio_of_spreads(metric: Metric, table: Table, level: float) -> Estimate | 
     if ends[1] > LARGEST_LOG:
         enough = ceil(int(table.executions.min()) * (ends[1] / LARGEST_LOG) ** 2) + 1
         return Refused(
-            Refusal.OUT_OF_REACH, f"the ratio of the spreads cannot be bounded; about {enough} executions of each would be enough"
+            Refusal.OUT_OF_REACH,
+            f"the ratio of the spreads cannot be bounded; about {enough} executions of each would be enough",
         )
     low, high = (100 * (exp(end) - 1) for end in ends)
     return Estimate(percent, Interval(low, high, level, None, IntervalMethod.LOG_T))
