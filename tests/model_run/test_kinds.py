@@ -192,7 +192,7 @@ def test_what_was_stopped_goes_on_and_is_told_the_same_again(tmp_path: Path) -> 
     assert kinds(asked(), tmp_path / "g.kinds", again.tools()) == first
     assert again.runs == 0
     assert read(tmp_path / "g.kinds") == first
-    with pytest.raises(BadInputError, match=r"asked for something else \(minutes\).*--into DIR"):
+    with pytest.raises(BadInputError, match=r"another request \(different: minutes\).*--into DIR"):
         kinds(asked(minutes=6.0), tmp_path / "g.kinds", again.tools())
 
 
@@ -217,7 +217,7 @@ def test_minutes_that_are_too_few_are_refused(tmp_path: Path) -> None:
     found = kinds(asked(minutes=float(enough[1])), tmp_path / "g.kinds", machine.tools())
     assert found.blocks >= 9
     # Once the design has run, its minutes are what they were.
-    with pytest.raises(BadInputError, match=r"asked for something else \(minutes\)"):
+    with pytest.raises(BadInputError, match=r"another request \(different: minutes\)"):
         kinds(asked(minutes=6.0), tmp_path / "g.kinds", machine.tools())
 
 
