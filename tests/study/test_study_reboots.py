@@ -428,7 +428,7 @@ def test_the_command_tells_what_would_happen_and_does_nothing(tmp_path: Path) ->
     done = asked("run", "s.toml")
     assert done.returncode == 2
     assert "fresh restarts this machine 5 times: 4 boots, each for one execution and its warm-up" in done.stdout
-    assert "to let it: sudo pagelab study run s.toml --reboot" in done.stderr
+    assert "to give it: sudo pagelab study run s.toml --reboot" in done.stderr
     assert asked("run", "s.toml", "--dry-run").stdout == done.stdout
     for words, message in (
         (("--minutes", "3"), "--minutes and between"),
