@@ -64,7 +64,7 @@ def _pool(context: Context, pool: dict[str, Any]) -> Finding:
     size = size_name(pool["page_bytes"])
     if pool["total_pages"] is None:
         return Finding("unknown", "cannot read the pool", pool)
-    text = f"{pool['total_pages']} pages, {pool['pages']} to be had"
+    text = f"{pool['total_pages']} pages, {pool['pages']} available"
     if pool["pages"]:
         return Finding("ok", text, pool)
     count = 2 if pool["page_bytes"] >= 1 << 30 else 512

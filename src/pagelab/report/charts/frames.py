@@ -94,7 +94,7 @@ def _bars(
         if whole > placed:
             bars.append(
                 common
-                | {"base": floor - unit * placed, "top": floor - unit * whole, "what": "wanted, and not to be had"}
+                | {"base": floor - unit * placed, "top": floor - unit * whole, "what": "wanted, but not available"}
             )
     return bars
 
