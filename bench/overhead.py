@@ -78,7 +78,7 @@ def _start_us(bench: Bench, form: str, preload: Preload, env: dict[str, str], th
 
 def _without_a_plan() -> list[str]:
     """A command that loads the library, which tells each time that it has no plan, and does nothing else."""
-    return ["sh", "-c", 'LD_PRELOAD=$0 exec "$@" 2>/dev/null', str(paths.library())]
+    return ["/bin/sh", "-c", 'LD_PRELOAD=$0 exec "$@" 2>/dev/null', str(paths.library())]
 
 
 def _empty_library(bench: Bench) -> str:
