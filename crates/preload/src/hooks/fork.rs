@@ -33,7 +33,7 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 const ROOM: usize = 1 << 16;
 
 type Handler = extern "C" fn();
-type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> i32;
+type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Handler, *mut c_void) -> i32;
 
 /// Registers this module with libc's fork. Only done when the plan names reserved pages or frames, or the program gives
 /// hints.
@@ -41,8 +41,15 @@ pub fn watch(libc: &Object) {
     if WATCHED.swap(true, Ordering::AcqRel) {
         return;
     }
+    register(libc, Some(before), Some(in_parent), in_child);
+}
+
+/// Registers functions that libc's fork calls before, in the parent and in the child. Without memory for them, fork
+/// works as before.
+pub fn register(libc: &Object, before: Option<Handler>, in_parent: Option<Handler>, in_child: Handler) {
     let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
-    // SAFETY: glibc's function has this signature since 2.3.2; it stores the handlers in a table of its own.
+    // SAFETY: glibc's function has this signature since 2.3.2 (LSB 5.0, Core, 14.10.2): three handlers, each of which
+    // may be null, the object that they belong to, errno. It stores them in a table of its own.
     unsafe {
         let register = core::mem::transmute::<usize, Register>(symbol.address);
         register(before, in_parent, in_child, core::ptr::null_mut());

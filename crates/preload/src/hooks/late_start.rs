@@ -1,7 +1,5 @@
 //! Late start of the engine, for a program that gives hints in a process without one.
 
-use core::ffi::{c_int, c_void};
-
 use pagelab_abi::guest::Started;
 use pagelab_abi::plan::{Flags, HEADER_BYTES, MAGIC, Plan, VERSION};
 
@@ -29,31 +27,19 @@ pub fn prepare() -> Result<(), Errno> {
 /// child, nothing would ever free the locks of that thread or complete its half-done work, because no list of resets
 /// exists yet.
 pub fn keep_forks_apart(libc: &Object) {
-    register(libc, Some(hints::hold_start), Some(hints::release_start), release_in_child);
+    fork::register(libc, Some(hints::hold_start), Some(hints::release_start), release_in_child);
 }
 
 /// Marks children of libc's fork as such, also if their fork is under way when a thread starts the engine: libc does
 /// not call the handlers that [`prepare`] registers during a fork. Called by the constructor, if it does not
 /// [`fork::watch`].
 pub fn know_children(libc: &Object) {
-    register(libc, None, None, known::made_by_libc);
+    fork::register(libc, None, None, known::made_by_libc);
 }
 
 extern "C" fn release_in_child() {
     known::made_by_libc();
     hints::release_start();
-}
-
-type Handler = extern "C" fn();
-
-fn register(libc: &Object, before: Option<Handler>, in_parent: Option<Handler>, in_child: Handler) {
-    let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
-    // SAFETY: glibc's function of this name (LSB 5.0, Core, 14.10.2): three handlers, each of which may be null, the
-    // object that they belong to, errno.
-    let register: extern "C" fn(Option<Handler>, Option<Handler>, Handler, *const c_void) -> c_int =
-        unsafe { core::mem::transmute(symbol.address) };
-    // Without memory for the handlers, fork works as before.
-    let _ = register(before, in_parent, in_child, core::ptr::null());
 }
 
 /// The plan of a process that was started without one and uses the API: nothing is governed.
