@@ -22,14 +22,14 @@ test: $(STAMP)            ## All tests but the long campaigns
 	$(PY) -m pytest -m "not slow" --durations=30
 
 # Tests that compute and draw, and those that need the machine's settings, caches and time: .ci/run runs both at once.
-COMPUTING := $(addprefix tests/,stats models simulate layouts report trace diagnose test_limits.py test_json_alone.py)
+COMPUTING := $(addprefix tests/,advise stats models simulate layouts report trace diagnose test_limits.py test_json_alone.py)
 
-test-computing: $(STAMP)
-	$(PY) -m pytest -m "not slow" --durations=10 -p no:cacheprovider $(COMPUTING)
-
-test-machine: $(STAMP)    # both, whatever the first finds
+test-computing: $(STAMP)  # both, whatever the first finds
 	status=0; cargo test --workspace --locked --no-fail-fast || status=1; \
-	$(PY) -m pytest -m "not slow" --durations=30 $(addprefix --ignore=,$(COMPUTING)) || status=1; exit $$status
+	$(PY) -m pytest -m "not slow" --durations=30 -p no:cacheprovider $(COMPUTING) || status=1; exit $$status
+
+test-machine: $(STAMP)
+	$(PY) -m pytest -m "not slow" --durations=30 $(addprefix --ignore=,$(COMPUTING))
 
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+from time import sleep
 
-from pagelab.study.progress import Lines, TimeLeft, for_terminal, shown_duration
+import pytest
+
+from pagelab.study.progress import Lines, TimeLeft, for_terminal, meanwhile, shown_duration
 
 
 def test_time_left_is_the_sum_of_the_conditions_medians() -> None:
@@ -42,3 +45,23 @@ def test_without_a_terminal_there_are_plain_lines_and_failures_always_show() -> 
         "[1/3] a/b: failed: ended with exit code 3",
         "3 of 3 runs done, 0 s left",
     ]
+
+
+def test_a_long_step_is_told_from_time_to_time_and_not_after_its_end() -> None:
+    told: list[str] = []
+    with pytest.raises(ZeroDivisionError), meanwhile(told.append, lambda s: f"{s:.2f} s so far", every_s=0.02):
+        sleep(0.5)
+        raise ZeroDivisionError
+    during = list(told)
+    sleep(0.1)
+    assert told == during
+    assert len(during) >= 3
+    assert [float(line.split()[0]) for line in during] == sorted(float(line.split()[0]) for line in during)
+    assert 0.02 <= float(during[0].split()[0]) <= 0.4
+
+
+def test_a_short_step_is_not_told() -> None:
+    told: list[str] = []
+    with meanwhile(told.append, str):
+        pass
+    assert told == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -248,6 +249,17 @@ def test_a_killed_program_is_told_of(known: str, tmp_path: Path) -> None:
     answer = json.loads(run.stdout)
     assert answer["status"] == -9
     assert all(image["ended"] == "killed" for image in answer["images"])
+
+
+def test_a_long_capture_tells_meanwhile_how_long_and_how_much(tmp_path: Path) -> None:
+    soon = (
+        "import functools\nfrom pagelab.cli import main\nfrom pagelab.study import progress\n"
+        "progress.meanwhile = functools.partial(progress.meanwhile, every_s=0.2)\nmain()\n"
+    )
+    program = [sys.executable, "-c", "for _ in range(300_000): pass"]
+    command = [sys.executable, "-c", soon, "trace", "-o", "t.trace", "--", *program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert re.search(r"^pagelab: \d+ s in the emulator, \d+ MiB written$", done.stderr, re.MULTILINE), done.stderr
 
 
 def test_a_reduced_capture_says_what_it_is_exact_for(known: str, tmp_path: Path) -> None:

@@ -125,7 +125,9 @@ def test_blocks_lie_at_the_same_places_under_every_layout(built: Path, tmp_path:
     """And in the trace: what is simulated under a layout is where the run under it has it."""
     command = [str(built / "blocks"), mode, "tell"]
     trace.capture([*command[:2]], tmp_path / "t", pools=True)
-    space = footprint.of_trace(tmp_path / "t")
+    seen: list[int] = []
+    space = footprint.of_trace(tmp_path / "t", lambda done, _: seen.append(done))
+    assert seen[-1] == trace.info(tmp_path / "t")["references"]
     every = [*layouts.anchors(space), space.at("every-other", range(0, len(space), 2)), space.at("first", [0])]
     places = {}
     for layout in every:

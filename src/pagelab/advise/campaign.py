@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import ceil, floor
@@ -34,7 +34,7 @@ from pagelab.study.budget import MOST_BLOCKS, fewest_of
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
-from pagelab.study.progress import Progress, Silent, Titled, shown_duration
+from pagelab.study.progress import Progress, Silent, Titled, meanwhile, shown_duration
 from pagelab.study.setting import KERNEL, Setting
 from pagelab.study.store import Store
 from pagelab.study.tools import Tools
@@ -135,7 +135,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
     if asked.evidence is not None:
         asked = replace(asked, metric=metric)
-        with _kept_if_it_runs(directory):
+        with _kept_if_it_runs(directory), _reading(asked.evidence, progress):
             told = _by_misses(asked, directory, sum(extent.values()))
         if told is None:
             return Found(extent, [], None, None, 0, 0, metric, why, *resident)
@@ -159,6 +159,12 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     _check(asked, directory, text if choice.chosen.any() else "", (began, run_s), tools, progress)
     executions = sum(one.times.size for one in rounds)
     return Found(extent, found, shares, choice, len(rounds), executions, metric, why, *resident)
+
+
+def _reading(evidence: Evidence, progress: Progress) -> AbstractContextManager[None]:
+    title = f"reading the misses: {evidence.option}"
+    progress.note(title)
+    return meanwhile(progress.note, lambda so_far_s: f"{title}, {shown_duration(so_far_s)} so far")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -173,24 +174,25 @@ def capture_command(
         )
         terminal.echo(f"pagelab: {words}", err=True)
     if way == "qemu":
-        found = trace.capture(
-            argv,
-            path,
-            full=full,
-            page_bytes=page,
-            kinds=chosen,
-            ranges=[_range(text) for text in ranges or ()],
-            first=first,
-            count=count,
-            marker=marker,
-            end_program=end_program,
-            children=children,
-            cpu=cpu,
-            sysroot=sysroot,
-            level=level,
-            force=force,
-            pools=pools if policy is None else load(policy),
-        )
+        with _told_meanwhile(path):
+            found = trace.capture(
+                argv,
+                path,
+                full=full,
+                page_bytes=page,
+                kinds=chosen,
+                ranges=[_range(text) for text in ranges or ()],
+                first=first,
+                count=count,
+                marker=marker,
+                end_program=end_program,
+                children=children,
+                cpu=cpu,
+                sysroot=sysroot,
+                level=level,
+                force=force,
+                pools=pools if policy is None else load(policy),
+            )
     elif way == "lackey":
         if ranges or first or count or marker or end_program or sysroot or pools:
             raise BadInputError(
@@ -205,6 +207,17 @@ def capture_command(
     if found.status != 0:
         how = f"exit code {found.status}" if found.status > 0 else f"signal {-found.status}"
         raise RunFailedError(f"{argv[0]} ended with {how}; its trace is kept: {path}")
+
+
+def _told_meanwhile(path: Path) -> AbstractContextManager[None]:
+    """Tells on standard error how long the program has been in the emulator, from time to time."""
+    from pagelab.study.progress import meanwhile, shown_duration
+    from pagelab.trace.capture import written_bytes
+
+    def text(so_far_s: float) -> str:
+        return f"pagelab: {shown_duration(so_far_s)} in the emulator, {written_bytes(path) >> 20} MiB written"
+
+    return meanwhile(lambda line: terminal.echo(line, err=True), text)
 
 
 def _kinds(text: str | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,10 +79,12 @@ class Footprint:
         return sorted(at for piece in layout.pieces(self.page_bytes) if (at := self.position.get(piece)) is not None)
 
 
-def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
+def of_trace(
+    path: Path | str, report: Callable[[int, int | None], None] | None = None, page_bytes: int = TILE
+) -> Footprint:
     """The tiles to which a trace has references, in all its address spaces together.
 
-    Raises :class:`BadInputError` for a trace that was captured without pools, or with two kinds of memory in one.
+    ``report`` receives the number of references so far, and of all. Raises :class:`BadInputError` for a trace that was captured without pools, or with two kinds of memory in one.
     """
     trace = Trace(path)
     pools = of_header(trace.header)
@@ -96,9 +98,12 @@ def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
             f"{path}: the trace has {' and '.join(pool.memory for pool in pools)} in shared pools, but a layout needs "
             "a pool for each; capture it without --policy: pagelab trace --pools -- CMD"
         )
-    found = np.empty(0, np.uint64)
+    found, done = np.empty(0, np.uint64), 0
     for batch in trace.runs(page_bytes=page_bytes):
         found = np.union1d(found, batch.page)
+        if report is not None:
+            done += int(batch.count.sum())
+            report(done, None)
     addresses = [int(page) * page_bytes for page in found]
     tiles = [(pool.memory, at - pool.start) for pool in pools for at in addresses if pool.start <= at < pool.end]
     if not tiles:

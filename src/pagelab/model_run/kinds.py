@@ -107,7 +107,7 @@ def _simulated(session: Session, native: Footprint, combinations: Sequence[Layou
     assert trial is not None
     if trial.counts == "counted" or not _simulates(asked):
         return None
-    how, traced = needed(asked, session.directory, trial.window, session.progress.note)
+    how, traced = needed(asked, session.directory, trial, session.progress.note)
     refuse_other_input(traced, native, asked.argv, whole=trial.window is None)
     session.keep(simulated=how)
     # Memory that the trace does not touch has no misses, and a layout with none of the traced pages would be refused.

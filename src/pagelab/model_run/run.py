@@ -333,7 +333,7 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
         return space, None
     tiles = session.campaign.footprint if session.campaign.simulated is not None else []
     known = Footprint(tuple(tiles)) if tiles else None
-    simulated, space = needed(asked, session.directory, trial.window, session.progress.note, known)
+    simulated, space = needed(asked, session.directory, trial, session.progress.note, known)
     refuse_other_input(space, footprint.of_record(records["2M"]), asked.argv, whole=trial.window is None)
     session.keep(simulated=simulated, footprint=list(space.tiles))
     if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):

@@ -19,14 +19,14 @@ import polars as pl
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, Profile, footprint
 from pagelab.layouts import profile as profiles
-from pagelab.model_run.document import Asked, Simulated
+from pagelab.model_run.document import Asked, Simulated, Trial
 from pagelab.models.document import put
 from pagelab.simulate import calibration, hardware
 from pagelab.simulate.cache_runs import workers
 from pagelab.simulate.tlb_runs import TlbRuns, tlb
-from pagelab.study.progress import shown_duration
+from pagelab.study.progress import EVERY_S, meanwhile, shown_duration
 from pagelab.trace import Trace
-from pagelab.trace.capture import capture
+from pagelab.trace.capture import SLOWDOWN, capture, written_bytes
 from pagelab.trace.files import info
 from pagelab.trace.pools import of_header
 
@@ -38,8 +38,6 @@ PIECE_S = 5.0
 """Seconds of a pass after which the time that all of it takes is known."""
 _PIECE_SHARE = 0.01
 """Least share of the references in that piece."""
-_EVERY_S = 30.0
-"""Seconds between two messages of progress."""
 Report = Callable[[str], None]
 Expected = Callable[["Expectation"], None]
 """Told how long a pass takes, once a piece of it is done; may raise an error, which ends the pass."""
@@ -69,7 +67,7 @@ class Expectation:
 
 
 def needed(
-    asked: Asked, directory: Path, window: str | None, report: Report, known: Footprint | None = None
+    asked: Asked, directory: Path, trial: Trial, report: Report, known: Footprint | None = None
 ) -> tuple[Simulated, Footprint]:
     """Captures the trace if there is none; returns how counts are simulated, and the tiles that the program touches.
 
@@ -86,20 +84,23 @@ def needed(
     path = directory / TRACE
     if asked.trace is not None:
         path = Path(asked.trace)
-        refuse_other_run(path, asked, window, full=full)
+        refuse_other_run(path, asked, trial.window, full=full)
     elif not path.exists():
-        report("trace: one execution in the emulator")
-        _capture(asked, path, marker=window is not None, full=full)
+        most = shown_duration(SLOWDOWN[1] * trial.run_s)
+        report("trace: one execution in the emulator, {} to {} times slower, up to {}".format(*SLOWDOWN, most))
+        _capture(asked, path, report, marker=trial.window is not None, full=full)
         known = None
+    references = int(info(path)["references"])
     if known is None or asked.trace is not None:
-        report("trace: reading which tiles it uses")
-        known = footprint.of_trace(path)
+        title = "trace: reading which tiles it uses"
+        report(title)
+        known = footprint.of_trace(path, _Pass(title, references, report, lambda _: None).report)
     simulated = Simulated(
         processor=str(processor),
         description=digest(described),
         caches=asked.caches,
         trace=str(path.resolve()) if asked.trace is not None else TRACE,
-        references=int(info(path)["references"]),
+        references=references,
     )
     return simulated, known
 
@@ -139,10 +140,10 @@ def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool
     )
 
 
-def _capture(asked: Asked, path: Path, *, marker: bool, full: bool) -> None:
+def _capture(asked: Asked, path: Path, report: Report, *, marker: bool, full: bool) -> None:
     part = path.with_name(f".{path.name}-{os.urandom(8).hex()}").resolve()
     try:
-        with _silent(asked.cwd):
+        with _silent(asked.cwd), meanwhile(report, lambda so_far_s: _emulating(part, so_far_s)):
             found = capture(list(asked.argv), part, marker=marker, pools=True, full=full, force=True)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -155,6 +156,10 @@ def _capture(asked: Asked, path: Path, *, marker: bool, full: bool) -> None:
             f"{shlex.join(asked.argv)}"
         )
     part.replace(path)
+
+
+def _emulating(part: Path, so_far_s: float) -> str:
+    return f"trace: {shown_duration(so_far_s)} in the emulator, {written_bytes(part) >> 20} MiB written"
 
 
 @contextmanager
@@ -307,7 +312,7 @@ class _Pass:
         elif not self._told and now - self.began >= PIECE_S and done >= _PIECE_SHARE * self._references:
             self._told = True
             self._expects((now - self.began) * self._references / (done - self._first))
-        if self._note is not None and now - self._said >= _EVERY_S:
+        if self._note is not None and now - self._said >= EVERY_S:
             self._said = now
             self._note(f"{self._title}: {done / 1e6:,.0f} of {self._references / 1e6:,.0f} M references")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from pagelab import terminal
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pagelab.record import RunWarning
 
 _PLAIN_EVERY_S = 10.0
+EVERY_S = 30.0
+"""Seconds between two messages about one long step."""
 
 
 def as_note(warning: RunWarning) -> str:
@@ -153,6 +157,24 @@ def for_terminal(stream: TextIO | None = None) -> Progress:
     """A bar where standard error is a terminal, lines where it is not."""
     stream = stream or sys.stderr
     return Bar() if stream.isatty() else Lines(stream)
+
+
+@contextmanager
+def meanwhile(note: Callable[[str], None], text: Callable[[float], str], every_s: float = EVERY_S) -> Iterator[None]:
+    """Notes ``text(seconds so far)`` every ``every_s`` seconds, from a thread; the block must release Python's lock."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(every_s):
+            note(text(time.monotonic() - began))
+
+    teller = threading.Thread(target=tell, name="progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 class TimeLeft:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import subprocess
@@ -19,6 +20,9 @@ from pagelab.trace.data import KINDS, TraceError, kind_codes, page_bits
 from pagelab.trace.files import ask, info
 from pagelab.trace.operations import output, records
 from pagelab.trace.program import emulator, resolve
+
+SLOWDOWN = 30, 100
+"""An execution in the emulator takes so many times as long, at least and at most (measured: docs/trace)."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,15 @@ def capture(
         status = answer["status"]
         raise TraceError("invalid", f"{argv[0]}: the emulator ended with status {status} before the program began")
     return _captured(Path(path), answer)
+
+
+def written_bytes(path: Path) -> int:
+    """Bytes so far of the trace that is being captured into ``path``; 0 before and after."""
+    parts = path.parent.glob(f"{glob.escape(path.name)}.part-*")  # the name that it has until it is whole
+    try:
+        return sum(part.stat().st_size for part in parts)
+    except FileNotFoundError:
+        return 0
 
 
 def _check_governed(governing: governed.Governing, name: str, path: Path) -> None:
