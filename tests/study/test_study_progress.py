@@ -49,9 +49,14 @@ def test_without_a_terminal_there_are_plain_lines_and_failures_always_show() -> 
 
 def test_a_long_step_is_told_from_time_to_time_and_not_after_its_end() -> None:
     told: list[str] = []
-    with pytest.raises(ZeroDivisionError), meanwhile(told.append, lambda s: f"{s:.2f} s so far", every_s=0.02):
-        sleep(0.5)
-        raise ZeroDivisionError
+
+    def fails() -> None:
+        with meanwhile(told.append, lambda s: f"{s:.2f} s so far", every_s=0.02):
+            sleep(0.5)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     during = list(told)
     sleep(0.1)
     assert told == during

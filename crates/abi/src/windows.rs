@@ -142,7 +142,7 @@ pub struct WindowSlot {
     pub counts: [AtomicU64; EVENTS],
 }
 
-/// Calls without a window, or with a doubtful one, by mistake.
+/// Mistaken calls: without a window, or with a doubtful one.
 #[repr(C)]
 pub struct ToldSlot {
     /// Ends in a thread that had none open: it ended twice, was begun in another thread, or before a fork.

@@ -1,4 +1,4 @@
-//! The record (`pagelab.record/1`): what one run was asked to do, what the machine did, and what it cost.
+//! The record (`pagelab.record/1`): the request of one run, what the machine did, and what it cost.
 //!
 //! The launcher writes it and analysis reads it; nothing else passes between the two. Units are in the names; null means
 //! "not measured", never zero.
@@ -158,7 +158,7 @@ pub struct Faults {
     pub major: u64,
 }
 
-/// What became of a counter.
+/// Whether a counter counted.
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
@@ -196,14 +196,14 @@ pub struct SizeBytes {
     pub bytes: u64,
 }
 
-/// A governed range (or one tile interval of it) and what it got.
+/// A governed range, or one tile interval of it: requested and achieved pages.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Region {
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["heap", "anon", "arenas", "file", "data", "stack", "range", "other"])))]
     pub region: &'static str,
-    /// Page size asked for, `kernel` where it was left to the kernel.
+    /// Requested page size; `kernel` where it was left to the kernel.
     pub asked: String,
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["thp", "hugetlb", null])))]
     pub via: Option<&'static str>,
@@ -218,7 +218,7 @@ pub struct Region {
     /// The part of `by_size` that was given back before the end. Small pieces are not looked at (docs/preload).
     #[serde(default)]
     pub given_back_bytes: u64,
-    /// Tiles of the asked size that lie wholly inside mapped memory and have at least one page resident.
+    /// Tiles of the requested size that lie wholly inside mapped memory and have at least one page resident.
     pub whole_touched_tiles: Option<u64>,
     pub tiles_as_asked: Option<u64>,
 }
@@ -262,7 +262,7 @@ pub struct Process {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Frames {
-    /// How processes came to frame numbers and a userfaultfd; `kernel`: the kernel placed the frames, under hints. Only in
+    /// How processes got frame numbers and a userfaultfd; `kernel`: the kernel placed the frames, under hints. Only in
     /// the sum, and not where only programs' own hints placed frames.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["own", "broker", "kernel", null])))]
     pub rights: Option<&'static str>,
@@ -296,7 +296,7 @@ pub struct FramesEngine {
     pub values: BTreeMap<String, u64>,
 }
 
-/// What one strategy of the policy was asked and did. Pages are of 4096 bytes and count when they are placed: one
+/// Requests to one strategy of the policy, and its placements. Pages have 4096 bytes and count when they are placed: one
 /// that is given back and touched again counts twice.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

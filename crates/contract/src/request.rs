@@ -172,12 +172,12 @@ pub enum Preload {
     Never,
 }
 
-/// A scheduling policy that can be asked for.
+/// A scheduling policy that can be requested.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
-    /// SCHED_FIFO, real time, at the highest priority there is but one.
+    /// SCHED_FIFO, real time, at the second highest priority.
     Fifo,
 }
 

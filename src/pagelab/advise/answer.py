@@ -18,6 +18,7 @@ from pagelab.analysis.answer import Answer
 from pagelab.analysis.model import Analysis, Contrast, Metric
 from pagelab.analysis.try_document import change
 from pagelab.layouts.layout import POOLS
+from pagelab.study.budget import MOST_OF_A_COMMAND
 from pagelab.study.store import Store
 
 _LEVEL = 0.95
@@ -224,7 +225,7 @@ def next_command(
     unfitting = found.choice is not None and found.choice.left_out and policy is None
     if unfitting or any(one.said == "cannot-tell" for one in answers.values()):
         needed = max((one.needed or 0) / max(1, one.pairs) for one in answers.values())
-        minutes = ceil(asked.minutes * max(2.0, min(needed, 100.0)))
+        minutes = min(MOST_OF_A_COMMAND, ceil(asked.minutes * max(2.0, min(needed, 100.0))))
         return (
             f"pagelab advise --minutes {minutes}{asked.options} -- {command}",
             "more executions, to see smaller gains",

@@ -74,9 +74,17 @@ class Asked:
 
     @property
     def options(self) -> str:
-        """The options of evidence and budget as they are typed, each after a space."""
+        """All options but the minutes as they are typed, each after a space."""
         typed = "" if self.evidence is None else f" {self.evidence.option}"
-        return typed + (f" --budget {self.budget >> 20}M" if self.budget is not None else "")
+        for option, value in (
+            ("--budget", None if self.budget is None else f"{self.budget >> 20}M"),
+            ("--metric", self.metric),
+            ("--measure-regex", self.regex),
+            ("--timeout", None if self.timeout_s is None else f"{self.timeout_s:g}"),
+            ("--seed", None if self.seed == 1 else str(self.seed)),
+        ):
+            typed += "" if value is None else f" {option} {shlex.quote(value)}"
+        return typed
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Judged, judged_of
 from pagelab.study.answering import fewest_for_tests, looked_at, set_unreachable
-from pagelab.study.budget import MOST_BLOCKS
+from pagelab.study.budget import MOST_BLOCKS, MOST_OF_A_COMMAND
 from pagelab.study.progress import shown_duration
 from pagelab.study.setting import AXES, flags_of
 from pagelab.study.sides import again, kept, measured
 
-_MOST_MINUTES = 24 * 60
 _QUICK = "-quick"
 _WHOLE = "the whole study: more executions and configurations of each program"
 _BESIDE = 1.15
@@ -201,7 +200,7 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
         return None
     block_s = (max if data.plan.co_run else sum)(s or 0.0 for s in seconds)
     minutes = max(1, ceil(executions * _BESIDE * block_s / 60))
-    if minutes > _MOST_MINUTES:
+    if minutes > MOST_OF_A_COMMAND:
         return None
     words = ["pagelab", "try"]
     for axis in AXES:

@@ -20,6 +20,7 @@ from pagelab.cli.options import (
     Timeout,
     checked,
     free_directory,
+    in_utf8,
 )
 from pagelab.errors import BadInputError
 
@@ -37,7 +38,8 @@ _NAME = 60
 
 def advise_command(
     argv: Annotated[
-        list[str] | None, typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")
+        list[str] | None,
+        typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=in_utf8),
     ] = None,
     pid: Annotated[
         int | None,

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, Level, MeasureRegex, Seed, Timeout
+from pagelab.cli.options import (
+    JUDGE,
+    MEASURE,
+    OUTPUT,
+    Level,
+    MeasureRegex,
+    Seed,
+    Timeout,
+    in_utf8,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +29,8 @@ _PIPED_WIDTH = 110
 
 def diagnose_command(
     argv: Annotated[
-        list[str] | None, typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")
+        list[str] | None,
+        typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=in_utf8),
     ] = None,
     minutes: Annotated[
         float, typer.Option("--minutes", metavar="M", help="Budget of time.", rich_help_panel=JUDGE)

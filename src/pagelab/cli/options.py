@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -88,12 +89,31 @@ OneMetric = Annotated[
         rich_help_panel=MEASURE,
     ),
 ]
-Argv = Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")]
-_MOST_MINUTES = 24 * 60
 
 
-def checked(*, seed: int, minutes: float, level: float = 0.95, most_minutes: int = _MOST_MINUTES) -> None:
+def in_utf8(argv: list[str] | None) -> list[str] | None:
+    """The command; raises BadInputError for a word, or a working directory, that no file in UTF-8 can hold."""
+    for what, word in [
+        *(("the command has", word) for word in argv or ()),
+        ("the working directory is", str(Path.cwd())),
+    ]:
+        if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            name = os.fsencode(word)
+            raise BadInputError(f"{what} {name!r}, which is not UTF-8, as the files of a study are; rename it")
+    return argv
+
+
+Argv = Annotated[
+    list[str],
+    typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=in_utf8),
+]
+
+
+def checked(*, seed: int, minutes: float, level: float = 0.95, most_minutes: int | None = None) -> None:
     """Raises BadInputError for a seed, a time or a level outside of its range."""
+    from pagelab.study.budget import MOST_OF_A_COMMAND
+
+    most_minutes = most_minutes or MOST_OF_A_COMMAND
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     if not 0 <= seed < 2**63:

@@ -29,7 +29,8 @@ def write(
     """Writes every layout as a policy, ``NAME.toml``, and :data:`INDEX` last; returns the policies' paths.
 
     ``tests`` have the role ``test``, the others ``model``. Raises :class:`BadInputError` where the directory has an
-    index already, unless ``force`` replaces it (policies that it lists go with it).
+    index or one of the files already, unless ``force`` replaces them (policies that the index lists go with it), and
+    where its index is another kind of table.
     """
     index = directory / INDEX
     try:
@@ -37,8 +38,14 @@ def write(
         if index.exists():
             if not force:
                 raise BadInputError(f"{directory}: it has layouts already; give another directory, or --force")
-            for row in csv.DictReader(io.StringIO(index.read_text(encoding="utf-8"))):
+            listed = csv.DictReader(io.StringIO(index.read_text(encoding="utf-8")))
+            if "file" not in (listed.fieldnames or ()):
+                raise BadInputError(f"{index}: it is no list of layouts, and is kept; give another directory")
+            for row in listed:
                 (directory / Path(row["file"]).name).unlink(missing_ok=True)
+        there = [one.name for one in (*layouts, *tests) if (directory / f"{one.name}.toml").exists()]
+        if there and not force:
+            raise BadInputError(f"{directory / there[0]}.toml exists; give another directory, or --force")
         table = io.StringIO()
         rows = csv.writer(table, lineterminator="\n")
         rows.writerow(["file", "role", "huge_bytes", "misses_share"])

@@ -12,7 +12,7 @@ import numpy as np
 
 from pagelab.errors import BadInputError
 from pagelab.layouts.layout import POOLS, TILE, Layout, of_pieces
-from pagelab.machine.journal import sizes_of_others
+from pagelab.machine.journal import no_2m_by_others
 from pagelab.record import Record
 from pagelab.trace import Trace
 from pagelab.trace.pools import POOL_BYTES, of_header
@@ -84,7 +84,7 @@ def of_trace(
 ) -> Footprint:
     """The tiles to which a trace has references, in all its address spaces together.
 
-    ``report`` receives the number of references so far, and of all. Raises :class:`BadInputError` for a trace that was captured without pools, or with two kinds of memory in one.
+    ``report`` receives the number of references so far. Raises :class:`BadInputError` for a trace that was captured without pools, or with two kinds of memory in one.
     """
     trace = Trace(path)
     pools = of_header(trace.header)
@@ -189,8 +189,8 @@ def lacks_huge_pages(record: Record) -> bool:
 
 def no_huge_pages(consequence: str) -> str:
     """The message if :func:`lacks_huge_pages`, with the processes that may be the reason."""
-    others = sizes_of_others()
-    advice = f"{others}; repeat when it has ended" if others else "what is in the way: pagelab doctor"
+    others = no_2m_by_others()
+    advice = f"{others}; repeat when it has ended, or see: pagelab doctor" if others else "see: pagelab doctor"
     return f"the kernel gave the program's memory no 2M page, so {consequence}; {advice}"
 
 

@@ -77,12 +77,16 @@ class Journal:
         return Snapshot(tuple(Entry(**one) for one in told["entries"]), told["damaged_lines"])
 
 
-def sizes_of_others() -> str:
-    """The running processes that changed which page sizes the kernel gives, as ``process 4711 (pagelab-launch) has set
-    /sys/… to never``; empty if there is none, or the journal cannot be read."""
+_OF_2M = ("/transparent_hugepage/enabled", "/hugepages-2048kB/enabled")
+"""Ends of the paths of the settings that can switch 2M pages off."""
+
+
+def no_2m_by_others() -> str:
+    """The running processes that switched 2M pages off, as ``process 4711 (pagelab-launch) has set /sys/… to never``;
+    empty if there is none, or the journal cannot be read."""
     try:
         entries = Journal().read().active(boot_id())
     except JournalError:
         return ""
-    others = [one for one in entries if "transparent_hugepage" in one.path and one.owner_lives]
+    others = [one for one in entries if one.path.endswith(_OF_2M) and one.new == "never" and one.owner_lives]
     return ", ".join(f"process {one.pid} ({one.by}) has set {one.path} to {one.new}" for one in others)

@@ -45,7 +45,7 @@ def facts(campaign: Campaign, file: ModelFile) -> list[str]:
     if trial.counts == "simulated" and campaign.simulated is not None:
         how = campaign.simulated
         where = f"simulated ({how.processor}{', with caches' if how.caches else ''}; {trial.counts_why})"
-    what = f"processor time of the window {trial.window}" if trial.window else "user time of whole executions"
+    what = measured(trial.window, counted=trial.counts == "counted")
     executions = sum(one.repeats * len(one.layouts) for one in campaign.rounds)
     return [
         f"H, M, C: {where}",
@@ -54,6 +54,13 @@ def facts(campaign: Campaign, file: ModelFile) -> list[str]:
         f"ended: {campaign.stopped}",
         *probed(file),
     ]
+
+
+def measured(window: str | None, *, counted: bool) -> str:
+    """The meaning of R: of a window, or of whole executions; in cycles if this machine counts them."""
+    if counted:
+        return f"cycles of the window {window}" if window else "cycles of whole executions"
+    return f"processor time of the window {window}" if window else "user time of whole executions"
 
 
 def probed(file: ModelFile) -> list[str]:

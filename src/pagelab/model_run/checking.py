@@ -7,6 +7,7 @@ so that a machine that became faster or slower meanwhile does not count as an er
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from pagelab.model_run import document, executions
 from pagelab.model_run.document import Campaign
 from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.points import r_cycles, usable
-from pagelab.model_run.predicting import known_trace, simulated_counts, wanted_pages
+from pagelab.model_run.predicting import known_trace, of_program, simulated_counts, wanted_pages
 from pagelab.models.base import number
 from pagelab.models.catalogue import chosen
 from pagelab.models.document import Fits, ModelFile, fits_of, read, write
@@ -47,7 +48,8 @@ def checked(
 ) -> tuple[ModelFile, Path]:
     """Runs the pages in ``DIR/check-NAME``, or the rest of them, and judges the campaign's models by them alone.
 
-    Returns the model's file with these pages as its only test layout, and the path where it is kept.
+    Returns the model's file with these pages as its only test layout, and the path where it is kept. Policies from
+    files may have the same name; their directories also have a digest of what is in them.
 
     Raises `BadInputError` for directories without a finished campaign, for 4K and 2M (every campaign has them), and if
     the minutes are too few for :data:`LEAST_EXECUTIONS` of each; `MachineError` if memory does not get the pages.
@@ -62,7 +64,8 @@ def checked(
     name = named(wanted.name, "pages")
     if name in {row.layout for row in file.layouts}:
         raise BadInputError(f"{wanted.name} pages are a layout of {directory} already; check others: --pages 1G")
-    own = directory / f"check-{name}"
+    wanted = of_program(wanted, campaign)
+    own = directory / f"check-{name}{f'-{digest_of(wanted)}' if policy is not None else ''}"
     count = min(MOST_EXECUTIONS, int(60 * minutes / ((1 + len(ANCHORS)) * campaign.plan.run_s)))
     if count < LEAST_EXECUTIONS:
         least = LEAST_EXECUTIONS * (1 + len(ANCHORS)) * campaign.plan.run_s
@@ -70,16 +73,19 @@ def checked(
             f"{LEAST_EXECUTIONS} executions in {wanted.name}, 4K and 2M pages take {shown_duration(least)}; give it "
             f"--minutes {np.ceil(least / 6) / 10:g}"
         )
+    executions.refuse_other_machine(directory, campaign, tools)
     with DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it"):
+        # Before the executions: what cannot be simulated is refused before they take their time.
+        simulated = None if campaign.trial.counts == "counted" else _simulated(file, directory, wanted)
         spec = own / "study.toml"
         if not (own / "study.db").exists():
             settings: list[Layout | Setting] = [*_anchors(campaign), Setting(name, wanted.policy.toml)]
             counting = campaign.trial.counts == "counted"
             spec = executions.study(campaign.asked, own, settings, count, counting=counting, seed=seed)
-        executions.run(spec, own, tools, Titled(progress or Silent(), own.name, notes=False))
-        row = _row(file, campaign, own, name, wanted)
+        executions.run(spec, own, tools, Titled(progress or Silent(), own.name, notes=False), at_least=count)
+        row = _row(file, campaign, own, name, simulated)
         found = _judged(file, row)
-        kept = directory / f"check-{name}.json"
+        kept = directory / f"{own.name}.json"
         write(kept, found)
     return found, kept
 
@@ -92,8 +98,16 @@ def _anchors(campaign: Campaign) -> list[Layout]:
     return [rows[name].layout() for name in ANCHORS]
 
 
-def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, wanted: Placement) -> Row:
-    """The measured layout as a row of the model's file, scaled to the campaign's speed of the machine."""
+def digest_of(wanted: Placement) -> str:
+    """Eight digits that tell policies of one name apart."""
+    return hashlib.sha256(wanted.policy.toml.encode()).hexdigest()[:8]
+
+
+def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, simulated: dict[str, float] | None) -> Row:
+    """The measured layout as a row of the model's file, scaled to the campaign's speed of the machine.
+
+    Its error has three parts: of its own runs, of the anchors' beside them, and of the anchors' in the campaign.
+    """
     trial = campaign.trial
     assert trial is not None
     counted = trial.counts == "counted"
@@ -115,11 +129,9 @@ def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, wanted: Plac
     here = {each: estimate(np.array(values), campaign.asked.estimator) for each, values in r.items()}
     moved = {each: here[each] / _of(file, each).r for each in ANCHORS}
     value = here[name] / float(np.exp(np.mean(np.log(list(moved.values())))))
-    own_counts = (
-        {key: float(np.mean([one[key] for one in counts[name]])) for key in ("h", "m", "c")}
-        if counted
-        else _simulated(file, own.parent, wanted)
-    )
+    error = {each: noise.error(len(values)) for each, values in r.items()}
+    of_scale = sum(error[each] ** 2 + _relative_error(_of(file, each)) ** 2 for each in ANCHORS) / len(ANCHORS) ** 2
+    own_counts = simulated or {key: float(np.mean([one[key] for one in counts[name]])) for key in ("h", "m", "c")}
     return Row(
         layout=name,
         role="test",
@@ -129,7 +141,7 @@ def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, wanted: Plac
         c=own_counts["c"],
         r_sd=value * noise.run_sd,
         repeats=len(r[name]),
-        r_se=value * noise.error(len(r[name])),
+        r_se=value * float(np.sqrt(error[name] ** 2 + of_scale)),
         extra={key: moved.get(key.removesuffix("_moved")) for key in (*file.layouts[0].extra, *_MOVED)},
     )
 
@@ -140,6 +152,10 @@ _MOVED = tuple(f"{size}_moved" for size in ANCHORS)
 
 def _of(file: ModelFile, anchor: str) -> Row:
     return next(row for row in file.layouts if row.layout == file.anchors[anchor])
+
+
+def _relative_error(row: Row) -> float:
+    return 0.0 if row.r_se is None else row.r_se / row.r
 
 
 def _simulated(file: ModelFile, directory: Path, wanted: Placement) -> dict[str, float]:

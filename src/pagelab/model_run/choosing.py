@@ -70,6 +70,21 @@ def fixed(select: Select, space: Space, count: int) -> list[Layout]:
     return space.allowed(drawn)[:count]
 
 
+def profiled(space: Space, count: int, most: int) -> list[Layout]:
+    """``count`` layouts of the shortest of the paper's campaigns, up to ``most``, with as many distinct ones.
+
+    All its kinds of windows are among them, which the first ``count`` of a longer campaign would not have.
+    """
+    found = fixed("profile", space, count)
+    for longer in range(count + 1, most + 1):
+        if len(found) >= count:
+            break
+        found = fixed("profile", space, longer)
+    anchors, others = found[:2], found[2:]
+    kept = min(count - len(anchors), len(others))
+    return [*anchors, *(others[at * len(others) // kept] for at in range(kept))]
+
+
 def by_gaps(space: Space, measured: Sequence[tuple[Layout, float]], count: int, total: int) -> list[Layout]:
     """``count`` further layouts by moselect's rule, each in the middle of the largest gap in C.
 

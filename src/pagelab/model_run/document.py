@@ -87,7 +87,7 @@ class Plan(_Model):
     """Training layouts, anchors among them."""
     tests: int
     candidates: int = 0
-    """Layouts that may be chosen."""
+    """Requested layouts to choose from; small spaces have fewer distinct ones."""
     repeats: int
     """Blocks of each round: executions of a layout, of an anchor as many in each round."""
     rounds: int

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import polars as pl
 
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout
-from pagelab.model_run.document import Asked
+from pagelab.model_run.document import Asked, Campaign
 from pagelab.study.control import resume_study
 from pagelab.study.pair import run_own
 from pagelab.study.progress import Progress, Silent
+from pagelab.study.session import machine_changes
 from pagelab.study.setting import Setting, workload
 from pagelab.study.store import NAME, Store
 from pagelab.study.toml_text import dumps
@@ -84,15 +85,33 @@ def study(
     return spec
 
 
-def run(spec: Path, directory: Path, tools: Tools, progress: Progress, *, more: int | None = None) -> None:
-    """Runs the study, or the rest of it; does nothing if it is complete."""
+def run(spec: Path, directory: Path, tools: Tools, progress: Progress, *, at_least: int = 0) -> None:
+    """Runs the study, or the rest of it; does nothing if it is complete.
+
+    A study of fewer executions of each layout than ``at_least`` is extended to so many.
+    """
     if not (directory / NAME).exists():
         run_own(spec, directory, tools, progress, CANNOT)
         return
     with Store.open(directory, write=False) as store:
         done = len(store.finished()) == len(store.slots())
+        more = at_least if at_least > store.plan().executions else None
     if not done or more is not None:
         resume_study(directory, tools, progress=progress, executions=more)
+
+
+_SAME_MACHINE = ("host:", "cpu.model_name:", "cpu.family:", "cpu.model:")
+
+
+def refuse_other_machine(directory: Path, campaign: Campaign, tools: Tools) -> list[str]:
+    """Changes of the machine since the campaign began. Raises `MachineError` on another one, as after a migration."""
+    changes = machine_changes(campaign.machine, tools.machine())
+    if any(change.startswith(name) for change in changes for name in _SAME_MACHINE):
+        raise MachineError(
+            f"{directory} began on another machine ({'; '.join(changes)}): its run times are of that one; go on there, "
+            "or begin another: --into DIR"
+        )
+    return changes
 
 
 def quiet(tools: Tools) -> Tools:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagelab.analysis import wording
+from pagelab.model_run.answer import measured
 from pagelab.models.base import number
+from pagelab.study.budget import MOST_OF_A_COMMAND
 
 if TYPE_CHECKING:
-    from pagelab.model_run.document import Campaign
+    from pagelab.model_run.document import Asked, Campaign
     from pagelab.model_run.kinds_document import Combination, Effect, Kind, KindsDocument
 
 
@@ -19,8 +21,13 @@ _MINOR = 0.2
 """A kind whose effect is below this share of the largest effect is named after the kinds that decide."""
 
 
-def verdict(kinds: Sequence[Kind], effects: Sequence[Effect]) -> str:
-    """One sentence: kinds that decide, kinds with smaller effects, with none, and kinds left out of the design."""
+def verdict(kinds: Sequence[Kind], effects: Sequence[Effect], blocks: int, fewest: int) -> str:
+    """One sentence: kinds that decide, kinds with smaller effects, with none, and kinds left out of the design.
+
+    With fewer than ``fewest`` whole blocks no effect can be found, however large, and the sentence says that.
+    """
+    if blocks < fewest:
+        return f"cannot tell: {blocks} blocks are whole, and {fewest} are the fewest with which an effect can be found"
     main = [one for one in effects if len(one.kinds) == 1]
     seen = sorted((one for one in main if one.seen), key=lambda one: -abs(one.percent))
     unseen = [one for one in main if not one.seen]
@@ -76,8 +83,21 @@ def following(campaign: Campaign, effects: Sequence[Effect], directory: Path) ->
     if any(one.seen for one in effects):
         return f"pagelab report {shlex.quote(str(directory / 'runs'))}", "every execution; 4K pages are the fastest"
     into = directory.with_name(f"{directory.stem}-longer{directory.suffix}")
-    longer = f"pagelab model kinds --minutes {4 * minutes:g} --into {shlex.quote(str(into))} -- {command}"
-    return longer, "four times the executions, to see effects of half the size"
+    longer = min(4 * minutes, MOST_OF_A_COMMAND)
+    words = ["pagelab", "model", "kinds", "--minutes", f"{longer:g}", *_options(campaign.asked), "--into", str(into)]
+    return f"{shlex.join(words)} -- {command}", f"{longer / minutes:g} times the executions, to see smaller effects"
+
+
+def _options(asked: Asked) -> list[str]:
+    """The options of what is measured, as they are typed."""
+    given = {
+        "--counts": None if asked.counts == "auto" else asked.counts,
+        "--processor": asked.processor,
+        "--window": asked.window,
+        "--timeout": None if asked.timeout_s is None else f"{asked.timeout_s:g}",
+        "--seed": None if asked.seed == 1 else str(asked.seed),
+    }
+    return [word for option, value in given.items() if value is not None for word in (option, value)]
 
 
 def text(found: KindsDocument) -> str:
@@ -131,9 +151,7 @@ def facts(found: KindsDocument) -> list[str]:
         f"{one.kind} {wording.size(one.touched_bytes)}" + (f" ({one.left_out})" if one.left_out else "")
         for one in found.kinds
     )
-    what = f"processor time of the window {found.window}" if found.window else "user time of whole executions"
-    if found.counts == "counted":
-        what = "cycles of the window " + found.window if found.window else "cycles of whole executions"
+    what = measured(found.window, counted=found.counts == "counted")
     lines = [
         f"touched: {used}",
         f"R: {what}, the {found.estimator} of the repeats; effects are Hodges–Lehmann estimates over {found.blocks} "

@@ -15,6 +15,8 @@ from pagelab.study.progress import shown_duration
 SIZES = (54, 45, 36, 30, 24, 20, 16, 12, 10, 8)
 """Possible numbers of training layouts, anchors included; the paper has 54."""
 USUAL = 20
+MOSELECT = 9
+"""Layouts of moselect's first round."""
 FEWEST = 8
 ANCHORS = 2
 _LEAST_REPEATS, _REPEATS, _MOST_REPEATS = 2, 3, 50
@@ -51,7 +53,7 @@ class Shape:
 def shape(select: Select, layouts: int, tests: int, *, knows_c: bool) -> Shape:
     """The rounds of a campaign; with ``knows_c``, C is known before a layout runs and moselect needs one round only."""
     at_once = select in ("random", "profile") or (select == "moselect" and knows_c)
-    start = START
+    start = MOSELECT if select == "moselect" else START
     if at_once or layouts <= start:
         return Shape(layouts, (), tests)
     left = layouts - start

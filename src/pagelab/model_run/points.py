@@ -188,21 +188,22 @@ def _walkers(campaign: Campaign) -> int:
     return int(hardware.load(processor).needed("tlb").get("walkers", 1))
 
 
-def machine_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> list[Told]:
+def machine_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool, in_cycles: bool = True) -> list[Told]:
     """Warnings if the chains beside the executions show that the clock or the memory speed changed.
 
-    Counted cycles do not depend on the clock.
+    Counted cycles do not depend on the clock. ``in_cycles``: R was converted from seconds to cycles.
     """
     runs = [run for one in by_round for run in one]
     found = []
     clock = None if counted else _moved([run.cycle_ns for run in runs], _CLOCK_MOVES)
     if clock is not None:
         low, middle, high = clock
+        of_r = f"R is in cycles of {middle:.3f} ns" if in_cycles else "R is in seconds and follows it"
         found.append(
             Told(
                 kind="clock-changed",
                 message=f"the clock changed during the campaign: a cycle took {low:.3f} to {high:.3f} ns (the middle "
-                f"80% of executions); R is in cycles of {middle:.3f} ns; its cause: pagelab doctor --why",
+                f"80% of executions); {of_r}; its cause: pagelab doctor --why",
             )
         )
     memory = _moved([run.memory_ns for run in runs], _MEMORY_MOVES)

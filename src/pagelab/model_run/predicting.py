@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pagelab import policy as policies
 from pagelab.errors import BadInputError
 from pagelab.layouts.layout import POOLS
+from pagelab.model_run import document
+from pagelab.model_run.document import Campaign
 from pagelab.model_run.simulation import digest, needs_references
 from pagelab.models.document import CampaignSummary, ModelFile, SimulatedBy, Told, inside
 from pagelab.models.gaussian_process import Of
@@ -45,6 +48,8 @@ def predict_for(
             "has page runs; make the model with: pagelab model run --references"
         )
     wanted = placement(policy) if policy is not None else wanted_pages(pages or "4K")
+    made = document.read(inside(path).parent)
+    wanted = wanted if made is None else of_program(wanted, made)
     counts = simulated_counts(trace, name, wanted, caches=simulated.caches)
     warnings = []
     if file.source == "counted":
@@ -73,6 +78,16 @@ def wanted_pages(text: str) -> Placement:
         rules = [f'[[rule]]\nmemory = "{pool}"\npages = "{text}"\n' for pool in POOLS]
         return placement(policies.parse("\n".join([f'name = "{text}"', *rules]), f"--pages {text}"))
     return placement_of_pages(text)
+
+
+def of_program(wanted: Placement, campaign: Campaign) -> Placement:
+    """The placement without the kinds of memory that the campaign's program does not use.
+
+    A policy of ``pagelab advise`` has one mosaic for anonymous mappings and arenas, whose pools are two in the trace.
+    Where one of the two has no page, the mosaic is of the other.
+    """
+    used = {pool for pool, _ in campaign.footprint}
+    return replace(wanted, unused=frozenset(POOLS) - used) if used else wanted
 
 
 def known_trace(file: ModelFile, path: Path) -> tuple[Path, SimulatedBy]:

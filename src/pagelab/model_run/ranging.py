@@ -8,6 +8,7 @@ least (R₁ − R₂)/(R₁ + R₂), with R₁ the longest and R₂ the shortest
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -21,7 +22,7 @@ from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout
 from pagelab.model_run import document, executions
 from pagelab.model_run.estimate import Noise, estimate
-from pagelab.model_run.simulation import Simulator
+from pagelab.model_run.simulation import Simulator, key_of, refuse_changed
 from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.tools import Tools
@@ -72,7 +73,7 @@ class RangeDocument(_Model):
 def ranged(
     directory: Path, level: float, minutes: float, tools: Tools, progress: Progress | None = None, seed: int = 1
 ) -> RangeDocument:
-    """Finds the layouts, runs them (or the rest of them) in ``DIR/range-NN``, and compares.
+    """Finds the layouts, runs them (or the rest of them) in ``DIR/range-NN-DIGEST``, and compares.
 
     Raises `BadInputError` for directories without a campaign that has a trace, for levels with fewer than two layouts,
     and if the minutes are too few for :data:`LEAST_REPEATS` of each.
@@ -87,11 +88,14 @@ def ranged(
         raise BadInputError(f"--at {100 * level:g}: a percentage within 2 ... 98 of the way from 2M to 4K")
     shown = progress or Silent()
     with DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it"):
+        executions.refuse_other_machine(directory, campaign, tools)
+        refuse_changed(campaign.simulated)
         simulator = Simulator(directory, campaign.simulated, shown.note)
         space = Footprint(tuple(campaign.footprint))
         shown.note(f"simulate: layouts of equal C at {level:.0%}")
         layouts, c, span = at_level(space, simulator, level, seed)
-        own = directory / f"range-{round(100 * level):02d}"
+        tiles = hashlib.sha256("\n".join(f"{one.name} {key_of(one)}" for one in layouts).encode()).hexdigest()[:8]
+        own = directory / f"range-{100 * level:g}-{tiles}"
         runs = len(layouts) + 2
         repeats = min(MOST_REPEATS, int(60 * minutes / (runs * campaign.plan.run_s)))
         if repeats < LEAST_REPEATS:
@@ -104,7 +108,7 @@ def ranged(
         if not (own / "study.db").exists():
             wanted = [*making.anchors(space), *layouts]
             spec = executions.study(campaign.asked, own, wanted, repeats, counting=False, seed=seed)
-        executions.run(spec, own, tools, Titled(shown, own.name, notes=False))
+        executions.run(spec, own, tools, Titled(shown, own.name, notes=False), at_least=repeats)
         return _compared(campaign, own, layouts, c, level, span)
 
 

@@ -23,6 +23,7 @@ from pagelab.layouts import Footprint, Layout, footprint
 from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages, refuse_other_input
 from pagelab.machine.sysfs import Tree
 from pagelab.model_run import choosing, document, executions, planning
+from pagelab.model_run.answer import measured
 from pagelab.model_run.choosing import Space
 from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
@@ -40,7 +41,6 @@ from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.interrupts import Interrupts
 from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
-from pagelab.study.session import machine_changes
 from pagelab.study.setting import Setting, program_name
 from pagelab.study.store import NAME as STORE
 from pagelab.study.store import Store
@@ -55,7 +55,6 @@ _PILOT_BLOCKS = (3, 10)
 _SIMULATED_SHARE = 0.25
 """Share of the remaining minutes for simulating candidates, which may never run."""
 _MARGIN = 0.95
-_SAME_MACHINE = ("host:", "cpu.model_name:", "cpu.family:", "cpu.model:")
 _FREE_BYTES = 256 << 20
 """Memory that must stay free beside the program's."""
 
@@ -209,13 +208,8 @@ def _took_more_time(found: Campaign, asked: Asked, directory: Path) -> bool:
 
 
 def refuse_other_machine(session: Session) -> None:
-    """Warns of changes since the beginning. Raises `MachineError` on another machine, such as after a migration."""
-    changes = machine_changes(session.campaign.machine, session.tools.machine())
-    if any(change.startswith(name) for change in changes for name in _SAME_MACHINE):
-        raise MachineError(
-            f"{session.directory} began on another machine ({'; '.join(changes)}): its run times are of that one; go "
-            "on there, or begin another: --into DIR"
-        )
+    """Warns of changes since the beginning. Raises `MachineError` on another machine."""
+    changes = executions.refuse_other_machine(session.directory, session.campaign, session.tools)
     if changes:
         session.tell("machine-changed", f"the machine changed since the campaign began: {'; '.join(changes)}")
 
@@ -225,6 +219,7 @@ def try_it(session: Session) -> None:
     settings: list[Layout | Setting] = [Layout("4K", ()), Setting("2M", f'name = "2M"\n{_ALL_HUGE}')]
     if session.campaign.trial is not None:
         return
+    _forget_failed(session.directory / TRIAL)
     directory = session.study(TRIAL, settings, 1, titled=False)
     runs = _tried(session, directory)
     if lacks_huge_pages(trial_records(directory)["2M"]):
@@ -258,9 +253,15 @@ def try_it(session: Session) -> None:
     if window is None:
         session.tell(
             "no-window",
-            f"the program marks no window: R is user time of whole executions, and {trial.faults_share:.0%} of the "
+            f"the program marks no window: R is {measured(None, counted=source)}, and {trial.faults_share:.0%} of the "
             "processor time was the kernel's (faults); mark the phase with pagelab_begin (docs/api.md)",
         )
+
+
+def _forget_failed(study: Path) -> None:
+    """Removes a trial or pilot in which an execution failed: the program, or the minutes, may be others now."""
+    if (study / STORE).exists() and any(one.status != "ok" for one in executions.read(study, None)):
+        shutil.rmtree(study)
 
 
 def _tried(session: Session, directory: Path) -> list[Execution]:
@@ -359,6 +360,8 @@ def _pilot(session: Session, space: Footprint) -> Noise:
     assert trial is not None
     fitting = int(_PILOT_SHARE * 60 * session.asked.minutes / (2 * trial.run_s))
     blocks = min(max(fitting, _PILOT_BLOCKS[0]), _PILOT_BLOCKS[1])
+    if session.campaign.plan is None:
+        _forget_failed(session.directory / PILOT)
     directory = session.study(PILOT, making.anchors(space), blocks)
     runs = executions.read(directory, trial.window)
     executions.refuse_failed(runs)
@@ -402,7 +405,8 @@ def _plan(
     if simulator is not None and campaign.plan is None:
         simulator.measure(tests)
         simulator.expected = None
-    allowed = _candidates(session, space, simulator)
+    most = _most_candidates(session, simulator)
+    allowed = _candidates(session, space, simulator, most)
     if campaign.plan is None:
 
         def simulating_s(layouts: int) -> float:
@@ -417,13 +421,17 @@ def _plan(
             noise,
             run_s,
             _MARGIN * session.left_s,
-            len(allowed),
+            # Moselect chooses the others by counts that are measured first.
+            most if asked.select == "moselect" and not knows_c else len(allowed),
             knows_c=knows_c,
             simulating_s=simulating_s,
         )
-        plan = plan.model_copy(update={"candidates": max(len(allowed), plan.layouts)})
+        plan = plan.model_copy(update={"candidates": most})
         session.keep(plan=plan, tests=[LayoutRow.of(one, "test") for one in tests])
         session.progress.note(plan_text(session.campaign))
+    if asked.select == "profile":
+        assert session.campaign.plan is not None
+        return choosing.profiled(space, session.campaign.plan.layouts, most)
     return allowed
 
 
@@ -464,32 +472,40 @@ def plan_text(campaign: Campaign) -> str:
     text = (
         f"plan: {plan.layouts} layouts and {plan.tests} test layouts, {plan.repeats} executions of each{rounds}: "
         f"{shown_duration(plan.executions * plan.run_s)}{simulating}; single runs scatter by {plan.run_sd:.1%}, so "
-        f"that a perfect model would be off by {plan.perfect:.1%} at most"
+        f"that a perfect model would be off by up to {plan.perfect:.1%} (the median of its largest error)"
     )
     if plan.aim_minutes is not None:
         text += f"; for {asked.aim:.1%} give it --minutes {plan.aim_minutes:g}"
     return text
 
 
-def _candidates(session: Session, space: Space, simulator: Simulator | None) -> list[Layout]:
-    """Distinct layouts to choose from, anchors first; as many as can be simulated in their share of the time."""
+def _most_candidates(session: Session, simulator: Simulator | None) -> int:
+    """The number of candidates: the plan's, or as many as can be simulated in their share of the time."""
     asked, campaign = session.asked, session.campaign
     most = asked.layouts or planning.SIZES[0]
     if campaign.plan is not None:
-        most = campaign.plan.candidates
-    if asked.select in ("random", "profile"):
-        return choosing.fixed(asked.select, space, most)
-    if asked.select == "moselect":
-        if simulator is not None and campaign.plan is None and asked.layouts is None:
-            # Each further layout follows from the C of those before, so that it has a pass of its own.
-            fitting = int(_SIMULATED_SHARE * max(session.left_s, 0) / max(simulator.alone_s, 1e-3))
-            most = min(most, planning.FEWEST + fitting)
-        return _moselected(space, campaign, simulator, most)
-    assert simulator is not None
-    if campaign.plan is None:
+        return campaign.plan.candidates
+    simulates = simulator is not None and campaign.trial is not None and campaign.trial.counts == "simulated"
+    if asked.select == "moselect" and simulates and asked.layouts is None:
+        assert simulator is not None
+        # Each further layout follows from the C of those before, so that it has a pass of its own.
+        fitting = int(_SIMULATED_SHARE * max(session.left_s, 0) / max(simulator.alone_s, 1e-3))
+        return min(most, planning.FEWEST + fitting)
+    if asked.select == "adaptive":
+        assert simulator is not None
         fitting = int(_SIMULATED_SHARE * max(session.left_s, 0) / max(simulator.seconds(1), 1e-3))
-        most = min(choosing.MOST_CANDIDATES, max(asked.layouts or planning.FEWEST, fitting))
-    return choosing.candidates(space, most)
+        return min(choosing.MOST_CANDIDATES, max(asked.layouts or planning.FEWEST, fitting))
+    return most
+
+
+def _candidates(session: Session, space: Space, simulator: Simulator | None, most: int) -> list[Layout]:
+    """At most so many distinct layouts to choose from, anchors first; the same ones whenever they are made."""
+    asked = session.asked
+    if asked.select == "adaptive":
+        return choosing.candidates(space, most)
+    if asked.select == "moselect":
+        return _moselected(space, session.campaign, simulator, most)
+    return choosing.fixed(asked.select, space, most)
 
 
 def _moselected(space: Space, campaign: Campaign, simulator: Simulator | None, count: int) -> list[Layout]:
@@ -602,7 +618,7 @@ def _later(
         c = dict(zip(training.layouts, training.c.tolist(), strict=True))
         measured = [(one, c[one.name]) for one in {one.name: one for one in run}.values() if one.name in c]
         space = _space(session, simulator)
-        return choosing.by_gaps(space, measured, count, len(measured)), None
+        return choosing.by_gaps(space, measured, count, len({one.name for one in run})), None
     assert simulator is not None
     tiles = {one.tiles for one in run}
     taken = [at for at, one in enumerate(allowed) if one.tiles in tiles]

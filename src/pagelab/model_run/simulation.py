@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -118,6 +119,15 @@ def digest(described: hardware.Processor) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def refuse_changed(simulated: Simulated) -> None:
+    """Raises `BadInputError` if the processor's description has changed since the campaign's counts were simulated."""
+    if digest(hardware.load(simulated.processor)) != simulated.description:
+        raise BadInputError(
+            f"the description of {simulated.processor} has changed since the campaign was made, and counts of both "
+            "would be mixed; put it back, or begin another: pagelab model run --into DIR"
+        )
+
+
 def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool) -> None:
     """Raises `BadInputError` if the trace's header names another command, or another part of it."""
     header = Trace(path).header
@@ -200,9 +210,16 @@ class Simulator:
             document = json.loads((self.directory / COUNTS).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return
-        if document.get("description") == self.how.description and document.get("caches") == self.how.caches:
+        made = {"description": self.how.description, "caches": self.how.caches, "trace": self._trace_digest}
+        if made.items() <= document.items():
             self._known = document["counts"]
             self.alone_s, self.each_s = document.get("seconds", (0.0, 0.0))
+
+    @cached_property
+    def _trace_digest(self) -> str:
+        """Of the trace's header, which says when it was captured, and its length; it stays when the file is copied."""
+        header = Trace(self.trace).header if self.trace.exists() else None
+        return hashlib.sha256(json.dumps([header, self.how.references], sort_keys=True).encode()).hexdigest()
 
     @property
     def trace(self) -> Path:
@@ -288,6 +305,7 @@ class Simulator:
             "processor": self.how.processor,
             "description": self.how.description,
             "caches": self.how.caches,
+            "trace": self._trace_digest,
             "seconds": [self.alone_s, self.each_s],
             "counts": self._known,
         }

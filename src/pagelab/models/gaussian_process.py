@@ -35,7 +35,8 @@ Of = Literal["mean", "run"]
 FREEDOM = 2.5
 """Degrees of freedom of a layout's scatter: few, but above 2 for a finite variance (docs/method/models.md)."""
 _TAIL = 16
-"""Number of equally likely scales in the mixture of normals that represents the t distribution."""
+"""Number of equally likely scales in the mixture of normals that represents the t distribution. For levels above 0.95
+the largest of them is divided into more."""
 _SLOPE_SD = 10.0
 """Prior standard deviation of the slopes, in standard deviations of R per standard deviation of an input."""
 _LEAST_SCATTER = 1e-6
@@ -264,13 +265,13 @@ class FittedProcess:
             raise BadInputError(f"cannot give an interval of level {level}: not within 0.5 ... 1")
         x, shape = self._scaled(h, m, c)
         mean, variance = self.posterior.at(self.data, x)
-        tail = (np.arange(_TAIL) + 0.5) / _TAIL
-        scales = FREEDOM / (2 * gammaincinv(FREEDOM / 2, tail))
+        scales, likely = _scales(level)
         centre = self.shares @ mean
         own = self.posterior.scatter[:, None] ** 2 * centre**2
         noise = (run_sd * centre) ** 2 if of == "run" else 0.0
         spread = np.sqrt(variance[:, None, :] + own[:, None, :] * scales[None, :, None] + noise)
-        ends = [_quantile(p, mean, spread, self.shares) * self.unit for p in ((1 - level) / 2, (1 + level) / 2)]
+        shares = self.shares[:, None] * likely
+        ends = [_quantile(p, mean, spread, shares) * self.unit for p in ((1 - level) / 2, (1 + level) / 2)]
         return ends[0].reshape(shape), ends[1].reshape(shape)
 
     def uncertainty(self, h: Any, m: Any, c: Any) -> Array:
@@ -310,13 +311,26 @@ class FittedProcess:
         return (flat - self.centre) / self.scale, values.shape[1:]
 
 
+def _scales(level: float) -> tuple[Array, Array]:
+    """Scales of a t distribution's variance, and their probabilities: enough in the tail for an interval of ``level``.
+
+    Bins of the scale's distribution, each represented by its middle. The one with the largest scales has the tail; it
+    is halved as often as 1 - level is halved from 0.05.
+    """
+    halvings = max(0, int(np.ceil(np.log2(0.05 / (1 - level)))))
+    edges = np.concatenate([[0.0], 0.5 ** np.arange(halvings, 0, -1) / _TAIL, np.arange(1, _TAIL + 1) / _TAIL])
+    middles: Array = (edges[:-1] + edges[1:]) / 2
+    return FREEDOM / (2 * gammaincinv(FREEDOM / 2, middles)), np.diff(edges)
+
+
 def _quantile(p: float, mean: Array, spread: Array, shares: Array) -> Array:
-    """Quantile of a mixture of normals; ``mean`` (samples, places), ``spread`` (samples, scales, places)."""
+    """Quantile of a mixture of normals; ``mean`` (samples, places), ``spread`` (samples, scales, places), ``shares``
+    (samples, scales)."""
     reach = float(ndtri(1 - 1e-9))
     low, high = (mean[:, None] - reach * spread).min(axis=(0, 1)), (mean[:, None] + reach * spread).max(axis=(0, 1))
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        below = np.einsum("s,skp->p", shares, ndtr((middle - mean[:, None, :]) / spread)) / spread.shape[1] < p
+        below = np.einsum("sk,skp->p", shares, ndtr((middle - mean[:, None, :]) / spread)) < p
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     found: Array = (low + high) / 2
     return found

@@ -165,6 +165,8 @@ def _path(columns: Array, centred: Array, penalties: Array) -> Array:
     from sklearn.linear_model import lars_path, lasso_path
 
     alive = np.any(columns != 0, axis=0)
+    if not alive.any() or np.std(centred) == 0:  # in a fold without the one layout that differs
+        return np.zeros((len(penalties), len(alive)))
     columns, scaled = columns[:, alive], centred / np.std(centred)
     first = float(np.max(np.abs(columns.T @ scaled))) / len(scaled)
     with warnings.catch_warnings():

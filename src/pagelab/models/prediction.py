@@ -15,7 +15,7 @@ from .base import Fitted, number
 from .catalogue import IN_CYCLES, chosen
 from .document import ModelFile, Told
 from .gaussian_process import FittedProcess, Of
-from .points import LABELS, Points
+from .points import LABELS, Points, independent
 from .reach import beyond
 
 SCHEMA: Literal["pagelab.prediction/1"] = "pagelab.prediction/1"
@@ -49,7 +49,7 @@ class Prediction(BaseModel):
     measured_4k: float | None = None
     """R as measured in 4K pages, cycles; null where counts were given."""
     estimator: str | None = None
-    """Of R; null where it is not known."""
+    """Of a layout's R over its runs; null where it is not known."""
 
     def text(self) -> str:
         """The prediction as printed text."""
@@ -64,7 +64,7 @@ class Prediction(BaseModel):
                 f"{change} against what was measured in 4K pages; simulated {counts}",
             ]
         if self.low is not None and self.high is not None:
-            what = "a layout's mean" if self.of == "mean" else "one run"
+            what = f"a layout's {self.estimator or 'mean'}" if self.of == "mean" else "one run"
             width = wording.percent((self.high - self.low) / 2 / abs(self.r), signed=False)
             ends = f"{number(self.low)} to {number(self.high)} (± {width})"
             lines.append(f"{wording.level(self.level)} interval for {what}: {ends}")
@@ -92,8 +92,13 @@ def predict(
     fitted = chosen_model.fit(points if chosen_model.own_points else points.role("train"))
     value = float(fitted.predict(h, m, c))
     warnings = uncalibrated(file) if model in IN_CYCLES else []
-    warnings += [Told(kind=one.kind, message=one.message) for one in beyond(points, h, m, c)]
-    warnings += unused(fitted, model, {"h": h, "m": m, "c": c})
+    counts = {"h": h, "m": m, "c": c}
+    ignored = unused(fitted, counts)
+    # The process leaves out inputs that never varied; another value of such a one may matter all the same.
+    varying = independent(points.role("train")) if isinstance(fitted, FittedProcess) else counts
+    told = beyond(points, **{name: None if name in ignored and name in varying else counts[name] for name in counts})
+    warnings += [Told(kind=one.kind, message=one.message) for one in told]
+    warnings += _unused_told(ignored, model)
     low = high = None
     if isinstance(fitted, FittedProcess):
         spread = run_spread(points) if of == "run" else 0.0
@@ -115,14 +120,15 @@ def predict(
         level=level,
         of=of,
         warnings=warnings,
+        estimator=None if file.campaign is None else file.campaign.estimator,
     )
 
 
 UNUSED = "unused-count"
 
 
-def unused(fitted: Fitted, model: str, counts: dict[str, float | None]) -> list[Told]:
-    """A warning of the given counts that change nothing: the model predicts without them."""
+def unused(fitted: Fitted, counts: dict[str, float | None]) -> list[str]:
+    """The given counts that change nothing: the model predicts without them."""
     found = []
     for name in (name for name, value in counts.items() if value is not None):
         try:
@@ -130,6 +136,10 @@ def unused(fitted: Fitted, model: str, counts: dict[str, float | None]) -> list[
         except BadInputError:
             continue
         found.append(name)
+    return found
+
+
+def _unused_told(found: list[str], model: str) -> list[Told]:
     if not found:
         return []
     options, labels = (" and ".join(words) for words in ([f"--{name}" for name in found], [LABELS[n] for n in found]))

@@ -44,6 +44,8 @@ class Placement:
     """The meaning of kinds of memory in rules; without it, rules can name only ranges and pagelab's pools."""
     pools: tuple[Pool, ...] = POOLS
     """Heap, anonymous mappings and arenas in the trace."""
+    unused: frozenset[str] = frozenset()
+    """Kinds of memory of which the trace has no page, whatever its header says; no rule is about them."""
 
     def native(self, colours: int) -> dict[str, Any]:
         """The input of the native part. ``colours``: of the cache, if the policy does not set them.
@@ -62,7 +64,8 @@ class Placement:
 
     def of_trace(self, pools: Sequence[Pool]) -> Placement:
         """This placement for a trace with these pools; unchanged if the trace has none."""
-        return replace(self, pools=tuple(pools)) if pools else self
+        used = tuple(pool for pool in pools or self.pools if pool.memory not in self.unused)
+        return replace(self, pools=used) if pools or self.unused else self
 
     def extents(self) -> tuple[list[tuple[int, int, int]], int]:
         """The result of :func:`page_sizes` for this placement."""
@@ -209,8 +212,8 @@ def _one_pool(memory: Sequence[str], pools: Sequence[Pool], name: str) -> None:
     both = {pool.start for pool in pools if pool.memory != "heap" and _covers(memory, pool.memory)}
     if len(both) > 1:
         raise BadInputError(
-            f"{name}: its mosaic is for anon and arenas in one pool, and the trace has each in its own; capture one of "
-            "this policy: pagelab trace --pools --policy FILE -- CMD"
+            f"{name}: its mosaic is for anon and arenas in one pool, and the trace has each in its own; write a mosaic "
+            "for each, or capture a trace of this policy: pagelab trace --pools --policy FILE -- CMD"
         )
 
 

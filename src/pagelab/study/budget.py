@@ -29,6 +29,8 @@ MOST_BLOCKS = 1000
 """Most blocks of a workload. More are never needed, and the number of averages of two pairs grows as the square."""
 LEAST_MINUTES = 0.05
 MOST_MINUTES = 30 * 24 * 60
+MOST_OF_A_COMMAND = 24 * 60
+"""The most minutes of commands that take no study file, such as ``try`` and ``advise``."""
 _TELLS = 0.01
 """The change (1%) for which :func:`outlook` names the time."""
 _POWER = 0.8

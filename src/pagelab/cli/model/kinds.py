@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, Minutes, Seed, Timeout, checked, described, one_of
+from pagelab.cli.options import MEASURE, OUTPUT, Minutes, Seed, Timeout, checked, described, in_utf8, one_of
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 def kinds_command(
     argv: Annotated[
         list[str],
-        typer.Argument(metavar="NAME.model | [--] CMD...", help="A model's directory, or the program and arguments."),
+        typer.Argument(
+            metavar="NAME.model | [--] CMD...",
+            help="A model's directory, or the program and arguments.",
+            callback=in_utf8,
+        ),
     ],
     minutes: Minutes = 5.0,
     counts: Annotated[
@@ -65,7 +69,8 @@ def kinds_command(
     model = Path(argv[0])
     of_a_model = len(argv) == 1 and model.is_dir()
     if of_a_model:
-        for option, given in (("--counts", counts != "auto"), ("--processor", processor), ("--window", window)):
+        of_its_own = {"--counts": counts != "auto", "--processor": processor, "--window": window, "--timeout": timeout}
+        for option, given in of_its_own.items():
             if given:
                 raise BadInputError(f"{option}: {model} has its own; leave it out, or give the command: -- CMD")
     from pagelab.model_run.kinds import kinds, of_model
