@@ -84,7 +84,8 @@ def of_trace(
 ) -> Footprint:
     """The tiles to which a trace has references, in all its address spaces together.
 
-    ``report`` receives the number of references so far. Raises :class:`BadInputError` for a trace that was captured without pools, or with two kinds of memory in one.
+    ``report`` receives the number of references so far. Raises :class:`BadInputError` for a trace that was captured
+    without pools, or with two kinds of memory in one.
     """
     trace = Trace(path)
     pools = of_header(trace.header)
