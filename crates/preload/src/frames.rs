@@ -32,10 +32,10 @@ use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::boundary::arch::PAGE;
-use crate::boundary::maps;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{Errno, Result, c, task};
-use crate::state::{child, plan, seccomp};
+use crate::boundary::{libc, maps};
+use crate::state::{plan, seccomp};
 
 use place::module;
 use pool::{chunks, grip};
@@ -233,15 +233,12 @@ pub fn adopt_child(inherits: bool) {
     for reset in RESETS {
         reset();
     }
-    running::set_state(if inherits && child::is_by_libc() && !seccomp::is_active() {
-        running::IDLE
-    } else {
-        running::GONE
-    });
+    let by_libc = libc::knows_this_thread();
+    running::set_state(if inherits && by_libc && !seccomp::is_active() { running::IDLE } else { running::GONE });
     if !inherits {
         return tally::failed(EngineState::Off, EngineFailure::NotInherited, None);
     }
-    if !child::is_by_libc() {
+    if !by_libc {
         return tally::failed(EngineState::Off, EngineFailure::PastLibc, None);
     }
     if startup::is_ready() {

@@ -19,10 +19,10 @@ use crate::boundary::own::Once;
 use crate::boundary::sys::{self, Errno, c};
 use crate::boundary::{libc, maps};
 use crate::hooks::environment::Strings;
-use crate::hooks::{child, entry, environment, fork, late_start, seccomp};
+use crate::hooks::{child, entry, environment, fork, seccomp};
 use crate::memory::{calls, files, measure, tables};
 use crate::state::message::say;
-use crate::state::{guest_file, plan};
+use crate::state::{child as known, guest_file, plan};
 
 use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{
@@ -64,7 +64,10 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
                 "PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"
             ));
         }
-        late_start::keep_forks_apart(&libc);
+        // Without memory for it the program's hints are refused.
+        if known::watch().is_ok() {
+            fork::watch(&libc);
+        }
         if seccomp::filters() == 0 {
             backing::hints::learn_default();
         }
@@ -173,8 +176,7 @@ impl Needs {
                 Memory::Data | Memory::Stack => {}
             }
         }
-        let inherits = plan.flags().contains(Flags::INHERIT_EXEC);
-        needs.exits = plan.flags().contains(Flags::MEASURE) || !inherits;
+        needs.exits = plan::at_exit(plan);
         needs
     }
 }
@@ -314,10 +316,9 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     backing::hints::learn_default();
     move_break(libc, needs.heap);
     if needs.hugetlb || needs.frames {
-        fork::watch(libc);
-    } else {
-        late_start::know_children(libc);
+        fork::be_careful();
     }
+    fork::watch(libc);
     scan(&plan, libc);
     backing::place_existing();
     Ok(())

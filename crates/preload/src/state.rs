@@ -1,6 +1,7 @@
 //! Flags and data that several storeys read: the plan and its layout, the guest file, locks.
 
 pub mod child;
+pub mod forks;
 pub mod guest_file;
 pub mod intervals;
 pub mod layout;

@@ -175,6 +175,8 @@ calls! {
 
     fn getpid_of() -> u32 { nr::GETPID }
 
+    fn gettid_of() -> u32 { nr::GETTID }
+
     fn getppid_of() -> u32 { nr::GETPPID }
 
     fn geteuid_of() -> u32 { nr::GETEUID }
@@ -327,6 +329,11 @@ pub fn may_read(path: &CStr) -> bool {
 /// The process's id, asked of the kernel (libc's caches could be another process's).
 pub fn getpid() -> u32 {
     getpid_of().unwrap_or(0)
+}
+
+/// The calling thread's id.
+pub fn gettid() -> u32 {
+    gettid_of().unwrap_or(0)
 }
 
 /// The parent's id.

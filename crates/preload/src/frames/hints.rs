@@ -9,13 +9,14 @@ mod hint_table;
 mod queries;
 mod values;
 
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU64};
 
+use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
-use crate::boundary::maps;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Advice, Errno, Result, task};
+use crate::boundary::{libc, maps};
 use crate::frames::engine::is_pinned;
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::pool::chunks::SLOTS;
@@ -25,14 +26,14 @@ use crate::frames::running::is_running;
 use crate::frames::threads::registration;
 use crate::frames::threads::requests::Kind;
 use crate::frames::threads::startup::start_now;
+use crate::state::forks::Apart;
 use crate::state::lock::ForkHold;
-use crate::state::lock::Turn;
-use crate::state::{child, guest_file, lock, plan};
+use crate::state::{child, guest_file, lock, own_stack, plan, seccomp};
 
 use super::{areas, program_uffd};
 
 pub use by_kernel::{is_asked as are_the_kernels, learn_default};
-pub use hint_table::{Asked, SPAN_BYTES, adopt_child};
+pub use hint_table::{Asked, SPAN_BYTES, adopt_child, forget_holder};
 use hint_table::{TABLE, ask, code, number_of};
 pub use queries::{Counters, colour_count, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
@@ -84,44 +85,23 @@ pub fn start(prepare: Prepare) -> Result<()> {
     if by_kernel::is_asked() {
         return by_kernel::start();
     }
+    if seccomp::is_raw() {
+        return Err(Errno::EOPNOTSUPP);
+    }
     meet();
     if is_running() {
         return Ok(());
     }
-    hold_start();
-    let started = || {
+    // Such a process gets no engine, and may share its memory with one that has none yet.
+    if !libc::knows_this_thread() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let _apart = Apart::new()?;
+    own_stack::with_files(|| {
         let _table = TABLE.lock();
         prepare()?;
         if start_now() { Ok(()) } else { Err(why()) }
-    };
-    let result = started();
-    release_start();
-    result
-}
-
-/// Held while hints start the engine, and by forks of a process without a plan.
-static STARTING: Turn = Turn::new();
-/// The signal mask of the thread that holds `STARTING`.
-static STARTING_MASK: AtomicU64 = AtomicU64::new(0);
-
-/// In a forked child: releases the locks, which none of its threads holds.
-pub fn forget_holder() {
-    STARTING.give();
-    hint_table::forget_holder();
-}
-
-/// Waits until nobody starts the engine, and keeps other threads from starting it.
-pub extern "C" fn hold_start() {
-    let mask = sys::signal_mask(u64::MAX);
-    STARTING.take();
-    STARTING_MASK.store(mask, Relaxed);
-}
-
-/// Ends what [`hold_start`] began, in the same thread or in the child that it forked.
-pub extern "C" fn release_start() {
-    let mask = STARTING_MASK.load(Relaxed);
-    STARTING.give();
-    sys::signal_mask(mask);
+    })
 }
 
 /// The reason why there is no engine.
@@ -152,11 +132,13 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
         }
         return Err(errno);
     }
-    let mut table = TABLE.lock();
-    let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
-    GIVEN.store(true, Relaxed);
-    let _guest = lock::hold_memory();
-    change(span, Some(number.map_or(0, code)))
+    own_stack::with_files(|| {
+        let mut table = TABLE.lock();
+        let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
+        GIVEN.store(true, Relaxed);
+        let _guest = lock::hold_memory();
+        change(span, Some(number.map_or(0, code)))
+    })
 }
 
 /// Withdraws the hints for `span`.
@@ -166,9 +148,11 @@ pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
         return by_kernel::clear_range(span);
     }
     start(prepare)?;
-    let _table = TABLE.lock();
-    let _guest = lock::hold_memory();
-    change(span, None)
+    own_stack::with_files(|| {
+        let _table = TABLE.lock();
+        let _guest = lock::hold_memory();
+        change(span, None)
+    })
 }
 
 fn change(span: Span, code: Option<u8>) -> Result<()> {
@@ -202,9 +186,11 @@ pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
         }
         return Err(errno);
     }
-    let mut table = TABLE.lock();
-    let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
-    change_default(Some(number.map_or(0, code)))
+    own_stack::with_files(|| {
+        let mut table = TABLE.lock();
+        let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
+        change_default(Some(number.map_or(0, code)))
+    })
 }
 
 /// Withdraws that hint.
@@ -213,8 +199,10 @@ pub fn clear_default(prepare: Prepare) -> Result<()> {
         return by_kernel::clear_default();
     }
     start(prepare)?;
-    let _table = TABLE.lock();
-    change_default(None)
+    own_stack::with_files(|| {
+        let _table = TABLE.lock();
+        change_default(None)
+    })
 }
 
 fn change_default(code: Option<u8>) -> Result<()> {
@@ -268,11 +256,14 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
         unshare(part, &mut words);
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
         moved.in_place += {
-            // No thread forks, maps or unmaps while pages are being moved.
+            // No thread forks, maps or unmaps while pages are being moved. The hold comes first: a thread that forks
+            // takes one of the library's stacks.
             let _hold = ForkHold::new();
-            let _guest = lock::hold_memory();
-            settle(part);
-            ask(Kind::Remap, part)? as u64
+            own_stack::with_files(|| {
+                let _guest = lock::hold_memory();
+                settle(part);
+                ask(Kind::Remap, part)
+            })? as u64
         };
         frames(part, some)?;
         moved.absent += some.iter().filter(|frame| **frame == 0).count() as u64;
@@ -284,6 +275,10 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
 
 /// Makes pages of `span` that are shared (with a child, or the zero page) the program's own, by copying.
 pub fn unshare(span: Span, words: &mut [u64; SLOTS]) {
+    let _ = own_stack::with_files(|| apart(|| unshare_apart(span, words)));
+}
+
+fn unshare_apart(span: Span, words: &mut [u64; SLOTS]) {
     let Ok(pagemap) = Pagemap::open() else { return };
     for start in (span.start..span.end).step_by(SLOTS * PAGE) {
         let pages = start..span.end.min(start + SLOTS * PAGE);

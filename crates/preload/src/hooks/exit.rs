@@ -24,7 +24,7 @@ pub fn forget() {
 /// Ends the process as _exit does; measures first.
 pub fn leave(code: i32) -> ! {
     // A child that never used the library has nothing to report that its parent's record does not have.
-    if !seccomp::is_raw() && guest_file::is_own() {
+    if !seccomp::is_raw() && (guest_file::is_own() || runs_engine()) {
         // Without the library's own stacks nothing is measured: the caller's stack may be small.
         if stack::install().is_ok() {
             own_stack::run(finish);
@@ -36,13 +36,18 @@ pub fn leave(code: i32) -> ! {
 fn finish() {
     // Never given back: any other thread that comes here waits for the end.
     MEASURING.take();
-    if plan::has_flag(Flags::MEASURE) {
+    if guest_file::file().is_some() && plan::has_flag(Flags::MEASURE) {
         measure::all();
     }
     part_from_children();
     if let Some(file) = guest_file::file().filter(|file| file.state.load(Relaxed) == State::Active.code()) {
         guest_file::set(&file.state, State::Exited.code());
     }
+}
+
+/// Whether this very process has the engine, and no parent whose memory it shares.
+fn runs_engine() -> bool {
+    backing::has_threads() && !child::is_new() && !child::is_guest()
 }
 
 /// Ends the engine in order where there are children. A child may use this very memory (CLONE_VM); it has a copy of the
@@ -104,6 +109,9 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
     } else {
         Attempt { before: None }
     };
+    if !raw && runs_engine() && stack::install().is_ok() {
+        own_stack::run(part_from_children);
+    }
     // The library is not passed on to an image under the program's filter, where it could do nothing, nor to one that
     // would not find it: the dynamic linker would complain.
     let inherits = !raw && plan::has_flag(Flags::INHERIT_EXEC) && environment::is_within_reach();

@@ -1,9 +1,13 @@
-//! fork(3) in a process with reserved huge pages.
+//! fork(3).
+//!
+//! The constructor registers this module, before any other code can register handlers. So it does its work after all of
+//! the program's handlers before a fork, and before all of them after it: none of them runs while locks are held or
+//! signals are blocked, or sees memory that is not complete.
 //!
 //! When a child writes to a reserved page, its copy needs another reserved page; if the pool is exhausted, the kernel
-//! kills the child with SIGBUS. So fork(3) gives the child copies in normal memory: they are made before the fork,
-//! moved into place in the child before anything else runs there, and thrown away in the parent. vfork and posix_spawn
-//! do not run this code. Nor does a raw clone system call, which has the kernel's own behaviour.
+//! kills the child with SIGBUS. So fork(3) gives the child copies in normal memory, which are moved into place in the
+//! child before anything else of the program runs there. vfork and posix_spawn do not run this code. Nor does a raw clone
+//! system call, which has the kernel's own behaviour.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -12,98 +16,104 @@ use pagelab_abi::guest::{Counter, GuestWarning};
 
 use crate::backing;
 use crate::boundary::elf::Object;
-use crate::boundary::libc;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
+use crate::boundary::{arch, libc};
 use crate::memory::pool::{copy_of, protection_of};
 use crate::memory::tables;
 use crate::state::message::say;
-use crate::state::{child, guest_file, lock, own_stack, seccomp};
+use crate::state::{child, forks, guest_file, lock, own_stack, seccomp};
 
 #[derive(Clone, Copy)]
 struct Copy {
     tile: Span,
+    protection: i32,
+    /// Where the copy is; 0: it is made in the child.
     scratch: usize,
 }
 
 /// The copies of the fork under way.
 static COPIES: AtomicPtr<Copy> = AtomicPtr::new(core::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-static WATCHED: AtomicBool = AtomicBool::new(false);
 const ROOM: usize = 1 << 16;
 
 type Handler = extern "C" fn();
-type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Handler, *mut c_void) -> i32;
+type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Option<Handler>, *mut c_void) -> i32;
 
-/// Registers this module with libc's fork. Only done when the plan names reserved pages or frames, or the program gives
-/// hints.
+/// Registers this module with libc's fork. Without memory for its handlers, fork works as before.
 pub fn watch(libc: &Object) {
-    if WATCHED.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    register(libc, Some(before), Some(in_parent), in_child);
-}
-
-/// Registers functions that libc's fork calls before, in the parent and in the child. Without memory for them, fork
-/// works as before.
-pub fn register(libc: &Object, before: Option<Handler>, in_parent: Option<Handler>, in_child: Handler) {
     let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
     // SAFETY: glibc's function has this signature since 2.3.2 (LSB 5.0, Core, 14.10.2): three handlers, each of which
     // may be null, the object that they belong to, errno. It stores them in a table of its own.
     unsafe {
         let register = core::mem::transmute::<usize, Register>(symbol.address);
-        register(before, in_parent, in_child, core::ptr::null_mut());
+        register(Some(before), Some(in_parent), Some(in_child), core::ptr::null_mut());
     }
+}
+
+/// Whether a fork has to care for reserved pages, or for the engine.
+static CAREFUL: AtomicBool = AtomicBool::new(false);
+
+/// From now on forks care for reserved pages and for the engine. No fork is under way: see [`forks::Apart`].
+pub fn be_careful() {
+    CAREFUL.store(true, Ordering::SeqCst);
 }
 
 /// Signal mask of the thread that forks.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
-/// Whether [`before`] did its work; it does none under the program's own seccomp filter.
-static UNDER_WAY: AtomicBool = AtomicBool::new(false);
+/// The thread whose fork [`before`] cares for; 0: none.
+static FORKER: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn before() {
-    if seccomp::is_raw() {
+    forks::begin();
+    // The program's own seccomp filter may kill it for a system call of the library's.
+    if seccomp::is_raw() || !CAREFUL.load(Ordering::SeqCst) {
         return;
     }
     // A child made past libc (`_Fork`, clone) may come from a moment when another thread had the turn; its copy still
     // has it.
-    if child::is_new() {
-        child::adopt();
-    }
+    child::adopt();
     // A signal handler that forks as well must not wait for its own thread.
     let mask = sys::signal_mask(u64::MAX);
     lock::FORK.take();
     MASK.store(mask, Ordering::Relaxed);
-    UNDER_WAY.store(true, Ordering::Relaxed);
+    FORKER.store(arch::thread_pointer(), Ordering::Relaxed);
     backing::before_fork();
-    own_stack::run(make_copies);
+    let here = &raw const mask as usize;
+    own_stack::run(|| make_copies(here));
 }
 
-fn make_copies() {
+/// Copies all reserved pages, as far as that can be done now. `stack`: an address on the caller's stack.
+fn make_copies(stack: usize) {
     COUNT.store(0, Ordering::Relaxed);
     let Ok(table) = sys::mmap_own(ROOM * size_of::<Copy>()) else { return };
     COPIES.store(table as *mut Copy, Ordering::Relaxed);
     let tables = tables::lock();
     tables.each_hugetlb(&mut |tile, shut| {
         let count = COUNT.load(Ordering::Relaxed);
-        let protection = if count < ROOM { protection_of(tile, shut).ok() } else { None };
-        let copy = protection.and_then(|protection| copy_of(tile, protection).ok());
-        let Some(scratch) = copy else {
+        let found = if count < ROOM { protection_of(tile, shut).ok() } else { None };
+        // If the program has threads, they change the page after this moment, and so does libc in the child, before this
+        // module's turn: it frees the locks of malloc's arenas and of streams. And the stack to which fork returns must
+        // be there. So such pages are copied in the child, from its own copy-on-write view of them.
+        let now =
+            libc::has_one_thread() && !tables.is_arena(tile.start) && !(tile.start..tile.end).contains(&stack);
+        let copy = found.and_then(|protection| {
+            if !now {
+                return Some(Copy { tile, protection, scratch: 0 });
+            }
+            let scratch = copy_of(tile, protection).ok()?.keep().start;
+            // SAFETY: MADV_DONTFORK changes nothing in this process.
+            let _ = unsafe { sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK) };
+            Some(Copy { tile, protection, scratch })
+        });
+        let Some(copy) = copy else {
             // There is no copy: the child shares the page, and may be killed when it writes.
             guest_file::warn(GuestWarning::Fallback, None, tile.start, tile.len());
             return;
         };
-        // SAFETY: the table has room for ROOM entries; MADV_DONTFORK changes nothing in this process.
-        unsafe {
-            *(table as *mut Copy).add(count) = Copy { tile, scratch: scratch.keep().start };
-            // In the child, libc works before this module does: it frees the locks of malloc's arenas and, if the
-            // program has threads, those of streams, and it goes through the threads' descriptors. These pages must not
-            // be missing.
-            if libc::has_one_thread() && !tables.is_arena(tile.start) {
-                let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);
-            }
-        }
+        // SAFETY: the table has room for ROOM entries.
+        unsafe { *(table as *mut Copy).add(count) = copy };
         COUNT.store(count + 1, Ordering::Relaxed);
     });
 }
@@ -123,18 +133,27 @@ fn each_copy(visit: &mut dyn FnMut(&Copy)) {
     COUNT.store(0, Ordering::Relaxed);
 }
 
+/// Whether this thread's fork is the one that [`before`] cares for.
+fn is_cared_for() -> bool {
+    FORKER.load(Ordering::Relaxed) == arch::thread_pointer()
+}
+
 extern "C" fn in_parent() {
-    if !UNDER_WAY.swap(false, Ordering::Relaxed) {
-        return;
+    if is_cared_for() {
+        FORKER.store(0, Ordering::Relaxed);
+        own_stack::run(drop_copies);
+        let mask = MASK.load(Ordering::Relaxed);
+        lock::FORK.give();
+        sys::signal_mask(mask);
     }
-    own_stack::run(drop_copies);
-    let mask = MASK.load(Ordering::Relaxed);
-    lock::FORK.give();
-    sys::signal_mask(mask);
+    forks::end();
 }
 
 fn drop_copies() {
     each_copy(&mut |copy| {
+        if copy.scratch == 0 {
+            return;
+        }
         // SAFETY: nobody else knows the copy; from now on later children share the tile again.
         unsafe {
             let _ = sys::madvise(copy.tile.start, copy.tile.len(), c::MADV_DOFORK);
@@ -144,12 +163,12 @@ fn drop_copies() {
 }
 
 extern "C" fn in_child() {
-    if !UNDER_WAY.swap(false, Ordering::Relaxed) {
+    if !is_cared_for() {
         return;
     }
+    FORKER.store(0, Ordering::Relaxed);
     let mask = MASK.load(Ordering::Relaxed);
     lock::FORK.give();
-    child::made_by_libc();
     // This adopts the child: from here on it has its own engine that places frames.
     own_stack::run(put_copies);
     sys::signal_mask(mask);
@@ -159,9 +178,15 @@ fn put_copies() {
     let mut tables = tables::lock();
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
     each_copy(&mut |copy| {
+        let made = match copy.scratch {
+            0 => copy_of(copy.tile, copy.protection).map(|room| room.keep().start),
+            scratch => Ok(scratch),
+        };
         // SAFETY: in the child, nothing is mapped at the tile (DONTFORK), or the memory that was copied; the copy
-        // replaces it.
-        let moved = unsafe { sys::mremap(copy.scratch, copy.tile.len(), copy.tile.len(), flags, copy.tile.start) };
+        // replaces it. Nobody else runs here.
+        let moved = made.and_then(|from| unsafe {
+            sys::mremap(from, copy.tile.len(), copy.tile.len(), flags, copy.tile.start)
+        });
         if let Err(errno) = moved {
             say(format_args!("cannot place a copy of reserved pages in a forked child: errno {}", errno.0));
         }

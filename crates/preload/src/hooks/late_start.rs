@@ -3,43 +3,22 @@
 use pagelab_abi::guest::Started;
 use pagelab_abi::plan::{Flags, HEADER_BYTES, MAGIC, Plan, VERSION};
 
-use crate::backing::{hints, thp};
-use crate::boundary::elf::{self, Object};
+use crate::backing::thp;
+use crate::boundary::elf;
 use crate::boundary::sys::{self, Errno};
 use crate::memory::tables;
-use crate::state::{child as known, guest_file, plan};
+use crate::state::{guest_file, plan};
 
 use super::{child, fork};
 
-/// Prepares what the engine needs before it starts. Callers take turns.
+/// Prepares what the engine needs before it starts. Callers take turns, and no fork is under way.
 pub fn prepare() -> Result<(), Errno> {
     if plan::current().is_none() {
         without_plan()?;
     }
     thp::read_settings();
-    if let Some(libc) = elf::glibc() {
-        fork::watch(&libc);
-    }
+    fork::be_careful();
     Ok(())
-}
-
-/// Makes a fork wait while a thread sets the guest up; called by the constructor of a process without a plan. In the
-/// child, nothing would ever free the locks of that thread or complete its half-done work, because no list of resets
-/// exists yet.
-pub fn keep_forks_apart(libc: &Object) {
-    fork::register(libc, Some(hints::hold_start), Some(hints::release_start), release_in_child);
-}
-
-/// Marks children of libc's fork as such, also if their fork is under way when a thread starts the engine: libc does
-/// not call the handlers that [`prepare`] registers during a fork. Called by the constructor, if it does not
-/// [`fork::watch`].
-pub fn know_children(libc: &Object) {
-    fork::register(libc, None, None, known::made_by_libc);
-}
-
-extern "C" fn release_in_child() {
-    known::made_by_libc();
-    hints::release_start();
 }
 
 /// The plan of a process that was started without one and uses the API: nothing is governed.

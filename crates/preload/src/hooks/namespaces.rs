@@ -8,7 +8,7 @@ use pagelab_abi::guest::EngineFailure;
 use crate::backing;
 use crate::boundary::libc;
 use crate::boundary::sys::{self, Errno, Result, task};
-use crate::state::{own_stack, seccomp};
+use crate::state::{child, own_stack, seccomp};
 
 /// The library's threads in a process: the handler and the refiller.
 const OURS: usize = 2;
@@ -32,7 +32,7 @@ pub fn setns(fd: i32, kind: i32) -> Result<()> {
 
 /// Runs `enter` after the library's threads have ended. The kernel refuses it to a program with several threads anyway.
 fn alone(enter: impl Fn() -> Result<()>) -> Result<()> {
-    if seccomp::is_raw() || !backing::has_threads() || libc::threads() > 1 + OURS {
+    if seccomp::is_raw() || !backing::has_threads() || child::is_guest() || libc::threads() > 1 + OURS {
         return enter();
     }
     own_stack::run(|| backing::stop(EngineFailure::Namespaces));

@@ -65,7 +65,8 @@ fn can_succeed(filter: usize) -> bool {
 
 /// Runs `install`, which, if `is_likely`, installs a filter, or makes memory calls wait for the program itself.
 pub fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
-    if flags::is_raw() {
+    // A filter of a process that only shares this memory (vfork) is not this process's.
+    if flags::is_raw() || child::is_guest() {
         return install();
     }
     let opened = if is_likely { Some(enter()) } else { None };

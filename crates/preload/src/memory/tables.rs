@@ -59,7 +59,7 @@ impl DerefMut for Held {
 /// stacks. If only the end of the process is examined, the stacks are made then, because each mapping makes every fork
 /// more expensive. `resets`: the functions that forked children run first.
 pub fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]) -> Result<(), Errno> {
-    let word = child::new_word()?;
+    child::watch()?;
     if calls {
         stack::install()?;
     }
@@ -70,7 +70,7 @@ pub fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]) -> Re
         }
     }
     drop(tables);
-    child::know(word, resets);
+    child::know(resets);
     plan::put(plan);
     Ok(())
 }

@@ -3,20 +3,32 @@
 //! Each room has one function that resets its data that are not the child's. All these functions are in one list
 //! (`hooks::child`), which the first thread of the child that calls the library walks.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
-use crate::boundary::own::{Fresh, Once, Published};
+use crate::boundary::own::{Fresh, Once, Published, Zeroed};
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, task};
 
 /// The reset of one room in a forked child, where the calling thread is the only one that uses the library.
 pub type Reset = fn();
 
-/// The list, in its order; it is set before [`ALIVE`] is published.
+/// The list, in its order; it is set before anything needs a reset.
 static RESETS: Once<&'static [Reset]> = Once::empty();
-/// One word in a page that the kernel clears in forked children: [`NEW`], [`ADOPTING`] or [`KNOWN`].
-static ALIVE: Published<AtomicU32> = Published::none();
+/// Words in a page that the kernel clears in forked children. A fork does not copy the page, so that it costs nothing.
+#[derive(Debug)]
+pub struct Cleared {
+    /// [`NEW`], [`ADOPTING`] or [`KNOWN`].
+    alive: AtomicU32,
+    /// For `state::forks`: forks of libc that are under way, and whether a thread keeps them apart.
+    pub forks: AtomicU32,
+    pub apart: AtomicU32,
+}
+
+// SAFETY: zero is a value of each of these words.
+unsafe impl Zeroed for Cleared {}
+
+static CLEARED: Published<Cleared> = Published::none();
 /// This process was forked and has not called the guest yet.
 const NEW: u32 = 0;
 /// A thread of this process, [`ADOPTER`], is setting the guest up.
@@ -25,37 +37,41 @@ const KNOWN: u32 = 1;
 /// The thread pointer of the thread that does so.
 static ADOPTER: AtomicUsize = AtomicUsize::new(0);
 
-/// Maps the word for [`know`]; it is [`KNOWN`] in this process.
-pub fn new_word() -> Result<&'static AtomicU32, Errno> {
+/// The process that the library works in; a child that shares its memory (vfork) has another id. 0: not known yet.
+static HOME: AtomicU32 = AtomicU32::new(0);
+
+/// From now on forked children are recognized. Called by the constructor; later calls change nothing.
+pub fn watch() -> Result<(), Errno> {
+    if CLEARED.get().is_some() {
+        return Ok(());
+    }
     let page = Fresh::map(PAGE)?;
     page.room().clear_in_children()?;
-    let word = page.into_one::<AtomicU32>().ok_or(Errno::ENOMEM)?;
-    *word.get_mut() = KNOWN;
-    Ok(word)
+    let words = page.into_one::<Cleared>().ok_or(Errno::ENOMEM)?;
+    *words.alive.get_mut() = KNOWN;
+    HOME.store(sys::getpid(), Ordering::Relaxed);
+    CLEARED.set(Some(words));
+    Ok(())
 }
 
-/// From now on forked children are recognized by `word`, which comes from [`new_word`], and walk `resets`. There was no
-/// word before.
-pub fn know(word: &'static AtomicU32, resets: &'static [Reset]) {
+/// From now on forked children walk `resets`.
+pub fn know(resets: &'static [Reset]) {
     RESETS.set(resets);
-    ALIVE.set(Some(word));
+}
+
+/// The words; none before [`watch`].
+pub fn cleared() -> Option<&'static Cleared> {
+    CLEARED.get()
 }
 
 fn word() -> Option<&'static AtomicU32> {
-    ALIVE.get()
+    CLEARED.get().map(|words| &words.alive)
 }
 
-/// Whether the child that is being set up was made by libc's fork.
-static BY_LIBC: AtomicBool = AtomicBool::new(false);
-
-/// Records, in a child that libc's fork has made, that it did; before the child's first call of the guest.
-pub extern "C" fn made_by_libc() {
-    BY_LIBC.store(true, Ordering::Relaxed);
-}
-
-/// Whether the child that is being set up was made by libc's fork, and not past it (clone, `_Fork`).
-pub fn is_by_libc() -> bool {
-    BY_LIBC.load(Ordering::Relaxed)
+/// Whether the caller is a process of its own that works in this process's memory, as a child of vfork does.
+pub fn is_guest() -> bool {
+    let home = HOME.load(Ordering::Relaxed);
+    home != 0 && !is_new() && home != sys::getpid()
 }
 
 /// Whether this process was forked and has not called the guest yet.
@@ -83,11 +99,17 @@ pub fn claim() -> bool {
 
 const WAIT_NS: u64 = 1_000_000;
 
-/// Sets up the guest in a forked child that has not called it yet.
+/// Sets up the guest in a forked child that has not called it yet. A signal handler of a thread that does so would wait
+/// for its own thread.
 pub fn adopt() {
+    if word().is_none_or(|word| word.load(Ordering::Acquire) == KNOWN) {
+        return;
+    }
+    let mask = sys::signal_mask(u64::MAX);
     if claim() {
         set_up();
     }
+    sys::signal_mask(mask);
 }
 
 /// Makes the first call of the guest in a forked child, by the thread that claimed it.
@@ -97,7 +119,7 @@ pub fn set_up() {
     for reset in RESETS.get().copied().unwrap_or_default() {
         reset();
     }
-    BY_LIBC.store(false, Ordering::Relaxed);
+    HOME.store(sys::getpid(), Ordering::Relaxed);
     if let Some(word) = word() {
         ADOPTER.store(0, Ordering::Release);
         word.store(KNOWN, Ordering::Release);

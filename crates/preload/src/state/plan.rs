@@ -38,6 +38,16 @@ pub fn has_flag(flag: Flags) -> bool {
     current().is_some_and(|plan| plan.flags().contains(flag))
 }
 
+/// Whether the library does work at the process's end and before an exec.
+pub fn watches_exit() -> bool {
+    current().is_some_and(|plan| at_exit(&plan))
+}
+
+/// Whether `plan` asks for that.
+pub fn at_exit(plan: &Plan<'_>) -> bool {
+    plan.flags().contains(Flags::MEASURE) || !plan.flags().contains(Flags::INHERIT_EXEC)
+}
+
 /// The plan's section for a new mapping; none in a child that does not inherit.
 pub fn section_for(memory: Memory, len: usize) -> Option<Section> {
     if MUTED.load(Ordering::Relaxed) {

@@ -18,7 +18,7 @@ use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::kernel::kpageflags;
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::pool::chunks::SLOTS;
-use crate::state::{plan, seccomp};
+use crate::state::{own_stack, plan, seccomp};
 
 use super::hint_table::{Asked, SPAN_BYTES};
 use super::queries::Counters;
@@ -49,11 +49,13 @@ fn with<R>(what: impl FnOnce(Hints) -> Result<R>) -> Result<R> {
     if seccomp::is_active() {
         return Err(Errno::EOPNOTSUPP);
     }
-    apart(|| {
-        let hints = Hints::open().map_err(why_not_open)?;
-        let result = what(hints);
-        hints.close();
-        result
+    own_stack::with_files(|| {
+        apart(|| {
+            let hints = Hints::open().map_err(why_not_open)?;
+            let result = what(hints);
+            hints.close();
+            result
+        })
     })?
     .map_err(meaning)
 }
@@ -260,11 +262,13 @@ fn end_of(found: Option<&Hint>, at: usize) -> usize {
 
 /// The number of pages of `span` that are in memory.
 fn present(span: Span) -> Result<u64> {
-    apart(|| {
-        let pagemap = Pagemap::open()?;
-        let count = count_present(pagemap, span);
-        sys::close(pagemap.0);
-        count
+    own_stack::with_files(|| {
+        apart(|| {
+            let pagemap = Pagemap::open()?;
+            let count = count_present(pagemap, span);
+            sys::close(pagemap.0);
+            count
+        })
     })?
 }
 

@@ -7,6 +7,7 @@ use pagelab_abi::guest::FramesCounts;
 use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Colours;
 
+use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
@@ -16,7 +17,7 @@ use crate::frames::pool::Pools;
 use crate::frames::pool::chunks::SLOTS;
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::Kind;
-use crate::state::{guest_file, plan};
+use crate::state::{guest_file, own_stack, plan, seccomp};
 
 use super::hint_table::{FIRST, Shown, TABLE, ask};
 use super::{by_kernel, mapped, meet};
@@ -49,6 +50,9 @@ impl Counters {
 
 /// Frame numbers of the pages of `span`, at most a chunk's worth; 0: not in memory.
 pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
+    if seccomp::is_raw() {
+        return Err(Errno::EOPNOTSUPP);
+    }
     meet();
     mapped(span)?;
     if is_running() {
@@ -62,10 +66,14 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
             return Ok(());
         }
     }
-    let pagemap = Pagemap::open().map_err(|_| Errno::EPERM)?;
-    let result = if pagemap.tells() { pagemap.read(span.start, into) } else { Err(Errno::EPERM) };
-    sys::close(pagemap.0);
-    result
+    own_stack::with_files(|| {
+        apart(|| {
+            let pagemap = Pagemap::open().map_err(|_| Errno::EPERM)?;
+            let result = if pagemap.tells() { pagemap.read(span.start, into) } else { Err(Errno::EPERM) };
+            sys::close(pagemap.0);
+            result
+        })
+    })?
 }
 
 /// The colours as the policy counts them, if it does. EOPNOTSUPP: the kernel counts them by masks.

@@ -80,8 +80,10 @@ pub fn forget() {
 
 /// Starts the handler. Runs on a thread of the program, so no governed memory may be registered before it returns.
 pub fn begin() -> core::result::Result<(), Stop> {
-    // If there are other threads, no descriptor is opened in the program's table; the handler opens them all.
-    let keeps = libc::is_alone();
+    // If there are other threads, no descriptor is opened in the program's table; the handler opens them all. Nor is one
+    // kept there if nobody would close it at the process's end: a child that shares the table, and outlives the process,
+    // would wait for the handler.
+    let keeps = libc::is_alone() && plan::watches_exit();
     apart(|| open_and_begin(keeps)).map_err(stop(EngineFailure::Threads))?
 }
 

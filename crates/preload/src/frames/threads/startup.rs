@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use pagelab_abi::guest::{EngineFailure, EngineState};
 
-use crate::boundary::sys;
+use crate::boundary::{libc, sys};
 use crate::frames::kernel::rights::Stop;
 use crate::frames::report::tally;
 use crate::frames::running::{self, GONE, IDLE, RUNNING, is_running};
@@ -38,6 +38,9 @@ pub fn start_now() -> bool {
 pub fn is_ready() -> bool {
     match running::state() {
         RUNNING => true,
+        // A process that was made past libc may end by the system call that ends its only thread; threads of the
+        // library would keep it alive.
+        IDLE if !libc::knows_this_thread() => false,
         IDLE => {
             let mask = sys::signal_mask(u64::MAX);
             TURN.take();

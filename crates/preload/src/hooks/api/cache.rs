@@ -8,6 +8,7 @@ use pagelab_frames::Colours;
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::sys::{self, c};
+use crate::state::own_stack;
 
 /// The number where nothing is known: 64, as for 256 KiB a way.
 const USUAL: u32 = 64;
@@ -35,13 +36,13 @@ fn one_way() -> Option<u32> {
 
 fn number(path: &CStr) -> Option<u32> {
     let mut text = [0u8; 32];
-    let used = apart(|| {
+    let read = || {
         let fd = sys::open(path, c::O_RDONLY, 0)?;
         let used = sys::read(fd, &mut text);
         sys::close(fd);
         used
-    })
-    .ok()?;
+    };
+    let used = own_stack::with_files(|| apart(read)).ok()?;
     let digits = text.get(..used.ok()?)?.iter().take_while(|byte| byte.is_ascii_digit());
     let value = digits.fold(0u32, |value, byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')));
     (value > 0).then_some(value)
