@@ -1,5 +1,6 @@
 //! Memories of chosen sizes under FIFO, CLOCK, random replacement, LRU and OPT.
 
+mod clock;
 mod lists;
 mod lru;
 mod optimal;
@@ -7,7 +8,8 @@ mod optimal;
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use crate::pages::{Id, Pages};
-use lists::{Clock, Fifo, Lists, Random};
+use clock::Clocks;
+use lists::{Fifo, Lists, Random};
 
 const BATCH: usize = 1024;
 /// Number of memories whose state of a page, or of a time, is stored together.
@@ -63,6 +65,49 @@ impl Asked {
     }
 }
 
+/// The lists of pages in some memories, simulated together.
+#[derive(Debug)]
+struct Codes {
+    /// The memories' chains, each once.
+    chains: Vec<Chain>,
+    /// Each memory's chain.
+    of: Vec<usize>,
+    /// By chain, the codes of the present references' pages.
+    codes: Vec<[u16; BATCH]>,
+}
+
+impl Codes {
+    fn new(asked: &[Asked]) -> Self {
+        let mut chains: Vec<Chain> = Vec::new();
+        let of = asked.iter().map(|one| {
+            chains.iter().position(|chain| chain.counts() == one.chain.counts()).unwrap_or_else(|| {
+                chains.push(one.chain.clone());
+                chains.len() - 1
+            })
+        });
+        let of = of.collect();
+        Self { codes: vec![[0; BATCH]; chains.len()], chains, of }
+    }
+
+    /// Computes the codes of at most [`BATCH`] pages.
+    fn read(&mut self, pages: &[u64]) {
+        for (chain, codes) in self.chains.iter().zip(&mut self.codes) {
+            chain.codes(pages, &mut codes[..pages.len()]);
+        }
+    }
+
+    /// The list of the page of reference `at` in a memory.
+    #[inline(always)]
+    fn list(&self, memory: usize, at: usize) -> usize {
+        self.codes[self.of[memory]][at] as usize
+    }
+}
+
+/// A bit for each of so many memories, at most eight.
+fn all(memories: usize) -> u8 {
+    u8::MAX >> (TOGETHER - memories)
+}
+
 /// Memories of one policy, of several sizes and colour counts; each reference goes to all.
 #[derive(Debug)]
 pub struct Memories {
@@ -90,9 +135,9 @@ impl Memories {
         let asked: Vec<Asked> = sizes.iter().enumerate().map(asked).collect::<Result<_, _>>()?;
         let parts = match policy {
             Policy::Lru => apart(asked, |mut one| lru::Lru::new(one.remove(0))),
-            Policy::Fifo => together(asked, |some| Lists::<Fifo>::new(some, 0)),
-            Policy::Clock => together(asked, |some| Lists::<Clock>::new(some, 0)),
-            Policy::Random { seed } => together(asked, |some| Lists::<Random>::new(some, seed)),
+            Policy::Fifo => together(asked, |some| Lists::<Fifo>::new(&some, 0)),
+            Policy::Clock => together(asked, |some| Clocks::new(&some)),
+            Policy::Random { seed } => together(asked, |some| Lists::<Random>::new(&some, seed)),
             Policy::Optimal => optimal::alike(asked),
         };
         Ok(Self { pages: Pages::default(), sizes: sizes.to_vec(), parts, references: 0, last: None })

@@ -1,16 +1,14 @@
-//! Memories under FIFO, CLOCK and random replacement: an array of frames for each colour. These policies decide only at
-//! faults; a hit sets at most one bit.
+//! Memories under FIFO and random replacement: an array of frames for each colour. These policies decide only at faults;
+//! a hit changes nothing.
 //!
-//! One bit says whether a page is in memory, another whether it was used since the policy last examined it. A page's
-//! bits for all memories are stored together: a reference reads two bytes to know where it faults, and sets all of
-//! them.
+//! One bit says whether a page is in memory. A page's bits for all memories are stored together: a reference reads a byte
+//! to know where it faults.
 
 use pagelab_stats::stream::{Stream, mix};
 
-use super::{Asked, BATCH, Replace, TOGETHER};
+use super::{Asked, Codes, Replace};
 use crate::cpu;
 use crate::pages::Id;
-use crate::paging::colouring::Chain;
 use crate::table::Table;
 
 /// Number of references, or frames, by which memory is prefetched.
@@ -18,40 +16,27 @@ const AHEAD: usize = 8;
 /// Number of frames in four cache lines.
 const FAR_AHEAD: usize = 64;
 
-/// For each page, the memories that contain it (the low bits), and those in which it was used (the high ones).
-type Flags = [u16];
-
-const fn held(memory: usize) -> u16 {
-    1 << memory
-}
-
-const fn used(memory: usize) -> u16 {
-    1 << (memory + TOGETHER)
-}
-
 /// A policy's choice among the frames of a full list.
 pub trait Choose: std::fmt::Debug + Send + Sync {
     /// A policy for lists of `frames` frames.
     fn new(lists: usize, frames: u32, seed: u64) -> Self;
-    /// The frame of a full list that loses its page; `pages` are those in its frames.
-    fn victim(&mut self, list: usize, pages: &[Id], flags: &mut Flags, memory: usize) -> usize;
+    /// The frame of a full list that loses its page; `pages` are those in its frames. `held` is to be prefetched.
+    fn victim(&mut self, list: usize, pages: &[Id], held: &[u8]) -> usize;
 }
 
 /// Up to eight memories, simulated together.
 #[derive(Debug)]
 pub struct Lists<C> {
     memories: Vec<Memory<C>>,
-    /// Their chains, each once.
-    chains: Vec<Chain>,
-    flags: Table<u16>,
+    codes: Codes,
+    /// For each page, the memories that contain it.
+    held: Table<u8>,
 }
 
 #[derive(Debug)]
 struct Memory<C> {
     nth: usize,
     frames: usize,
-    /// Number of its chain.
-    chain: usize,
     choose: C,
     /// The page in each frame.
     pages: Table<Id>,
@@ -61,44 +46,31 @@ struct Memory<C> {
 }
 
 impl<C: Choose> Lists<C> {
-    pub fn new(asked: Vec<Asked>, seed: u64) -> Self {
-        let mut chains: Vec<Chain> = Vec::new();
-        let memory = |one: Asked| {
-            let lists = one.lists();
-            let chain = chains.iter().position(|chain| chain.counts() == one.chain.counts()).unwrap_or_else(|| {
-                chains.push(one.chain);
-                chains.len() - 1
-            });
-            Memory {
-                nth: one.nth,
-                frames: one.frames as usize,
-                chain,
-                choose: C::new(lists, one.frames, seed),
-                pages: Table::new(lists * one.frames as usize, 0),
-                in_use: vec![0; lists],
-                faults: 0,
-            }
+    pub fn new(asked: &[Asked], seed: u64) -> Self {
+        let memory = |one: &Asked| Memory {
+            nth: one.nth,
+            frames: one.frames as usize,
+            choose: C::new(one.lists(), one.frames, seed),
+            pages: Table::new(one.lists() * one.frames as usize, 0),
+            in_use: vec![0; one.lists()],
+            faults: 0,
         };
-        let memories = asked.into_iter().map(memory).collect();
-        Self { memories, chains, flags: Table::default() }
+        Self { memories: asked.iter().map(memory).collect(), codes: Codes::new(asked), held: Table::default() }
     }
 
     #[inline(always)]
-    fn take(&mut self, ids: &[Id], codes: &[[u16; BATCH]]) {
-        let (flags, memories) = (&mut self.flags[..], &mut self.memories[..]);
-        let in_all = (1_u16 << (memories.len() - 1) << 1).wrapping_sub(1) & 0xff;
+    fn take(&mut self, ids: &[Id]) {
+        let (held, memories) = (&mut self.held[..], &mut self.memories[..]);
+        let all = super::all(memories.len());
         for (at, &id) in ids.iter().enumerate() {
             if let Some(&soon) = ids.get(at + AHEAD) {
-                cpu::prefetch(flags, soon as usize);
+                cpu::prefetch(held, soon as usize);
             }
-            let mut absent = in_all & !flags[id as usize];
-            flags[id as usize] = in_all | in_all << TOGETHER;
+            let mut absent = all & !std::mem::replace(&mut held[id as usize], all);
             while absent != 0 {
                 let memory = absent.trailing_zeros() as usize;
                 absent &= absent - 1;
-                let one = &mut memories[memory];
-                let list = codes[one.chain][at];
-                one.fault(id, list as usize, flags, memory);
+                memories[memory].fault(id, self.codes.list(memory, at), held, 1 << memory);
             }
         }
     }
@@ -106,7 +78,7 @@ impl<C: Choose> Lists<C> {
 
 impl<C: Choose> Memory<C> {
     #[inline(always)]
-    fn fault(&mut self, id: Id, list: usize, flags: &mut Flags, memory: usize) {
+    fn fault(&mut self, id: Id, list: usize, held: &mut [u8], bit: u8) {
         self.faults += 1;
         let pages = &mut self.pages[list * self.frames..][..self.frames];
         let in_use = &mut self.in_use[list];
@@ -114,23 +86,20 @@ impl<C: Choose> Memory<C> {
             pages[*in_use] = id;
             *in_use += 1;
         } else {
-            let frame = self.choose.victim(list, pages, flags, memory);
+            let frame = self.choose.victim(list, pages, held);
             let leaves = std::mem::replace(&mut pages[frame], id);
-            flags[leaves as usize] &= !held(memory);
+            held[leaves as usize] &= !bit;
         }
     }
 }
 
 impl<C: Choose> Replace for Lists<C> {
     fn feed(&mut self, pages: &[u64], ids: &[Id], bound: usize) {
-        self.flags.resize(bound, 0);
-        let mut codes = vec![[0; BATCH]; self.chains.len()];
-        for (chain, codes) in self.chains.iter().zip(&mut codes) {
-            chain.codes(pages, &mut codes[..pages.len()]);
-        }
+        self.held.resize(bound, 0);
+        self.codes.read(pages);
         cpu::with_avx2(
             #[inline(always)]
-            || self.take(ids, &codes),
+            || self.take(ids),
         );
     }
 
@@ -151,47 +120,17 @@ impl Choose for Fifo {
     }
 
     #[inline(always)]
-    fn victim(&mut self, list: usize, pages: &[Id], flags: &mut Flags, _: usize) -> usize {
-        pass(&mut self.oldest[list], pages, flags)
-    }
-}
-
-/// CLOCK, the second-chance approximation of LRU, which PAGING names as the policy of operating systems (section 2). It
-/// contains the hand of each list.
-#[derive(Debug)]
-pub struct Clock {
-    hands: Vec<usize>,
-}
-
-impl Choose for Clock {
-    fn new(lists: usize, _: u32, _: u64) -> Self {
-        Self { hands: vec![0; lists] }
-    }
-
-    #[inline(always)]
-    fn victim(&mut self, list: usize, pages: &[Id], flags: &mut Flags, memory: usize) -> usize {
-        loop {
-            let frame = pass(&mut self.hands[list], pages, flags);
-            let flags = &mut flags[pages[frame] as usize];
-            if *flags & used(memory) == 0 {
-                return frame;
-            }
-            *flags &= !used(memory);
+    fn victim(&mut self, list: usize, pages: &[Id], held: &[u8]) -> usize {
+        let oldest = &mut self.oldest[list];
+        let frame = *oldest;
+        *oldest = if frame + 1 == pages.len() { 0 } else { frame + 1 };
+        // With so many lists, the processor does not recognize that each is gone over in order.
+        cpu::prefetch(pages, frame + FAR_AHEAD);
+        if let Some(&soon) = pages.get(frame + AHEAD) {
+            cpu::prefetch(held, soon as usize);
         }
+        frame
     }
-}
-
-/// Moves a hand over one frame, and prefetches the flags of a page that it will reach. With so many hands, the
-/// processor does not recognize that each goes over its frames in order.
-#[inline(always)]
-fn pass(hand: &mut usize, pages: &[Id], flags: &Flags) -> usize {
-    let frame = *hand;
-    cpu::prefetch(pages, frame + FAR_AHEAD);
-    *hand = if frame + 1 == pages.len() { 0 } else { frame + 1 };
-    if let Some(&soon) = pages.get(frame + AHEAD) {
-        cpu::prefetch(flags, soon as usize);
-    }
-    frame
 }
 
 /// Replacement of a random page: one stream of draws for all lists of a memory. Some are drawn ahead, so that the
@@ -213,12 +152,12 @@ impl Choose for Random {
     }
 
     #[inline(always)]
-    fn victim(&mut self, _: usize, pages: &[Id], flags: &mut Flags, _: usize) -> usize {
+    fn victim(&mut self, _: usize, pages: &[Id], held: &[u8]) -> usize {
         let frame = std::mem::replace(&mut self.drawn[self.next], self.stream.below(pages.len() as u32));
         cpu::prefetch(pages, self.drawn[self.next] as usize);
         self.next = (self.next + 1) % DRAWN;
         if let Some(&soon) = pages.get(self.drawn[(self.next + DRAWN / 2) % DRAWN] as usize) {
-            cpu::prefetch(flags, soon as usize);
+            cpu::prefetch(held, soon as usize);
         }
         frame as usize
     }
