@@ -223,7 +223,8 @@ def next_command(
     if "2M" in answers and answers["2M"].said == "lower" and asked.budget is None:
         return f"pagelab run --pages 2M -- {command}", "runs it with everything in 2M pages"
     unfitting = found.choice is not None and found.choice.left_out and policy is None
-    if unfitting or any(one.said == "cannot-tell" for one in answers.values()):
+    unsure = unfitting or any(one.said == "cannot-tell" for one in answers.values())
+    if unsure and asked.minutes < MOST_OF_A_COMMAND:
         needed = max((one.needed or 0) / max(1, one.pairs) for one in answers.values())
         minutes = min(MOST_OF_A_COMMAND, ceil(asked.minutes * max(2.0, min(needed, 100.0))))
         return (

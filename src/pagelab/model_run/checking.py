@@ -64,7 +64,7 @@ def checked(
     name = named(wanted.name, "pages")
     if name in {row.layout for row in file.layouts}:
         raise BadInputError(f"{wanted.name} pages are a layout of {directory} already; check others: --pages 1G")
-    wanted = of_program(wanted, campaign)
+    wanted = of_program(wanted, campaign, directory)
     own = directory / f"check-{name}{f'-{digest_of(wanted)}' if policy is not None else ''}"
     count = min(MOST_EXECUTIONS, int(60 * minutes / ((1 + len(ANCHORS)) * campaign.plan.run_s)))
     if count < LEAST_EXECUTIONS:

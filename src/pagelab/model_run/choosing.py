@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pagelab import layouts as making
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, moselect
+from pagelab.layouts.campaign import FEWEST
 from pagelab.layouts.windows import SHARES
 from pagelab.model_run.document import Select
 from pagelab.model_run.simulation import Counts
@@ -75,35 +76,40 @@ def profiled(space: Space, count: int, most: int) -> list[Layout]:
 
     All its kinds of windows are among them, which the first ``count`` of a longer campaign would not have.
     """
-    found = fixed("profile", space, count)
-    for longer in range(count + 1, most + 1):
+    found = fixed("profile", space, max(count, FEWEST))
+    for longer in range(max(count, FEWEST) + 1, most + 1):
         if len(found) >= count:
             break
         found = fixed("profile", space, longer)
     anchors, others = found[:2], found[2:]
-    kept = min(count - len(anchors), len(others))
-    return [*anchors, *(others[at * len(others) // kept] for at in range(kept))]
+    kept = np.linspace(0, len(others) - 1, min(count - len(anchors), len(others))).round().astype(int)
+    return [*anchors, *(others[at] for at in kept)]
 
 
-def by_gaps(space: Space, measured: Sequence[tuple[Layout, float]], count: int, total: int) -> list[Layout]:
+def by_gaps(
+    space: Space,
+    measured: Sequence[tuple[Layout, float]],
+    count: int,
+    total: int,
+    without: Sequence[Layout] = (),
+) -> list[Layout]:
     """``count`` further layouts by moselect's rule, each in the middle of the largest gap in C.
 
-    ``measured``: layouts and their C. For a layout chosen in this round C is unknown; the middle of its gap stands
+    ``measured``: layouts and their C; ``without``: layouts that ran, and whose C is not known. For a layout chosen in this round C is unknown; the middle of its gap stands
     for it. Returns fewer layouts if no gap gives a new one. Raises `BadInputError` if misses are not known.
     """
     if space.misses is None:
         raise BadInputError("--select moselect needs misses, which are simulated; or: --select random")
-    known = [*measured, *((one, float("nan")) for one in space.tests)]
     found: list[Layout] = []
-    of_tests = {one.tiles for one in space.tests}
-    believed = [pair for pair in known if np.isfinite(pair[1])]
+    forbidden = {one.tiles for one in (*space.tests, *without)}
+    believed = [pair for pair in measured if np.isfinite(pair[1])]
     while len(found) < count:
         one = moselect.next_layout(space.footprint, space.misses, believed, f"gap-{total + len(found)}")
         if one is None:
             break
         share = _between(believed)
         believed.append((one, share))
-        if one.tiles not in of_tests:
+        if one.tiles not in forbidden:
             found.append(one)
     return found
 

@@ -12,6 +12,7 @@ import polars as pl
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout
 from pagelab.model_run.document import Asked, Campaign
+from pagelab.record import Record
 from pagelab.study.control import resume_study
 from pagelab.study.pair import run_own
 from pagelab.study.progress import Progress, Silent
@@ -22,6 +23,8 @@ from pagelab.study.toml_text import dumps
 from pagelab.study.tools import Tools
 
 CANNOT = "no model can be made"
+TRIAL = "trial"
+"""The study of a campaign's trial."""
 EVENTS = ("tlb", "cycles")
 COUNTED = {"h": "tlb.hits", "m": "tlb.walks", "c": "tlb.walk_cycles", "r": "cycles"}
 _CLOCK = "pagelab-workload clock"
@@ -109,7 +112,7 @@ def refuse_other_machine(directory: Path, campaign: Campaign, tools: Tools) -> l
     if any(change.startswith(name) for change in changes for name in _SAME_MACHINE):
         raise MachineError(
             f"{directory} began on another machine ({'; '.join(changes)}): its run times are of that one; go on there, "
-            "or begin another: --into DIR"
+            "or begin another campaign here: pagelab model run --into DIR"
         )
     return changes
 
@@ -195,6 +198,13 @@ def _probed(output: str | None, name: str) -> float | None:
     except (ValueError, KeyError, TypeError):
         return None
     return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def trial_records(directory: Path) -> dict[str, Record]:
+    """Records of a trial's two executions, by layout."""
+    with Store.open(directory, write=False) as store:
+        names = store.runs()["policy"].to_list()
+        return dict(zip(names, store.records(), strict=True))
 
 
 def refuse_failed(executions: Sequence[Execution]) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from pagelab import policy as policies
 from pagelab.errors import BadInputError
+from pagelab.layouts import footprint
 from pagelab.layouts.layout import POOLS
 from pagelab.model_run import document
 from pagelab.model_run.document import Campaign
+from pagelab.model_run.executions import TRIAL, trial_records
 from pagelab.model_run.simulation import digest, needs_references
 from pagelab.models.document import CampaignSummary, ModelFile, SimulatedBy, Told, inside
 from pagelab.models.gaussian_process import Of
@@ -17,6 +19,7 @@ from pagelab.models.prediction import UNUSED, Prediction, predict
 from pagelab.simulate import hardware
 from pagelab.simulate.placements import Placement, placement, placement_of_pages
 from pagelab.simulate.tlb_runs import tlb
+from pagelab.study.store import NAME as STORE
 from pagelab.trace import Trace
 
 
@@ -49,7 +52,7 @@ def predict_for(
         )
     wanted = placement(policy) if policy is not None else wanted_pages(pages or "4K")
     made = document.read(inside(path).parent)
-    wanted = wanted if made is None else of_program(wanted, made)
+    wanted = wanted if made is None else of_program(wanted, made, inside(path).parent)
     counts = simulated_counts(trace, name, wanted, caches=simulated.caches)
     warnings = []
     if file.source == "counted":
@@ -80,14 +83,17 @@ def wanted_pages(text: str) -> Placement:
     return placement_of_pages(text)
 
 
-def of_program(wanted: Placement, campaign: Campaign) -> Placement:
-    """The placement without the kinds of memory that the campaign's program does not use.
+def of_program(wanted: Placement, campaign: Campaign, directory: Path) -> Placement:
+    """The placement for a program that does not use some kinds of memory, by the campaign's trial and its footprint.
 
     A policy of ``pagelab advise`` has one mosaic for anonymous mappings and arenas, whose pools are two in the trace.
-    Where one of the two has no page, the mosaic is of the other.
+    Where one of the two has no page, not even before the traced window, the mosaic is of the other.
     """
-    used = {pool for pool, _ in campaign.footprint}
-    return replace(wanted, unused=frozenset(POOLS) - used) if used else wanted
+    if not (directory / TRIAL / STORE).exists():
+        return wanted
+    native = footprint.of_record(trial_records(directory / TRIAL)["2M"])
+    used = {pool for pool, _ in (*campaign.footprint, *native.tiles)}
+    return replace(wanted, unused=frozenset(POOLS) - used)
 
 
 def known_trace(file: ModelFile, path: Path) -> tuple[Path, SimulatedBy]:

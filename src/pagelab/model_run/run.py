@@ -27,7 +27,7 @@ from pagelab.model_run.answer import measured
 from pagelab.model_run.choosing import Space
 from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
-from pagelab.model_run.executions import CANNOT, Execution
+from pagelab.model_run.executions import CANNOT, TRIAL, Execution, trial_records
 from pagelab.model_run.points import FEWEST_EXECUTIONS, gathered, left_out, simulated_by
 from pagelab.model_run.simulation import Expectation, Simulator, needed
 from pagelab.models.answer import UNCALIBRATED
@@ -43,10 +43,9 @@ from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.setting import Setting, program_name
 from pagelab.study.store import NAME as STORE
-from pagelab.study.store import Store
 from pagelab.study.tools import Tools
 
-TRIAL, PILOT = "trial", "pilot"
+PILOT = "pilot"
 GOES_ON = "what ran is kept, and the same command goes on from there"
 _ALL_HUGE = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in ("heap", "anon", "arenas"))
 _PILOT_SHARE = 0.08
@@ -314,13 +313,6 @@ def _refuse_little_memory(resident: int) -> None:
             f"in 2M pages the program takes {resident >> 20} MiB, and {available >> 20} MiB are available: layouts "
             "would not get their pages; free memory, or take a smaller input"
         )
-
-
-def trial_records(directory: Path) -> dict[str, Record]:
-    """Records of a trial's two executions, by layout."""
-    with Store.open(directory, write=False) as store:
-        names = store.runs()["policy"].to_list()
-        return dict(zip(names, store.records(), strict=True))
 
 
 def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
@@ -616,9 +608,10 @@ def _later(
     run = [row.layout() for one in campaign.rounds for row in one.layouts if row.role == "train"]
     if session.asked.select == "moselect":
         c = dict(zip(training.layouts, training.c.tolist(), strict=True))
-        measured = [(one, c[one.name]) for one in {one.name: one for one in run}.values() if one.name in c]
-        space = _space(session, simulator)
-        return choosing.by_gaps(space, measured, count, len({one.name for one in run})), None
+        ran = list({one.name: one for one in run}.values())
+        known = [(one, c[one.name]) for one in ran if one.name in c]
+        unknown = [one for one in ran if one.name not in c]
+        return choosing.by_gaps(_space(session, simulator), known, count, len(ran), unknown), None
     assert simulator is not None
     tiles = {one.tiles for one in run}
     taken = [at for at, one in enumerate(allowed) if one.tiles in tiles]

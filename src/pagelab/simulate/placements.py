@@ -45,7 +45,7 @@ class Placement:
     pools: tuple[Pool, ...] = POOLS
     """Heap, anonymous mappings and arenas in the trace."""
     unused: frozenset[str] = frozenset()
-    """Kinds of memory of which the trace has no page, whatever its header says; no rule is about them."""
+    """Kinds of memory of which the program has no page: a mosaic over one of them and another is the other's alone."""
 
     def native(self, colours: int) -> dict[str, Any]:
         """The input of the native part. ``colours``: of the cache, if the policy does not set them.
@@ -64,12 +64,11 @@ class Placement:
 
     def of_trace(self, pools: Sequence[Pool]) -> Placement:
         """This placement for a trace with these pools; unchanged if the trace has none."""
-        used = tuple(pool for pool in pools or self.pools if pool.memory not in self.unused)
-        return replace(self, pools=used) if pools or self.unused else self
+        return replace(self, pools=tuple(pools)) if pools else self
 
     def extents(self) -> tuple[list[tuple[int, int, int]], int]:
         """The result of :func:`page_sizes` for this placement."""
-        return page_sizes(self.policy, self.regions, self.pools)
+        return page_sizes(self.policy, self.regions, self.pools, self.unused)
 
     def claims(self) -> list[tuple[int, int, str]]:
         """Start, end and name of the memory in its rules or its mosaic; empty if all memory has one page size."""
@@ -165,7 +164,10 @@ def _machine() -> Mapping[str, Any]:
 
 
 def page_sizes(
-    policy: policies.Policy, regions: Sequence[Region] = (), pools: Sequence[Pool] = POOLS
+    policy: policies.Policy,
+    regions: Sequence[Region] = (),
+    pools: Sequence[Pool] = POOLS,
+    unused: frozenset[str] = frozenset(),
 ) -> tuple[list[tuple[int, int, int]], int]:
     """Extents (start, end, binary logarithm of the page size), and the logarithm for addresses outside of them.
 
@@ -173,8 +175,9 @@ def page_sizes(
     there.
 
     Raises :class:`BadInputError` for rules about what a trace does not tell, and for a mosaic over kinds of memory that
-    a run would have in one pool and the trace has in two.
+    a run would have in one pool and the trace has in two, unless only one of them is used (``unused``: the others).
     """
+    shared = [pool for pool in pools if pool.memory not in unused]
     extents: list[tuple[int, int, int]] = []
     taken: list[tuple[int, int]] = []
 
@@ -192,11 +195,11 @@ def page_sizes(
             claim(*rule.range, rule.pages, None)
             continue
         if isinstance(rule.pages, policies.Mosaic):
-            _one_pool(rule.memory, pools, policy.name)
+            _one_pool(rule.memory, shared, policy.name)
         for start, end, pool in _kinds(rule.memory, regions, pools, policy.name):
             claim(start, end, rule.pages, pool)
     if isinstance(policy.pages, policies.Mosaic):
-        _one_pool(("all",), pools, policy.name)
+        _one_pool(("all",), shared, policy.name)
         for start, end, pool in _kinds(("heap", "anon", "arenas"), regions, pools, policy.name):
             claim(start, end, policy.pages, pool)
         return sorted(extents), _BASE
