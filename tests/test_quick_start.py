@@ -191,3 +191,18 @@ def test_a_command_that_is_not_utf8_is_refused() -> None:
     done = subprocess.run(words, capture_output=True, check=False)
     assert done.returncode == 2
     assert b"is not UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["try", "--pages", "4K", "--pages", "2M"], ["advise"], ["diagnose"], ["model", "run"], ["model", "kinds"]],
+    ids=" ".join,
+)
+def test_commands_that_keep_files_refuse_it_before_they_make_a_directory(words: list[str], tmp_path: Path) -> None:
+    """Regression: their files are in UTF-8, and the first that was written failed, in a directory that stayed."""
+    line = [os.fsencode(sys.executable), b"-m", b"pagelab", *map(os.fsencode, words), b"--", b"echo", b"\xff"]
+    done = subprocess.run(line, capture_output=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"is not UTF-8" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +69,16 @@ def test_the_next_command_follows_from_what_was_found(
     policy = Path("policy.toml") if any(chosen) else None
     typed, _ = answer.next_command(asked, _found(chosen), _answered(advice, everything), Path(), policy)
     assert typed.startswith(command)
+
+
+def test_more_executions_are_of_what_was_measured_and_take_a_day_at_most() -> None:
+    """Regression: the next command had lost the metric, so that it would have compared something else."""
+    regex = r"(?P<name>op) (?P<value>\d+) (?P<unit>ms)"
+    asked = Asked(("prog",), ".", minutes=1000.0, metric="measure.op", regex=regex, timeout_s=9.5, seed=2)
+    answers = _answered(UNCLEAR, UNCLEAR)
+    typed, _ = answer.next_command(asked, _found([True, False]), answers, Path(), Path("policy.toml"))
+    command = ["pagelab", "advise", "--minutes", "1440", "--metric", "measure.op", "--measure-regex", regex]
+    assert shlex.split(typed) == [*command, "--timeout", "9.5", "--seed", "2", "--", "prog"]
+    usual, _ = answer.next_command(Asked(("prog",), "."), _found([True, False]), answers, Path(), Path("policy.toml"))
+    words = shlex.split(usual)
+    assert [*words[:3], *words[4:]] == ["pagelab", "advise", "--minutes", "--", "prog"]

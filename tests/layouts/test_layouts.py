@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from pagelab import layouts, policy
 from pagelab.errors import BadInputError
-from pagelab.layouts import Footprint, Layout, Tile, moselect
+from pagelab.layouts import Footprint, Layout, Tile, files, moselect
 from pagelab.layouts.campaign import FEWEST, shares
 from pagelab.layouts.layout import PLACES, POOL_BYTES, POOLS, TILE
 from pagelab.layouts.windows import SHARES
@@ -274,3 +275,33 @@ def test_tiles_are_whole() -> None:
     assert [tile.page_bytes for tile in mixed.tiles] == [1 << 30, TILE]
     with pytest.raises(BadInputError, match="nothing to lay out"):
         Footprint(())
+
+
+FOUR = Footprint(tuple(("anon", at * TILE) for at in range(4)))
+
+
+def test_an_index_of_another_kind_is_refused_and_kept(tmp_path: Path) -> None:
+    """Regression: --force ended with an error about the column that it lacks."""
+    index = tmp_path / files.INDEX
+    index.write_text("name,C\n4K.toml,12\n")
+    (tmp_path / "4K.toml").write_text("mine")
+    with pytest.raises(BadInputError, match=r"layouts\.csv: it is no list of layouts, and is kept"):
+        files.write(tmp_path, FOUR, layouts.anchors(FOUR), [], None, force=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "layouts.csv": "name,C\n4K.toml,12\n",
+        "4K.toml": "mine",
+    }
+
+
+def test_a_policy_beside_no_index_is_replaced_by_force_only(tmp_path: Path) -> None:
+    """Regression: a file of the same name was overwritten where there was no index."""
+    (tmp_path / "2M.toml").write_text("mine")
+    (tmp_path / "other.toml").write_text("mine, too")
+    with pytest.raises(BadInputError, match=r"2M\.toml exists; give another directory, or --force"):
+        files.write(tmp_path, FOUR, layouts.anchors(FOUR), [], None)
+    assert {path.name for path in tmp_path.iterdir()} == {"2M.toml", "other.toml"}
+    assert (tmp_path / "2M.toml").read_text() == "mine"
+    paths = files.write(tmp_path, FOUR, layouts.anchors(FOUR), [], None, force=True)
+    assert [path.name for path in paths] == ["4K.toml", "2M.toml"]
+    assert policy.load(tmp_path / "2M.toml").name == "2M"
+    assert (tmp_path / "other.toml").read_text() == "mine, too"

@@ -15,7 +15,7 @@ from fake_machine import ASLR, FakeTree
 
 from pagelab.errors import MachineError
 from pagelab.machine.change import Changer
-from pagelab.machine.journal import Journal, boot_id
+from pagelab.machine.journal import PATH_VARIABLE, Journal, boot_id, no_2m_by_others
 from pagelab.machine.settings import Change
 
 OFF = [Change("aslr", ASLR, "0")]
@@ -175,3 +175,30 @@ for thread in threads:
 for thread in threads:
     thread.join()
 """
+
+
+@pytest.mark.parametrize(
+    ("setting", "new", "named"),
+    [
+        ("enabled", "never", True),
+        ("hugepages-2048kB/enabled", "never", True),
+        ("enabled", "always", False),
+        ("hugepages-2048kB/enabled", "madvise", False),
+        ("hugepages-16kB/enabled", "never", False),
+        ("defrag", "never", False),
+    ],
+)
+def test_who_switched_2m_pages_off_is_named_and_nobody_else(
+    setting: str, new: str, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: every change of huge pages was named as what keeps 2M pages away, also one that allows them."""
+    path = f"/sys/kernel/mm/transparent_hugepage/{setting}"
+    start = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    entry = {
+        "id": "1", "time": "2026-01-01T00:00:00Z", "pid": os.getpid(), "pid_start": start, "boot_id": boot_id(),
+        "path": path, "old": "inherit", "new": new, "state": "applied", "by": "pagelab-launch sizes",
+    }  # fmt: skip
+    (tmp_path / "journal.jsonl").write_text(json.dumps(entry) + "\n")
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "journal.jsonl"))
+    told = f"process {os.getpid()} (pagelab-launch sizes) has set {path} to never"
+    assert no_2m_by_others() == (told if named else "")

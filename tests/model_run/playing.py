@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from pagelab import paths
+from pagelab.advise.campaign import policy_text
+from pagelab.advise.design import Region
 from pagelab.layouts import Layout
 from pagelab.layouts.layout import Tile
 from pagelab.policy import parse
@@ -201,3 +203,11 @@ _KNOWN: dict[tuple[str, str, tuple[Tile, ...]], dict[str, float]] = {}
 
 def names(layouts: Sequence[Any], role: str) -> list[str]:
     return [row.name for row in layouts if row.role == role]
+
+
+def advised(directory: Path, mib: int = 20) -> Path:
+    """A policy as ``pagelab advise`` writes it, in a file: one mosaic for anonymous mappings and arenas together."""
+    path = directory / "advised.toml"
+    text = policy_text("4K", [Region("anon", 0, mib << 20)], aligned=True)
+    path.write_text(f'name = "advice"\n{text}')
+    return path

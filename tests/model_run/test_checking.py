@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import Machine
+from playing import Machine, advised
 from test_model_run import CLOCK, asked, campaign
 
 from pagelab.errors import BadInputError, MachineError
+from pagelab.layouts import Layout, Tile
+from pagelab.model_run import document, executions
 from pagelab.model_run.checking import checked, text
+from pagelab.model_run.estimate import Noise
 from pagelab.models.document import ModelFile, read
 
 
@@ -108,3 +112,103 @@ def test_memory_that_does_not_get_the_pages_is_no_measurement(trace: Path, model
     machine = Machine(trace, rule, "broadwell", wrong={"all": failed})
     with pytest.raises(MachineError, match=r"pagelab doctor.*pagelab study status"):
         checked(model, "1G", None, 5.0, machine.tools())
+
+
+def policy(directory: Path, mib: int) -> Path:
+    """A policy of the name ``advice`` with so much anonymous memory in 2M pages."""
+    path = directory / f"first-{mib}.toml"
+    pages = f'{{ mosaic = [["0", "{mib}M", "2M"]], otherwise = "4K" }}'
+    path.write_text(f'name = "advice"\n\n[[rule]]\nmemory = "anon"\npages = {pages}\n')
+    return path
+
+
+def test_policies_of_one_name_are_measured_each_for_itself(trace: Path, model: Path, tmp_path: Path) -> None:
+    """Regression: the second was "checked" with the executions of the first, and replaced its file."""
+    kept = {}
+    for mib in (8, 40):
+        machine = Machine(trace, rule, "broadwell", noise=0.001)
+        found, path = checked(model, None, policy(tmp_path, mib), 5.0, machine.tools())
+        assert machine.runs == 3 * 5
+        row = found.layouts[-1]
+        assert row.layout == "advice"
+        assert row.r == pytest.approx(rule({"h": row.h or 0.0, "c": row.c}), rel=0.01)
+        assert re.fullmatch(r"check-advice-[0-9a-f]{8}\.json", path.name)
+        kept[mib] = (found, path)
+    assert kept[8][1] != kept[40][1]
+    for mib, (found, path) in kept.items():
+        assert read(path) == found
+        again = Machine(trace, rule, "broadwell")
+        assert checked(model, None, policy(tmp_path, mib), 5.0, again.tools()) == (found, path)
+        assert again.runs == 0
+
+
+def slow(model: Path) -> None:
+    """The campaign's plan says that an execution takes a second."""
+    campaign_ = document.read(model)
+    assert campaign_ is not None
+    assert campaign_.plan is not None
+    plan = campaign_.plan.model_copy(update={"run_s": 1.0})
+    document.write(model, campaign_.model_copy(update={"plan": plan}))
+
+
+def test_more_minutes_add_executions_to_a_check(trace: Path, model: Path) -> None:
+    """Three, then four of each of three layouts; fewer minutes take none away."""
+    slow(model)
+    for minutes, runs, repeats in ((0.16, 9, 3), (0.21, 3, 4), (0.16, 0, 4)):
+        machine = Machine(trace, rule, "broadwell", noise=0.001)
+        found, kept = checked(model, "1G", None, minutes, machine.tools())
+        assert machine.runs == runs
+        assert found.layouts[-1].repeats == repeats
+        assert kept.name == "check-1G.json"
+        assert f"the median of {repeats} executions" in text(found, kept)
+
+
+def test_the_error_of_r_has_that_of_the_anchors_in_it(trace: Path, model: Path) -> None:
+    """R is divided by the root of what both anchors moved by: their errors count half each, now and in the campaign."""
+    found, _ = checked(model, "1G", None, 5.0, Machine(trace, rule, "broadwell", noise=0.001).tools())
+    row = found.layouts[-1]
+    times: dict[str, list[float]] = {"4K": [], "2M": [], "1G": []}
+    for run in executions.read(model / "check-1G", "work"):
+        assert run.r_s is not None
+        times[run.layout].append(run.r_s)
+    assert [len(values) for values in times.values()] == [5, 5, 5]
+    now = Noise.of(times, "median").error(5)
+    before = [one.r_se / one.r for one in found.layouts if one.layout in ("4K", "2M") and one.r_se is not None]
+    assert len(before) == 2
+    assert min(before) > 0
+    squares = now**2 + sum((now / 2) ** 2 + (each / 2) ** 2 for each in before)
+    assert row.r_se == pytest.approx(row.r * squares**0.5)
+    assert row.r_se > 1.2 * row.r * now
+
+
+def test_a_policy_of_advise_is_checked_where_the_program_uses_one_kind(
+    trace: Path, model: Path, tmp_path: Path
+) -> None:
+    """Regression: its mosaic for two kinds of memory was refused, after all its executions."""
+    machine = Machine(trace, rule, "broadwell", noise=0.001)
+    found, _ = checked(model, None, advised(tmp_path), 5.0, machine.tools())
+    row = found.layouts[-1]
+    same = machine.simulated(Layout("own", (Tile("anon", 0, 20 << 20),)))
+    assert (row.h, row.m, row.c) == (same["h"], same["m"], same["c"])
+    assert off(found, "gp") == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_mosaic_over_two_kinds_that_are_used_is_refused_before_any_execution(
+    trace: Path, model: Path, tmp_path: Path
+) -> None:
+    campaign_ = document.read(model)
+    assert campaign_ is not None
+    every = [*campaign_.footprint, ("heap", 0), ("arenas", 0)]
+    document.write(model, campaign_.model_copy(update={"footprint": every}))
+    machine = Machine(trace, rule, "broadwell")
+    with pytest.raises(BadInputError, match="its mosaic is for anon and arenas in one pool"):
+        checked(model, None, advised(tmp_path), 5.0, machine.tools())
+    assert machine.runs == 0
+    assert not list(model.glob("check-*"))
+
+
+def test_a_check_on_another_machine_is_refused(trace: Path, model: Path) -> None:
+    machine = Machine(trace, rule, "broadwell", host="there")
+    with pytest.raises(MachineError, match="began on another machine"):
+        checked(model, "1G", None, 5.0, machine.tools())
+    assert machine.runs == 0

@@ -86,6 +86,12 @@ def test_the_machine_is_told_by_both_chains_on_their_own_limits() -> None:
     assert kinds(1.03, 126.0, counted=True) == {"memory-changed"}
     assert kinds(1.0, None) == set()
     assert machine_moved([[]], counted=False) == []
+    slower = replace(usual, cycle_ns=1.1)
+    (in_cycles,), (in_seconds,) = (
+        machine_moved([[usual, slower] * 5], counted=False, in_cycles=cycles) for cycles in (True, False)
+    )
+    assert "R is in cycles of 1.050 ns" in in_cycles.message
+    assert "R is in seconds and follows it" in in_seconds.message
 
 
 def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,9 +21,9 @@ from test_model_run import CLOCK
 
 from pagelab import paths
 from pagelab.errors import BadInputError
-from pagelab.model_run.document import Asked
+from pagelab.model_run.document import Asked, Campaign
 from pagelab.model_run.kinds import by_block, kinds, of_model
-from pagelab.model_run.kinds_answer import text, verdict
+from pagelab.model_run.kinds_answer import following, text, verdict
 from pagelab.model_run.kinds_document import Effect, KindsDocument, read
 from pagelab.record import Record
 from pagelab.study.plan import Condition
@@ -264,7 +265,56 @@ def effect(percent: float, *kinds: str, p: float = 0.001) -> Effect:
     ],
 )
 def test_the_sentence_names_what_decides(effects: list[Effect], told: str) -> None:
-    assert told in verdict([], effects)
+    assert told in verdict([], effects, 12, 9)
+
+
+def test_fewer_whole_blocks_than_can_find_an_effect_tell_nothing(tmp_path: Path) -> None:
+    """Regression: "no effect of 2M pages was seen", where none could have been: each of six blocks lost one execution,
+    and six whole ones are left, of the nine that eight combinations need."""
+
+    def fails(run: int) -> dict[str, Any]:
+        failed = {"outcome": {"status": "failed", "exit_code": 1, "signal": None}}
+        return failed if (run - 3) % 8 == 0 and 2 < run <= 2 + 6 * 8 else {}
+
+    wrong: dict[str, Callable[[int], dict[str, Any]]] = {"none": fails, "some": fails, "all": fails}
+    machine = Kinds(Path("none"), noise=0.001, wrong=wrong, factors={frozenset({"heap"}): 0.5})
+    found = kinds(asked(), tmp_path / "g.kinds", machine.tools())
+    assert found.blocks == 6
+    assert found.verdict == "cannot tell: 6 blocks are whole, and 9 are the fewest with which an effect can be found"
+    assert found.next.startswith("pagelab model kinds --minutes 20 ")
+
+
+def test_the_next_command_measures_the_same_and_for_a_day_at_most(tmp_path: Path) -> None:
+    wanted = asked(minutes=600.0, counts="simulated", processor="broadwell", window="the work", timeout_s=7.5, seed=3)
+    campaign = Campaign(asked=wanted, workload="gups", machine={})
+    command, why = following(campaign, [effect(0.5, "heap", p=0.5)], tmp_path / "g.kinds")
+    words = shlex.split(command)
+    options, typed = words[3 : words.index("--")], words[words.index("--") + 1 :]
+    assert words[:3] == ["pagelab", "model", "kinds"]
+    assert typed == COMMAND
+    assert dict(zip(options[::2], options[1::2], strict=True)) == {
+        "--minutes": "1440",
+        "--counts": "simulated",
+        "--processor": "broadwell",
+        "--window": "the work",
+        "--timeout": "7.5",
+        "--seed": "3",
+        "--into": str(tmp_path / "g-longer.kinds"),
+    }
+    assert why == "2.4 times the executions, to see smaller effects"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--timeout", "5"), ("--counts", "simulated"), ("--processor", "broadwell"), ("--window", "work")],
+    ids=" ".join,
+)
+def test_a_model_has_its_own_way_to_be_measured(option: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "g.model").mkdir()
+    words = [sys.executable, "-m", "pagelab", "model", "kinds", *option, "g.model"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert f"{option[0]}: g.model has its own" in done.stderr
 
 
 def test_what_is_no_campaign_is_refused(tmp_path: Path) -> None:

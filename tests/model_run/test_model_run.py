@@ -461,6 +461,50 @@ def test_a_failing_command_is_told(trace: Path, tmp_path: Path) -> None:
         campaign(tmp_path, Machine(trace, wrong={"none": failed, "all": failed}), asked(trace))
 
 
+FAILED = {"outcome": {"status": "failed", "exit_code": 7, "signal": None}}
+LATE = {"outcome": {"status": "timed-out", "exit_code": None, "signal": 9}}
+
+
+def test_a_command_that_failed_in_the_trial_is_tried_anew(trace: Path, tmp_path: Path) -> None:
+    """Regression: the failure of the first trial was told for ever, although the program was mended as it said."""
+    wanted = asked(trace, select="random")
+    for _ in range(2):
+        broken = Machine(trace, wrong={"none": FAILED, "all": FAILED})
+        with pytest.raises(BadInputError, match="failed: ended with exit code 7; no model can be made"):
+            campaign(tmp_path, broken, wanted)
+        assert broken.runs == 2
+    mended = Machine(trace)
+    found, _ = campaign(tmp_path, mended, wanted)
+    assert found.plan is not None
+    assert mended.runs == 2 + 20 + found.plan.executions
+
+
+def test_a_command_that_was_too_slow_for_its_minutes_goes_on_with_more(trace: Path, tmp_path: Path) -> None:
+    """Regression: the trial that the first limit had ended was told again, beside the new minutes."""
+    wanted = asked(trace, select="random")
+    with pytest.raises(BadInputError, match="give it more than --minutes 30$"):
+        campaign(tmp_path, Machine(trace, wrong={"none": LATE, "all": LATE}), wanted)
+    machine = Machine(trace)
+    found, _ = campaign(tmp_path, machine, wanted.model_copy(update={"minutes": 300.0}))
+    assert found.asked.minutes == 300
+    assert found.stopped == "the plan is done"
+
+
+def test_a_pilot_in_which_one_execution_failed_runs_anew(trace: Path, tmp_path: Path) -> None:
+    """Regression: nothing ran any more, and the one failure was told again. The trial is kept."""
+
+    def once(run: int) -> dict[str, Any]:
+        return FAILED if run == 5 else {}
+
+    wanted = asked(trace, select="random")
+    with pytest.raises(BadInputError, match="failed: ended with exit code 7; no model can be made"):
+        campaign(tmp_path, Machine(trace, wrong={"none": once, "some": once, "all": once}), wanted)
+    rest = Machine(trace)
+    found, _ = campaign(tmp_path, rest, wanted)
+    assert found.plan is not None
+    assert rest.runs == 20 + found.plan.executions
+
+
 def test_whole_executions_are_user_time_with_the_faults_share_told(tmp_path: Path, trace: Path) -> None:
     machine = Machine(trace, window=None, wrong={"none": {"time": {"wall_ns": 100, "user_ns": 60, "system_ns": 40}}})
     with pytest.raises(BadInputError):  # the trace is of the window: refused later than what is told

@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from playing import Machine
+from playing import Machine, advised
 from test_model_run import asked, campaign
 
 from pagelab.errors import BadInputError
+from pagelab.model_run import document
 from pagelab.model_run.predicting import predict_for
 from pagelab.models.document import FILE, ModelFile, read, write
 
@@ -96,3 +97,27 @@ def test_a_directory_is_read_and_written_as_its_file(trained: tuple[Path, ModelF
     (copy / FILE).unlink()
     with pytest.raises(BadInputError, match="goes on with: pagelab model run"):
         read(copy)
+
+
+def test_a_policy_of_advise_is_simulated_where_the_program_uses_one_kind(
+    trained: tuple[Path, ModelFile], tmp_path: Path
+) -> None:
+    """Its mosaic is for mappings and arenas together, and the trace has a pool for each."""
+    path, file = trained
+    told = predict_for(file, path, None, None, advised(tmp_path))
+    same = predict_for(file, path, None, "anon=0-20M:2M")
+    assert (told.h, told.m, told.c, told.r) == (same.h, same.m, same.c, same.r)
+    other = tmp_path / "other.model"
+    shutil.copytree(path, other)
+    made = document.read(other)
+    assert made is not None
+    every = [*made.footprint, ("heap", 0), ("arenas", 0)]
+    document.write(other, made.model_copy(update={"footprint": every}))
+    with pytest.raises(BadInputError, match="its mosaic is for anon and arenas in one pool"):
+        predict_for(file, other, None, None, advised(tmp_path))
+
+
+def test_the_interval_is_that_of_the_campaigns_estimator(trained: tuple[Path, ModelFile]) -> None:
+    path, file = trained
+    assert "95% interval for a layout's median: " in predict_for(file, path, None, "4K").text()
+    assert "95% interval for one run: " in predict_for(file, path, None, "4K", of="run").text()

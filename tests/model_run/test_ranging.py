@@ -8,7 +8,7 @@ import pytest
 from playing import Machine
 from test_model_run import CLOCK, asked
 
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Footprint
 from pagelab.model_run import document
 from pagelab.model_run.ranging import NEAR, at_level, ranged, text
@@ -75,3 +75,61 @@ def test_what_has_no_campaign_or_level_is_refused(trace: Path, tmp_path: Path) -
         ranged(tmp_path / "g", 0.99, 1.0, Machine(trace).tools())
     with pytest.raises(BadInputError, match="give it --minutes"):
         ranged(tmp_path / "g", 0.5, 1e-5, Machine(trace).tools())
+
+
+def test_another_seed_or_level_has_executions_of_its_own(trace: Path, tmp_path: Path) -> None:
+    """Regression: they were told with the run times of other layouts, which had the same names."""
+    machine = Machine(trace, lambda counts: 4e6 + 0.8 * counts["c"], "broadwell", noise=0.002)
+    planned(trace, tmp_path / "g", machine)
+    found = {}
+    for level, seed in ((0.5, 1), (0.5, 2), (0.504, 1)):
+        before = machine.runs
+        told = ranged(tmp_path / "g", level, 5.0, machine.tools(), seed=seed)
+        assert machine.runs - before == 4 * (len(told.layouts) + 2)
+        for row in told.layouts:
+            assert 1e9 * row.r_s == pytest.approx(4e6 + 0.8 * row.c, rel=0.02)
+        found[level, seed] = told
+    assert len(list((tmp_path / "g").glob("range-50-*"))) == 2
+    assert len(list((tmp_path / "g").glob("range-50.4-*"))) == 1
+    again = Machine(trace)
+    for (level, seed), told in found.items():
+        assert ranged(tmp_path / "g", level, 5.0, again.tools(), seed=seed) == told
+    assert again.runs == 0
+
+
+def test_more_minutes_add_executions_to_the_same_layouts(trace: Path, tmp_path: Path) -> None:
+    """Three, then four of each; fewer minutes take none away. An execution takes a second, as the plan says."""
+    directory = tmp_path / "g"
+    planned(trace, directory, Machine(trace))
+    campaign = document.read(directory)
+    assert campaign is not None
+    assert campaign.plan is not None
+    assert campaign.simulated is not None
+    plan = campaign.plan.model_copy(update={"run_s": 1.0})
+    document.write(directory, campaign.model_copy(update={"plan": plan}))
+    simulator = Simulator(directory, campaign.simulated)
+    layouts, _, _ = at_level(Footprint(tuple(campaign.footprint)), simulator, 0.5, 1)
+    runs = len(layouts) + 2
+    for fitting, more, repeats in ((3, 3 * runs, 3), (4, runs, 4), (3, 0, 4)):
+        machine = Machine(trace, processor="broadwell", noise=0.002)
+        told = ranged(directory, 0.5, (fitting * runs + 0.5) / 60, machine.tools())
+        assert machine.runs == more
+        assert {row.repeats for row in told.layouts} == {repeats}
+    assert len(list(directory.glob("range-*"))) == 1
+
+
+def test_another_machine_or_description_is_refused(trace: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "g"
+    planned(trace, directory, Machine(trace))
+    machine = Machine(trace, host="there")
+    with pytest.raises(MachineError, match="began on another machine"):
+        ranged(directory, 0.5, 5.0, machine.tools())
+    campaign = document.read(directory)
+    assert campaign is not None
+    assert campaign.simulated is not None
+    other = campaign.simulated.model_copy(update={"description": "0"})
+    document.write(directory, campaign.model_copy(update={"simulated": other}))
+    here = Machine(trace)
+    with pytest.raises(BadInputError, match="the description of broadwell has changed since the campaign was made"):
+        ranged(directory, 0.5, 5.0, here.tools())
+    assert machine.runs + here.runs == 0

@@ -7,10 +7,19 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.special import gammaincinv
+from scipy.stats import multivariate_normal, t
 
 from models.planted import digitised, points
-from pagelab.models.gaussian_process import FREEDOM, GaussianProcess, _Data, _matern, _Posterior
+from pagelab.models.gaussian_process import (
+    FREEDOM,
+    GaussianProcess,
+    _Data,
+    _matern,
+    _Posterior,
+    _quantile,
+    _scales,
+)
 
 
 def monomials(x: np.ndarray) -> np.ndarray:
@@ -125,3 +134,28 @@ def test_the_same_seed_gives_the_same_digits() -> None:
     other = GaussianProcess(seed=6).fit(data).predict(data.h, data.m, data.c)
     assert not np.array_equal(first, other)
     assert other == pytest.approx(first, rel=5e-3)  # the noise is 1%
+
+
+@pytest.mark.parametrize("level", [0.99, 0.999, 0.9999])
+def test_high_levels_have_the_tail_of_students_t(level: float) -> None:
+    """Where the layouts' scatter is all there is. Regression: of 16 equal scales the interval of 99.99% ended where 24
+    times as much of the distribution lies beyond it."""
+    scales, likely = _scales(level)
+    assert likely.sum() == pytest.approx(1)
+    end = _quantile((1 + level) / 2, np.zeros((1, 1)), np.sqrt(scales)[None, :, None], likely[None])
+    assert 2 * t.sf(end[0], FREEDOM) == pytest.approx(1 - level, rel=0.2)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_the_usual_levels_have_sixteen_equally_likely_scales(level: float) -> None:
+    scales, likely = _scales(level)
+    assert likely.tolist() == [1 / 16] * 16
+    assert scales == pytest.approx(FREEDOM / (2 * gammaincinv(FREEDOM / 2, (np.arange(16) + 0.5) / 16)))
+
+
+def test_intervals_of_higher_levels_hold_those_of_lower_ones() -> None:
+    fitted = GaussianProcess().fit(points(30, noise=0.01))
+    ends = [fitted.interval(1e9, 5e8, 2e10, level=level) for level in (0.5, 0.9, 0.95, 0.951, 0.99, 0.999, 0.9999)]
+    lows, highs = ([float(end) for end in side] for side in zip(*ends, strict=True))
+    assert lows == sorted(lows, reverse=True)
+    assert highs == sorted(highs)

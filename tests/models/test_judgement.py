@@ -199,3 +199,21 @@ def test_an_error_on_fitted_layouts_is_called_that_beside_one_on_layouts_left_ou
     assert "on layouts left out one at a time" in said
     assert said.split("yaniv ")[1].split(" ", 1)[1].startswith("in-sample")
     assert "in-sample" not in said.split("poly3 ")[1].split("yaniv")[0]
+
+
+@pytest.mark.parametrize("what", ["inputs", "run time"])
+def test_one_layout_that_differs_from_all_others_is_judged(what: str) -> None:
+    """Regression: in a fold without it, nothing varies, which ended mosmodel with an error of numpy's or sklearn's."""
+    places = np.arange(20)
+    if what == "inputs":
+        c = np.where(places == 3, 1e9, 5e9)
+        data = Points.of("one", r=1e10 + 1e6 * places, c=c, h=c / 9, m=c / 30)
+    else:
+        c = np.linspace(1e9, 9e9, 20)
+        r = np.where(places == 3, 9e9, 1e10)
+        data = Points.of("one", r=r, c=c, h=np.linspace(3, 1, 20) ** 2, m=np.linspace(1, 7, 20) ** 3)
+    found = judge(data, [models()["mosmodel"]]).named("mosmodel")
+    assert found.refusal == ""
+    assert found.in_sample is not None
+    assert np.all(np.isfinite(found.in_sample.relative))
+    assert "the same in every layout" in found.not_validated
