@@ -95,8 +95,10 @@ def by_gaps(
 ) -> list[Layout]:
     """``count`` further layouts by moselect's rule, each in the middle of the largest gap in C.
 
-    ``measured``: layouts and their C; ``without``: layouts that ran, and whose C is not known. For a layout chosen in this round C is unknown; the middle of its gap stands
-    for it. Returns fewer layouts if no gap gives a new one. Raises `BadInputError` if misses are not known.
+    ``measured``: layouts and their C; ``without``: layouts that ran, and whose C is not known. For a layout chosen in
+    this round C is unknown; the middle of its gap stands for it. Returns fewer layouts if no gap gives a new one.
+
+    Raises `BadInputError` if misses are not known.
     """
     if space.misses is None:
         raise BadInputError("--select moselect needs misses, which are simulated; or: --select random")
