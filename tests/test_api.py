@@ -34,7 +34,8 @@ frames = { kind = "bin-hopping", colors = 16 }
 """,
     root=True,
 )
-GUESTS = ["hints", "remap", "exact", "errors", "many", "children", "storm", "fork_while_another_hints", "both"]
+GUESTS = ["hints", "remap", "exact", "errors", "many", "children", "storm", "descriptors", "both"]
+GUESTS += ["fork_while_another_hints"]  # test_forks has others about forks
 
 
 @pytest.fixture(autouse=True)

@@ -138,9 +138,9 @@ __attribute__((unused)) static int wait_for(pid_t pid) {
 }
 
 /* As wait_for, but not for ever: a child that hangs is said to. */
-__attribute__((unused)) static int wait_20_s_for(pid_t pid) {
+__attribute__((unused)) static int wait_at_most(int seconds, pid_t pid) {
     int status;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < seconds * 1000; i++) {
         pid_t ended = waitpid(pid, &status, WNOHANG);
         CHECK(ended >= 0);
         if (ended == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -149,6 +149,8 @@ __attribute__((unused)) static int wait_20_s_for(pid_t pid) {
     kill(pid, SIGKILL);
     FAIL("a forked child does not end");
 }
+
+__attribute__((unused)) static int wait_20_s_for(pid_t pid) { return wait_at_most(20, pid); }
 
 __attribute__((unused)) static pthread_t start(void *(*run)(void *), void *argument) {
     pthread_t thread;

@@ -136,6 +136,7 @@ _CALLS = {
         Guest("frames/descriptors", (how,), f"descriptors-{how}") for how in ("closed", "taken", "few", "pipe")
     ],
     "existing": [Guest("frames/existing", ("placed",), "existing")],
+    "outlived": [Guest("frames/outlived", (how,), f"outlived-{how}") for how in ("exit", "exec", "no-file")],
     "race": [Guest("frames/race", ("6", "300", "1"), "race")],
     "threads": [
         Guest("frames/threads", (str(os.cpu_count() or 1), "3000"), "threads-as-cores"),

@@ -82,6 +82,14 @@ _SPECIAL = {
     "die": [],  # test_guests_process
     "dlopen_plugin": [Guest("dlopen_plugin", ("{plugin}",))],
     "drop_privileges": [Guest("drop_privileges", ("{directory}",))],
+    "fork_frees_locks": [
+        Guest("fork_frees_locks", ("stream",), "fork_frees_locks-stream"),
+        Guest("fork_frees_locks", ("arena",), "fork_frees_locks-arena"),
+    ],
+    "fork_on_coroutine": [
+        Guest("fork_on_coroutine"),
+        Guest("fork_on_coroutine", ("threads",), "fork_on_coroutine-threads"),
+    ],
     "known_shape": [],  # test_guests_placement
     "plugin": [],
     "process_cost": [],  # test_guests_process

@@ -117,7 +117,8 @@ int pagelab_backend(void) PAGELAB_WEAK;
  *   -EPERM      frame numbers need CAP_SYS_ADMIN, userfaultfd needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1;
  *               hints of the kernel need CAP_SYS_ADMIN or, unless exact, vm.page_hints_unprivileged=1
  *   -EOPNOTSUPP this kernel cannot move pages (Linux 6.8 or newer is needed), or has no page placement; or the process is
- *               confined by seccomp
+ *               confined by seccomp, or was made past libc (by clone)
+ *   -EAGAIN     a fork does not end: a signal handler has interrupted it, in its own thread
  *   -ENOMEM     no memory for the engine */
 int pagelab_start(void) PAGELAB_WEAK;
 
