@@ -137,7 +137,7 @@ coded! {
         /// The program contains LeakSanitizer's runtime, which stops all threads, also the library's, and then reads
         /// the program's memory.
         Sanitizer = "sanitizer",
-        /// The process was forked past libc (clone, `_Fork`).
+        /// The process was made past libc (by its clone, or by the system call).
         PastLibc = "past-libc",
     }
 }

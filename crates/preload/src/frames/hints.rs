@@ -85,9 +85,7 @@ pub fn start(prepare: Prepare) -> Result<()> {
     if by_kernel::is_asked() {
         return by_kernel::start();
     }
-    if seccomp::is_raw() {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    refuse_under_filter()?;
     meet();
     if is_running() {
         return Ok(());
@@ -102,6 +100,11 @@ pub fn start(prepare: Prepare) -> Result<()> {
         prepare()?;
         if start_now() { Ok(()) } else { Err(why()) }
     })
+}
+
+/// EOPNOTSUPP under the program's own seccomp filter, which may kill it for any system call of the library's.
+pub fn refuse_under_filter() -> Result<()> {
+    if seccomp::is_raw() { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
 }
 
 /// The reason why there is no engine.
@@ -123,6 +126,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
     }
     // In this order, because the engine's start may map memory in a hole of the range.
     let begin = || {
+        refuse_under_filter()?;
         mapped(span)?;
         start(prepare)
     };
@@ -244,6 +248,7 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
     if by_kernel::is_asked() {
         return by_kernel::remap_range(span);
     }
+    refuse_under_filter()?;
     mapped(span)?;
     start(prepare)?;
     if !areas::touches(span) {

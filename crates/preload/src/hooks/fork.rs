@@ -14,10 +14,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 
 use pagelab_abi::guest::{Counter, GuestWarning};
 
-use crate::backing;
+use crate::backing::{self, hugetlb};
 use crate::boundary::elf::Object;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, c};
+use crate::boundary::sys::{self, Errno, c};
 use crate::boundary::{arch, libc};
 use crate::memory::pool::{copy_of, protection_of};
 use crate::memory::tables;
@@ -27,9 +27,18 @@ use crate::state::{child, forks, guest_file, lock, own_stack, seccomp};
 #[derive(Clone, Copy)]
 struct Copy {
     tile: Span,
-    protection: i32,
-    /// Where the copy is; 0: it is made in the child.
-    scratch: usize,
+    when: When,
+}
+
+#[derive(Clone, Copy)]
+enum When {
+    /// Made before the fork; it is here.
+    Before(usize),
+    /// Made in the child.
+    InChild {
+        /// Whether the page existed before the fork.
+        resident: bool,
+    },
 }
 
 /// The copies of the fork under way.
@@ -71,7 +80,7 @@ extern "C" fn before() {
     if seccomp::is_raw() || !CAREFUL.load(Ordering::SeqCst) {
         return;
     }
-    // A child made past libc (`_Fork`, clone) may come from a moment when another thread had the turn; its copy still
+    // A child made past these handlers (`_Fork`, clone) may come from a moment when another thread had the turn; its copy still
     // has it.
     child::adopt();
     // A signal handler that forks as well must not wait for its own thread.
@@ -92,22 +101,19 @@ fn make_copies(stack: usize) {
     let tables = tables::lock();
     tables.each_hugetlb(&mut |tile, shut| {
         let count = COUNT.load(Ordering::Relaxed);
-        let found = if count < ROOM { protection_of(tile, shut).ok() } else { None };
         // If the program has threads, they change the page after this moment, and so does libc in the child, before this
         // module's turn: it frees the locks of malloc's arenas and of streams. And the stack to which fork returns must
         // be there. So such pages are copied in the child, from its own copy-on-write view of them.
         let now =
             libc::has_one_thread() && !tables.is_arena(tile.start) && !(tile.start..tile.end).contains(&stack);
-        let copy = found.and_then(|protection| {
-            if !now {
-                return Some(Copy { tile, protection, scratch: 0 });
-            }
-            let scratch = copy_of(tile, protection).ok()?.keep().start;
-            // SAFETY: MADV_DONTFORK changes nothing in this process.
-            let _ = unsafe { sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK) };
-            Some(Copy { tile, protection, scratch })
-        });
-        let Some(copy) = copy else {
+        let when = if count == ROOM {
+            None
+        } else if now {
+            copy_before(tile, shut).ok()
+        } else {
+            Some(When::InChild { resident: hugetlb::is_resident(tile.start) })
+        };
+        let Some(copy) = when.map(|when| Copy { tile, when }) else {
             // There is no copy: the child shares the page, and may be killed when it writes.
             guest_file::warn(GuestWarning::Fallback, None, tile.start, tile.len());
             return;
@@ -118,15 +124,22 @@ fn make_copies(stack: usize) {
     });
 }
 
-fn each_copy(visit: &mut dyn FnMut(&Copy)) {
+/// Copies a page that the child gets in no other way.
+fn copy_before(tile: Span, shut: bool) -> Result<When, Errno> {
+    let scratch = copy_of(tile, protection_of(tile, shut)?)?.keep().start;
+    // SAFETY: MADV_DONTFORK changes nothing in this process.
+    let _ = unsafe { sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK) };
+    Ok(When::Before(scratch))
+}
+
+/// Calls `visit` with the copies, and forgets them.
+fn with_copies(visit: &mut dyn FnMut(&[Copy])) {
     let table = COPIES.load(Ordering::Relaxed);
     if table.is_null() {
         return;
     }
-    for index in 0..COUNT.load(Ordering::Relaxed) {
-        // SAFETY: entries below COUNT were written by `before`.
-        visit(unsafe { &*table.add(index) });
-    }
+    // SAFETY: entries below COUNT were written by `make_copies`.
+    visit(unsafe { core::slice::from_raw_parts(table, COUNT.load(Ordering::Relaxed)) });
     // SAFETY: nothing uses the table any more.
     let _ = unsafe { sys::munmap(table as usize, ROOM * size_of::<Copy>()) };
     COPIES.store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -150,14 +163,14 @@ extern "C" fn in_parent() {
 }
 
 fn drop_copies() {
-    each_copy(&mut |copy| {
-        if copy.scratch == 0 {
-            return;
-        }
-        // SAFETY: nobody else knows the copy; from now on later children share the tile again.
-        unsafe {
-            let _ = sys::madvise(copy.tile.start, copy.tile.len(), c::MADV_DOFORK);
-            let _ = sys::munmap(copy.scratch, copy.tile.len());
+    with_copies(&mut |copies| {
+        for copy in copies {
+            let When::Before(scratch) = copy.when else { continue };
+            // SAFETY: nobody else knows the copy; from now on later children share the tile again.
+            unsafe {
+                let _ = sys::madvise(copy.tile.start, copy.tile.len(), c::MADV_DOFORK);
+                let _ = sys::munmap(scratch, copy.tile.len());
+            }
         }
     });
 }
@@ -176,21 +189,36 @@ extern "C" fn in_child() {
 
 fn put_copies() {
     let mut tables = tables::lock();
-    let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
-    each_copy(&mut |copy| {
-        let made = match copy.scratch {
-            0 => copy_of(copy.tile, copy.protection).map(|room| room.keep().start),
-            scratch => Ok(scratch),
-        };
-        // SAFETY: in the child, nothing is mapped at the tile (DONTFORK), or the memory that was copied; the copy
-        // replaces it. Nobody else runs here.
-        let moved = made.and_then(|from| unsafe {
-            sys::mremap(from, copy.tile.len(), copy.tile.len(), flags, copy.tile.start)
+    with_copies(&mut |copies| {
+        let mut left = copies.iter();
+        // In the order of the copies. Pages that other threads mapped meanwhile are shared with the parent.
+        tables.each_hugetlb(&mut |tile, shut| {
+            let mut ahead = left.clone();
+            let Some(copy) = ahead.find(|copy| copy.tile == tile) else { return };
+            left = ahead;
+            put(copy, shut);
         });
-        if let Err(errno) = moved {
-            say(format_args!("cannot place a copy of reserved pages in a forked child: errno {}", errno.0));
-        }
-        guest_file::count(Counter::HugetlbDemoted);
     });
     tables.all_demoted();
+}
+
+/// Puts the copy of a page into its place.
+fn put(copy: &Copy, shut: bool) {
+    let tile = copy.tile;
+    let made = match copy.when {
+        When::Before(scratch) => Ok(scratch),
+        // The pool was exhausted, and the kernel has taken the page from the child: it kills the child if that uses it.
+        When::InChild { resident: true } if !hugetlb::is_resident(tile.start) => return,
+        When::InChild { .. } => {
+            protection_of(tile, shut).and_then(|protection| Ok(copy_of(tile, protection)?.keep().start))
+        }
+    };
+    let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+    // SAFETY: in the child, nothing is mapped at the tile (DONTFORK), or the memory that was copied; the copy replaces
+    // it. Nobody else runs here.
+    let moved = made.and_then(|from| unsafe { sys::mremap(from, tile.len(), tile.len(), flags, tile.start) });
+    if let Err(errno) = moved {
+        say(format_args!("cannot place a copy of reserved pages in a forked child: errno {}", errno.0));
+    }
+    guest_file::count(Counter::HugetlbDemoted);
 }

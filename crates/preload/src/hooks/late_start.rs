@@ -4,6 +4,7 @@ use pagelab_abi::guest::Started;
 use pagelab_abi::plan::{Flags, HEADER_BYTES, MAGIC, Plan, VERSION};
 
 use crate::backing::thp;
+use crate::boundary::apart::apart;
 use crate::boundary::elf;
 use crate::boundary::sys::{self, Errno};
 use crate::memory::tables;
@@ -16,7 +17,7 @@ pub fn prepare() -> Result<(), Errno> {
     if plan::current().is_none() {
         without_plan()?;
     }
-    thp::read_settings();
+    let _ = apart(thp::read_settings);
     fork::be_careful();
     Ok(())
 }

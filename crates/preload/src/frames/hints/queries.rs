@@ -17,10 +17,10 @@ use crate::frames::pool::Pools;
 use crate::frames::pool::chunks::SLOTS;
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::Kind;
-use crate::state::{guest_file, own_stack, plan, seccomp};
+use crate::state::{guest_file, own_stack, plan};
 
 use super::hint_table::{FIRST, Shown, TABLE, ask};
-use super::{by_kernel, mapped, meet};
+use super::{by_kernel, mapped, meet, refuse_under_filter};
 
 static FRAMES: Shown<[u64; SLOTS]> = Shown(UnsafeCell::new([0; SLOTS]));
 
@@ -50,9 +50,7 @@ impl Counters {
 
 /// Frame numbers of the pages of `span`, at most a chunk's worth; 0: not in memory.
 pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
-    if seccomp::is_raw() {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    refuse_under_filter()?;
     meet();
     mapped(span)?;
     if is_running() {
