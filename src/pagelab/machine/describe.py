@@ -133,10 +133,14 @@ def _hugetlb(tree: Tree) -> list[dict[str, Any]]:
 
 
 def _obtainable(pool: dict[str, int | None]) -> int | None:
-    """Pages of a pool that a new mapping can get: free and unreserved ones, plus the rest of the overcommit limit."""
+    """Pages of a pool that a new mapping can get: free and unreserved ones, plus the rest of the overcommit limit.
+
+    A kernel that has lost count of its reservations tells a number just below 2⁶⁴ and gives pages as if it were zero.
+    """
     free, reserved = pool["free_pages"], pool["reserved_pages"]
     if free is None or reserved is None:
         return None
+    reserved = reserved if reserved < 2**63 else 0
     extra = (pool["overcommit_pages"] or 0) - (pool["surplus_pages"] or 0)
     return max(0, free - reserved) + max(0, extra)
 
