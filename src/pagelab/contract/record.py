@@ -169,7 +169,7 @@ class Counter(Model):
     running_ns: int | None = None
     status: Literal["ok", "multiplexed", "unsupported", "denied", "implausible"]
     """
-    What became of a counter.
+    Whether a counter counted.
     """
     verified: bool
     """
@@ -357,7 +357,7 @@ class WarningKind(StrEnum):
 
 class Region(Model):
     """
-    A governed range (or one tile interval of it) and what it got.
+    A governed range, or one tile interval of it: requested and achieved pages.
     """
 
     model_config = ConfigDict(
@@ -367,7 +367,7 @@ class Region(Model):
     region: Literal["heap", "anon", "arenas", "file", "data", "stack", "range", "other"]
     asked: str
     """
-    Page size asked for, `kernel` where it was left to the kernel.
+    Requested page size; `kernel` where it was left to the kernel.
     """
     via: Literal["thp", "hugetlb"] | None = None
     start: int
@@ -388,14 +388,14 @@ class Region(Model):
     """
     whole_touched_tiles: int | None = None
     """
-    Tiles of the asked size that lie wholly inside mapped memory and have at least one page resident.
+    Tiles of the requested size that lie wholly inside mapped memory and have at least one page resident.
     """
     tiles_as_asked: int | None = None
 
 
 class FramesStrategy(Model):
     """
-    What one strategy of the policy was asked and did. Pages are of 4096 bytes and count when they are placed: one
+    Requests to one strategy of the policy, and its placements. Pages have 4096 bytes and count when they are placed: one
     that is given back and touched again counts twice.
     """
 
@@ -534,7 +534,7 @@ class Frames(Model):
     )
     rights: Literal["own", "broker", "kernel"] | None = None
     """
-    How processes came to frame numbers and a userfaultfd; `kernel`: the kernel placed the frames, under hints. Only in
+    How processes got frame numbers and a userfaultfd; `kernel`: the kernel placed the frames, under hints. Only in
     the sum, and not where only programs' own hints placed frames.
     """
     placed_fraction: float | None = None
