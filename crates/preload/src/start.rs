@@ -52,31 +52,21 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         say(format_args!("this program does not run on the GNU C library: nothing is governed (unknown-libc)"));
         return;
     };
+    // Before any other code can register handlers of forks; without a system call, whatever filters there are.
+    fork::watch(&libc);
+    libc::find_clock(&libc);
     if looks_for_leaks() {
         backing::forbid();
     }
     // SAFETY: glibc passes the environment, terminated by a null pointer; its strings stay.
     let given = unsafe { Strings::at(envp as usize) };
-    let Some(path) = variable(given, environment::PLAN) else {
-        // Programs that are linked with the library, for its functions, are started without a plan as a rule.
-        if is_preloaded(given) {
-            say(format_args!(
-                "PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"
-            ));
-        }
-        // Without memory for it the program's hints are refused.
-        if known::watch().is_ok() {
-            fork::watch(&libc);
-        }
-        if seccomp::filters() == 0 {
-            backing::hints::learn_default();
-        }
-        return;
-    };
+    let Some(path) = variable(given, environment::PLAN) else { return without_plan(given) };
     // A filter installed after the launcher's start may kill the process for any call but the dynamic linker's.
     if seccomp::filters() > known_filters(given) {
         return;
     }
+    // Without memory for it nothing is governed.
+    let _ = known::watch();
     environment::remember(given);
     let start_ns = sys::monotonic_ns();
     let plan = match load_plan(path) {
@@ -101,6 +91,19 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         }
     }
     guest_file::ready();
+}
+
+/// Prepares for the program's own hints. Programs that are linked with the library, for its functions, are started
+/// without a plan as a rule.
+fn without_plan(given: Strings<'static>) {
+    if is_preloaded(given) {
+        say(format_args!("PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"));
+    }
+    if seccomp::filters() == 0 {
+        // Without memory for it hints are refused.
+        let _ = known::watch();
+        backing::hints::learn_default();
+    }
 }
 
 /// The value of the variable whose name and equals sign are `prefix`.
@@ -318,7 +321,6 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if needs.hugetlb || needs.frames {
         fork::be_careful();
     }
-    fork::watch(libc);
     scan(&plan, libc);
     backing::place_existing();
     Ok(())

@@ -21,18 +21,16 @@ from pagelab.layouts.layout import POOLS, TILE
 from pagelab.model_run import document, executions
 from pagelab.model_run.document import Asked, Campaign
 from pagelab.model_run.estimate import estimate
-from pagelab.model_run.executions import Execution
+from pagelab.model_run.executions import TRIAL, Execution, trial_records
 from pagelab.model_run.kinds_answer import following, verdict
 from pagelab.model_run.kinds_document import LEVEL, NAME, Combination, Effect, Kind, KindsDocument
 from pagelab.model_run.points import machine_moved, r_of, usable
 from pagelab.model_run.run import (
-    TRIAL,
     Session,
     locked,
     refuse_other_machine,
     session_of,
     stoppable,
-    trial_records,
     try_it,
 )
 from pagelab.model_run.simulation import Counts, Simulator, needed

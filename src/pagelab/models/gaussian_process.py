@@ -319,8 +319,9 @@ def _scales(level: float) -> tuple[Array, Array]:
     """
     halvings = max(0, int(np.ceil(np.log2(0.05 / (1 - level)))))
     edges = np.concatenate([[0.0], 0.5 ** np.arange(halvings, 0, -1) / _TAIL, np.arange(1, _TAIL + 1) / _TAIL])
-    middles: Array = (edges[:-1] + edges[1:]) / 2
-    return FREEDOM / (2 * gammaincinv(FREEDOM / 2, middles)), np.diff(edges)
+    scales: Array = FREEDOM / (2 * gammaincinv(FREEDOM / 2, (edges[:-1] + edges[1:]) / 2))
+    shares: Array = np.diff(edges)
+    return scales, shares
 
 
 def _quantile(p: float, mean: Array, spread: Array, shares: Array) -> Array:

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::arch;
-use super::elf;
+use super::elf::{self, Object};
 use super::own::Published;
 use super::sys;
 
@@ -41,20 +41,30 @@ pub fn has_one_thread() -> bool {
 
 type ClockOf = unsafe extern "C" fn(usize, *mut i32) -> i32;
 
+/// libc's `pthread_getcpuclockid`; 0: it has none.
+static CLOCK_OF: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds that function. Called by the constructor, since a search takes the dynamic linker's lock, which in a child may
+/// be that of a thread that does not exist there.
+pub fn find_clock(libc: &Object) {
+    let name = c"pthread_getcpuclockid";
+    // Before glibc 2.34 it is in another library, which a program with one thread may lack.
+    let symbol = libc.symbol(name).or_else(|| elf::find(&|object| object.symbol(name).is_some())?.symbol(name));
+    CLOCK_OF.store(symbol.map_or(0, |symbol| symbol.address), Ordering::Relaxed);
+}
+
 /// Whether libc made the calling thread, so that it has the id that libc believes it to have. In a child that was made
 /// past libc (by its `clone`, or a system call) libc's id is still that of the parent's thread; and such a child may end
 /// by the system call that ends its only thread.
 pub fn knows_this_thread() -> bool {
-    // It computes the number of the thread's clock from libc's id of the thread, without a system call.
-    let name = c"pthread_getcpuclockid";
-    let object = elf::glibc().filter(|libc| libc.symbol(name).is_some());
-    // Before glibc 2.34 it is in another library, which a program with one thread may lack.
-    let object = object.or_else(|| elf::find(&|object| object.symbol(name).is_some()));
-    let Some(symbol) = object.and_then(|object| object.symbol(name)) else { return true };
+    let address = CLOCK_OF.load(Ordering::Relaxed);
+    if address == 0 {
+        return true;
+    }
     let mut clock = 0;
-    // SAFETY: glibc's function has this signature; a thread's pointer is its pthread_t.
-    let status =
-        unsafe { core::mem::transmute::<usize, ClockOf>(symbol.address)(arch::thread_pointer(), &raw mut clock) };
+    // SAFETY: glibc's function has this signature; a thread's pointer is its pthread_t. It computes the number of the
+    // thread's clock from libc's id of the thread, without a system call.
+    let status = unsafe { core::mem::transmute::<usize, ClockOf>(address)(arch::thread_pointer(), &raw mut clock) };
     // The kernel's numbers of such clocks: the complement of the id, and three bits of kind (include/linux/posix-timers.h).
     status == 0 && !(clock >> 3) as u32 == sys::gettid()
 }

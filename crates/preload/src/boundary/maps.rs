@@ -29,6 +29,12 @@ pub struct Mapping<'a> {
 }
 
 impl Mapping<'_> {
+    /// Its protection, as in mmap's argument.
+    pub fn protection(&self) -> i32 {
+        let bit = |has, bit| if has { bit } else { 0 };
+        bit(self.read, c::PROT_READ) | bit(self.write, c::PROT_WRITE) | bit(self.exec, c::PROT_EXEC)
+    }
+
     /// Whether a file is mapped.
     pub fn is_file(&self) -> bool {
         self.inode != 0
@@ -138,12 +144,7 @@ pub fn protection(addr: usize) -> Option<i32> {
     let mut found = None;
     let _ = each(&mut |mapping| {
         if mapping.span.start <= addr && addr < mapping.span.end {
-            let bit = |set: bool, bit: i32| if set { bit } else { 0 };
-            found = Some(
-                bit(mapping.read, c::PROT_READ)
-                    | bit(mapping.write, c::PROT_WRITE)
-                    | bit(mapping.exec, c::PROT_EXEC),
-            );
+            found = Some(mapping.protection());
         }
         mapping.span.end <= addr
     });

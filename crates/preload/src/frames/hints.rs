@@ -55,7 +55,7 @@ static GIVEN: AtomicBool = AtomicBool::new(false);
 
 /// Starts every call into the engine: a forked child sets itself up first.
 fn meet() {
-    if child::is_new() {
+    if !seccomp::is_raw() {
         child::adopt();
     }
 }
@@ -263,7 +263,7 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
         moved.in_place += {
             // No thread forks, maps or unmaps while pages are being moved. The hold comes first: a thread that forks
             // takes one of the library's stacks.
-            let _hold = ForkHold::new();
+            let _hold = ForkHold::new()?;
             own_stack::with_files(|| {
                 let _guest = lock::hold_memory();
                 settle(part);
@@ -280,17 +280,14 @@ pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
 
 /// Makes pages of `span` that are shared (with a child, or the zero page) the program's own, by copying.
 pub fn unshare(span: Span, words: &mut [u64; SLOTS]) {
-    let _ = own_stack::with_files(|| apart(|| unshare_apart(span, words)));
-}
-
-fn unshare_apart(span: Span, words: &mut [u64; SLOTS]) {
-    let Ok(pagemap) = Pagemap::open() else { return };
     for start in (span.start..span.end).step_by(SLOTS * PAGE) {
         let pages = start..span.end.min(start + SLOTS * PAGE);
         let Some(words) = words.get_mut(..pages.len() / PAGE) else { continue };
-        if pagemap.read_shared(start, words).is_err() {
+        let read = own_stack::with_files(|| apart(|| read_shared(start, words)));
+        if !matches!(read, Ok(Ok(()))) {
             continue;
         }
+        // On the caller's stack: a page may wait for the program's own userfaultfd.
         for (page, _) in pages.step_by(PAGE).zip(words.iter()).filter(|(_, shared)| **shared != 0) {
             // Where the memory is read-only this fails, and the page stays.
             let copied = sys::advise(page, PAGE, Advice::PopulateWrite);
@@ -299,5 +296,11 @@ fn unshare_apart(span: Span, words: &mut [u64; SLOTS]) {
             }
         }
     }
+}
+
+fn read_shared(start: usize, words: &mut [u64]) -> Result<()> {
+    let pagemap = Pagemap::open()?;
+    let read = pagemap.read_shared(start, words);
     sys::close(pagemap.0);
+    read
 }

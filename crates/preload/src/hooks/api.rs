@@ -64,6 +64,7 @@ extern "C" fn pagelab_start() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pagelab_set_range(addr: *mut c_void, len: usize, hint: *const RawHint) -> c_int {
     let set = || {
+        hints::refuse_under_filter()?;
         let span = pages(addr, len)?;
         // SAFETY: the caller promises null or a hint, with lists as long as it says.
         let asked = unsafe { hint::read(hint, Some(span)) }?;
@@ -82,6 +83,7 @@ extern "C" fn pagelab_clear_range(addr: *mut c_void, len: usize) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pagelab_set_default(hint: *const RawHint) -> c_int {
     let set = || {
+        hints::refuse_under_filter()?;
         if hint.is_null() {
             return hints::clear_default(prepare);
         }

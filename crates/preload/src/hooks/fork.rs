@@ -18,7 +18,7 @@ use crate::backing::{self, hugetlb};
 use crate::boundary::elf::Object;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, c};
-use crate::boundary::{arch, libc};
+use crate::boundary::{arch, libc, maps};
 use crate::memory::pool::{copy_of, protection_of};
 use crate::memory::tables;
 use crate::state::message::say;
@@ -38,6 +38,8 @@ enum When {
     InChild {
         /// Whether the page existed before the fork.
         resident: bool,
+        /// Its protection in the child, once that was looked up.
+        protection: Option<i32>,
     },
 }
 
@@ -71,27 +73,27 @@ pub fn be_careful() {
 /// Signal mask of the thread that forks.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
-/// The thread whose fork [`before`] cares for; 0: none.
-static FORKER: AtomicUsize = AtomicUsize::new(0);
-
 extern "C" fn before() {
     forks::begin();
     // The program's own seccomp filter may kill it for a system call of the library's.
     if seccomp::is_raw() || !CAREFUL.load(Ordering::SeqCst) {
         return;
     }
-    // A child made past these handlers (`_Fork`, clone) may come from a moment when another thread had the turn; its copy still
-    // has it.
+    // A child made past these handlers (`_Fork`, clone) may come from a moment when another thread had the turn; its
+    // copy still has it.
     child::adopt();
     // A signal handler that forks as well must not wait for its own thread.
     let mask = sys::signal_mask(u64::MAX);
     lock::FORK.take();
     MASK.store(mask, Ordering::Relaxed);
-    FORKER.store(arch::thread_pointer(), Ordering::Relaxed);
+    lock::FORKER.store(arch::thread_pointer(), Ordering::Relaxed);
     backing::before_fork();
     let here = &raw const mask as usize;
     own_stack::run(|| make_copies(here));
 }
+
+/// Bytes around the caller's stack pointer that fork uses before this module's turn in the child.
+const FRAMES: usize = 16 << 10;
 
 /// Copies all reserved pages, as far as that can be done now. `stack`: an address on the caller's stack.
 fn make_copies(stack: usize) {
@@ -104,14 +106,14 @@ fn make_copies(stack: usize) {
         // If the program has threads, they change the page after this moment, and so does libc in the child, before this
         // module's turn: it frees the locks of malloc's arenas and of streams. And the stack to which fork returns must
         // be there. So such pages are copied in the child, from its own copy-on-write view of them.
-        let now =
-            libc::has_one_thread() && !tables.is_arena(tile.start) && !(tile.start..tile.end).contains(&stack);
+        let in_use = tile.start < stack + FRAMES && stack - FRAMES < tile.end;
+        let now = libc::has_one_thread() && !tables.is_arena(tile.start) && !in_use;
         let when = if count == ROOM {
             None
         } else if now {
             copy_before(tile, shut).ok()
         } else {
-            Some(When::InChild { resident: hugetlb::is_resident(tile.start) })
+            Some(When::InChild { resident: hugetlb::is_resident(tile.start), protection: None })
         };
         let Some(copy) = when.map(|when| Copy { tile, when }) else {
             // There is no copy: the child shares the page, and may be killed when it writes.
@@ -133,27 +135,22 @@ fn copy_before(tile: Span, shut: bool) -> Result<When, Errno> {
 }
 
 /// Calls `visit` with the copies, and forgets them.
-fn with_copies(visit: &mut dyn FnMut(&[Copy])) {
+fn with_copies(visit: &mut dyn FnMut(&mut [Copy])) {
     let table = COPIES.load(Ordering::Relaxed);
     if table.is_null() {
         return;
     }
     // SAFETY: entries below COUNT were written by `make_copies`.
-    visit(unsafe { core::slice::from_raw_parts(table, COUNT.load(Ordering::Relaxed)) });
+    visit(unsafe { core::slice::from_raw_parts_mut(table, COUNT.load(Ordering::Relaxed)) });
     // SAFETY: nothing uses the table any more.
     let _ = unsafe { sys::munmap(table as usize, ROOM * size_of::<Copy>()) };
     COPIES.store(core::ptr::null_mut(), Ordering::Relaxed);
     COUNT.store(0, Ordering::Relaxed);
 }
 
-/// Whether this thread's fork is the one that [`before`] cares for.
-fn is_cared_for() -> bool {
-    FORKER.load(Ordering::Relaxed) == arch::thread_pointer()
-}
-
 extern "C" fn in_parent() {
-    if is_cared_for() {
-        FORKER.store(0, Ordering::Relaxed);
+    if lock::is_forking() {
+        lock::FORKER.store(0, Ordering::Relaxed);
         own_stack::run(drop_copies);
         let mask = MASK.load(Ordering::Relaxed);
         lock::FORK.give();
@@ -176,10 +173,10 @@ fn drop_copies() {
 }
 
 extern "C" fn in_child() {
-    if !is_cared_for() {
+    if !lock::is_forking() {
         return;
     }
-    FORKER.store(0, Ordering::Relaxed);
+    lock::FORKER.store(0, Ordering::Relaxed);
     let mask = MASK.load(Ordering::Relaxed);
     lock::FORK.give();
     // This adopts the child: from here on it has its own engine that places frames.
@@ -190,27 +187,32 @@ extern "C" fn in_child() {
 fn put_copies() {
     let mut tables = tables::lock();
     with_copies(&mut |copies| {
-        let mut left = copies.iter();
-        // In the order of the copies. Pages that other threads mapped meanwhile are shared with the parent.
-        tables.each_hugetlb(&mut |tile, shut| {
-            let mut ahead = left.clone();
-            let Some(copy) = ahead.find(|copy| copy.tile == tile) else { return };
-            left = ahead;
-            put(copy, shut);
+        // As the kernel has them: other threads of the parent may have changed protections after they were listed, and
+        // what the tables say about them.
+        let _ = maps::each(&mut |mapping| {
+            for copy in copies.iter_mut().filter(|copy| mapping.span.and(copy.tile) == copy.tile) {
+                if let When::InChild { protection, .. } = &mut copy.when {
+                    *protection = Some(mapping.protection());
+                }
+            }
+            true
         });
+        copies.iter().for_each(put);
     });
     tables.all_demoted();
 }
 
 /// Puts the copy of a page into its place.
-fn put(copy: &Copy, shut: bool) {
+fn put(copy: &Copy) {
     let tile = copy.tile;
     let made = match copy.when {
         When::Before(scratch) => Ok(scratch),
+        // Other threads of the parent have unmapped it.
+        When::InChild { protection: None, .. } => return,
         // The pool was exhausted, and the kernel has taken the page from the child: it kills the child if that uses it.
-        When::InChild { resident: true } if !hugetlb::is_resident(tile.start) => return,
-        When::InChild { .. } => {
-            protection_of(tile, shut).and_then(|protection| Ok(copy_of(tile, protection)?.keep().start))
+        When::InChild { resident: true, .. } if !hugetlb::is_resident(tile.start) => return,
+        When::InChild { protection: Some(protection), .. } => {
+            copy_of(tile, protection).map(|copy| copy.keep().start)
         }
     };
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;

@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
-use crate::boundary::own::{Fresh, Once, Published, Zeroed};
+use crate::boundary::own::{Fresh, Once, Published};
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, task};
 
@@ -16,19 +16,13 @@ pub type Reset = fn();
 /// The list, in its order; it is set before anything needs a reset.
 static RESETS: Once<&'static [Reset]> = Once::empty();
 /// Words in a page that the kernel clears in forked children. A fork does not copy the page, so that it costs nothing.
-#[derive(Debug)]
-pub struct Cleared {
-    /// [`NEW`], [`ADOPTING`] or [`KNOWN`].
-    alive: AtomicU32,
-    /// For `state::forks`: forks of libc that are under way, and whether a thread keeps them apart.
-    pub forks: AtomicU32,
-    pub apart: AtomicU32,
-}
-
-// SAFETY: zero is a value of each of these words.
-unsafe impl Zeroed for Cleared {}
-
-static CLEARED: Published<Cleared> = Published::none();
+static CLEARED: Published<[AtomicU32; 3]> = Published::none();
+/// The first is [`NEW`], [`ADOPTING`] or [`KNOWN`].
+const ALIVE: usize = 0;
+/// For `state::forks`: forks of libc that are under way, and whether a thread keeps them apart.
+pub const FORKS: usize = 1;
+/// As [`FORKS`].
+pub const APART: usize = 2;
 /// This process was forked and has not called the guest yet.
 const NEW: u32 = 0;
 /// A thread of this process, [`ADOPTER`], is setting the guest up.
@@ -40,15 +34,16 @@ static ADOPTER: AtomicUsize = AtomicUsize::new(0);
 /// The process that the library works in; a child that shares its memory (vfork) has another id. 0: not known yet.
 static HOME: AtomicU32 = AtomicU32::new(0);
 
-/// From now on forked children are recognized. Called by the constructor; later calls change nothing.
+/// From now on forked children are recognized. Called by the constructor, or before the first hint of a program that
+/// was started under a filter; later calls change nothing.
 pub fn watch() -> Result<(), Errno> {
     if CLEARED.get().is_some() {
         return Ok(());
     }
     let page = Fresh::map(PAGE)?;
     page.room().clear_in_children()?;
-    let words = page.into_one::<Cleared>().ok_or(Errno::ENOMEM)?;
-    *words.alive.get_mut() = KNOWN;
+    let words = page.into_one::<[AtomicU32; 3]>().ok_or(Errno::ENOMEM)?;
+    *words[ALIVE].get_mut() = KNOWN;
     HOME.store(sys::getpid(), Ordering::Relaxed);
     CLEARED.set(Some(words));
     Ok(())
@@ -59,13 +54,13 @@ pub fn know(resets: &'static [Reset]) {
     RESETS.set(resets);
 }
 
-/// The words; none before [`watch`].
-pub fn cleared() -> Option<&'static Cleared> {
-    CLEARED.get()
+/// One of the words, [`FORKS`] or [`APART`]; none before [`watch`].
+pub fn cleared(word: usize) -> Option<&'static AtomicU32> {
+    CLEARED.get()?.get(word)
 }
 
 fn word() -> Option<&'static AtomicU32> {
-    CLEARED.get().map(|words| &words.alive)
+    cleared(ALIVE)
 }
 
 /// Whether the caller is a process of its own that works in this process's memory, as a child of vfork does.

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::boundary::sys::{self, Errno, Result, task};
 
-use super::child;
+use super::child::{self, APART, FORKS, cleared};
 
 const NOBODY: u32 = 0;
 const SOMEBODY: u32 = 1;
@@ -19,21 +19,23 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// A fork begins; called before the process is copied, as the last of all handlers.
 pub fn begin() {
-    let Some(words) = child::cleared() else { return };
+    let (Some(forks), Some(apart)) = (cleared(FORKS), cleared(APART)) else { return };
     loop {
-        words.forks.fetch_add(1, Ordering::SeqCst);
-        if words.apart.load(Ordering::SeqCst) == NOBODY {
+        forks.fetch_add(1, Ordering::SeqCst);
+        if apart.load(Ordering::SeqCst) == NOBODY {
             return;
         }
         end();
-        task::futex_wait_for(&words.apart, SOMEBODY, WAIT_NS);
+        task::futex_wait_for(apart, SOMEBODY, WAIT_NS);
     }
 }
 
 /// The fork has ended; called in the parent only, as the first of all handlers.
 pub fn end() {
-    if let Some(words) = child::cleared() {
-        words.forks.fetch_sub(1, Ordering::SeqCst);
+    if let Some(forks) = cleared(FORKS) {
+        // A child that a signal handler forked meanwhile, and that goes on with the interrupted fork, has no count; nor
+        // does a fork that began before the words were there.
+        let _ = forks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
     }
 }
 
@@ -46,17 +48,18 @@ pub struct Apart {
 impl Apart {
     /// Waits for other threads that have one, and for forks. EAGAIN: a fork does not end.
     pub fn new() -> Result<Apart> {
-        let words = child::cleared().ok_or(Errno::ENOMEM)?;
-        let apart = Apart { word: &words.apart, mask: sys::signal_mask(u64::MAX) };
-        while let Err(now) = words.apart.compare_exchange(NOBODY, SOMEBODY, Ordering::SeqCst, Ordering::SeqCst) {
-            task::futex_wait_for(&words.apart, now, WAIT_NS);
+        child::watch()?;
+        let (forks, word) = cleared(FORKS).zip(cleared(APART)).ok_or(Errno::ENOMEM)?;
+        let mask = sys::signal_mask(u64::MAX);
+        while let Err(now) = word.compare_exchange(NOBODY, SOMEBODY, Ordering::SeqCst, Ordering::SeqCst) {
+            task::futex_wait_for(word, now, WAIT_NS);
         }
-        let begun = sys::monotonic_ns();
+        let (apart, begun) = (Apart { word, mask }, sys::monotonic_ns());
         loop {
-            match words.forks.load(Ordering::SeqCst) {
+            match forks.load(Ordering::SeqCst) {
                 0 => return Ok(apart),
                 _ if sys::monotonic_ns() - begun > PATIENCE_NS => return Err(Errno::EAGAIN),
-                forks => task::futex_wait_for(&words.forks, forks, WAIT_NS),
+                under_way => task::futex_wait_for(forks, under_way, WAIT_NS),
             }
         }
     }

@@ -7,9 +7,10 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::boundary::{stack, sys};
+use crate::boundary::sys::{Errno, Result};
+use crate::boundary::{arch, stack, sys};
 
 use super::child;
 
@@ -193,6 +194,14 @@ pub fn free_memory_lock() -> bool {
 /// The turn of the thread that forks, or that holds forks back.
 pub static FORK: Turn = Turn::new();
 
+/// The thread that has the turn to fork; 0: none.
+pub static FORKER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the calling thread has that turn.
+pub fn is_forking() -> bool {
+    FORKER.load(Ordering::Relaxed) == arch::thread_pointer()
+}
+
 /// The fork hold: while it exists, nobody forks (through libc), because a fork must not copy half-changed data. Signals
 /// are blocked, because their handlers may fork.
 pub struct ForkHold {
@@ -200,11 +209,15 @@ pub struct ForkHold {
 }
 
 impl ForkHold {
-    /// Waits for a fork under way. Must not be called with the memory lock held.
-    pub fn new() -> ForkHold {
+    /// Waits for a fork under way. Must not be called with the memory lock held. EAGAIN: it is the calling thread's own,
+    /// in a handler of the program that libc calls after the library's (the library was loaded late).
+    pub fn new() -> Result<ForkHold> {
+        if is_forking() {
+            return Err(Errno::EAGAIN);
+        }
         let mask = sys::signal_mask(u64::MAX);
         FORK.take();
-        ForkHold { mask }
+        Ok(ForkHold { mask })
     }
 }
 
