@@ -259,11 +259,15 @@ pub enum Advice {
     Cold = c::MADV_COLD as isize,
     /// MADV_DONTDUMP.
     NotInDumps = c::MADV_DONTDUMP as isize,
+    /// MADV_DONTFORK.
+    NotInChildren = c::MADV_DONTFORK as isize,
+    /// MADV_DOFORK.
+    InChildren = c::MADV_DOFORK as isize,
 }
 
-/// madvise(2) with advice that keeps contents.
+/// madvise(2) with advice that keeps this process's contents.
 pub fn advise(addr: usize, len: usize, advice: Advice) -> Result<()> {
-    // SAFETY: advice of this type changes no contents.
+    // SAFETY: advice of this type changes no contents in this process.
     unsafe { madvise(addr, len, advice as i32) }
 }
 

@@ -17,7 +17,7 @@ use pagelab_abi::guest::{Counter, GuestWarning};
 use crate::backing::{self, hugetlb};
 use crate::boundary::elf::Object;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::sys::{self, Advice, Errno, c};
 use crate::boundary::{arch, libc, maps};
 use crate::memory::pool::{copy_of, protection_of};
 use crate::memory::tables;
@@ -129,8 +129,7 @@ fn make_copies(stack: usize) {
 /// Copies a page that the child gets in no other way.
 fn copy_before(tile: Span, shut: bool) -> Result<When, Errno> {
     let scratch = copy_of(tile, protection_of(tile, shut)?)?.keep().start;
-    // SAFETY: MADV_DONTFORK changes nothing in this process.
-    let _ = unsafe { sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK) };
+    let _ = sys::advise(tile.start, tile.len(), Advice::NotInChildren);
     Ok(When::Before(scratch))
 }
 
@@ -163,11 +162,10 @@ fn drop_copies() {
     with_copies(&mut |copies| {
         for copy in copies {
             let When::Before(scratch) = copy.when else { continue };
-            // SAFETY: nobody else knows the copy; from now on later children share the tile again.
-            unsafe {
-                let _ = sys::madvise(copy.tile.start, copy.tile.len(), c::MADV_DOFORK);
-                let _ = sys::munmap(scratch, copy.tile.len());
-            }
+            // From now on later children share the tile again.
+            let _ = sys::advise(copy.tile.start, copy.tile.len(), Advice::InChildren);
+            // SAFETY: nobody else knows the copy.
+            let _ = unsafe { sys::munmap(scratch, copy.tile.len()) };
         }
     });
 }
