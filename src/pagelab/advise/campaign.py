@@ -142,8 +142,9 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
         extent, resident = _used(directory / FOOTPRINT)
     run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
     if asked.evidence is not None:
-        with _kept_if_it_runs(directory), _reading(asked.evidence, progress):
-            asked = replace(asked, metric=metric)
+        reading = _reading(asked.evidence, progress)
+        asked = replace(asked, metric=metric)
+        with _kept_if_it_runs(directory), reading:
             told = _by_misses(asked, directory, sum(extent.values()))
         if told is None:
             return Found(extent, [], None, None, 0, 0, metric, why, *resident)

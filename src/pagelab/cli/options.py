@@ -95,7 +95,7 @@ def in_utf8(argv: list[str] | None) -> list[str] | None:
     """The command; raises BadInputError for a word, or a working directory, that no file in UTF-8 can hold."""
     words = [*(("the command has", word) for word in argv or ()), ("the working directory is", str(Path.cwd()))]
     for what, word in words if argv else ():
-        if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
+        if any("\ud800" <= letter <= "\udfff" for letter in word):
             name = os.fsencode(word)
             raise BadInputError(f"{what} {name!r}, which is not UTF-8, as the files of a study are; rename it")
     return argv
