@@ -14,6 +14,7 @@ from types import FrameType
 import pytest
 from hypothesis import settings
 
+from harness import page_sizes
 from harness.guests import Workshop
 from harness.huge_pages import HugePages
 from harness.launching import Runner, open_to_all
@@ -47,6 +48,17 @@ def pytest_unconfigure() -> None:
     directory = os.environ.get("PAGELAB_STATE_DIR", "")
     if Path(directory).name.startswith("pagelab-state-"):
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _page_sizes_of_the_machine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Sizes that a test switches, or needs, are not another session's at the same time."""
+    kind = page_sizes.hold_of(request.node)
+    if kind is None:
+        yield
+        return
+    with page_sizes.held(kind):
+        yield
 
 
 @pytest.fixture(scope="session")

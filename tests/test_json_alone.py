@@ -139,7 +139,14 @@ def test_no_command_is_forgotten() -> None:
     assert with_json == set(CASES)
 
 
-@pytest.mark.parametrize("command", CASES)
+def lock(command: str) -> tuple[pytest.MarkDecorator, ...]:
+    """How the command, with the words of :data:`CASES`, goes about the machine's page sizes."""
+    if command == "model check":
+        return (pytest.mark.switches_page_sizes,)
+    return (pytest.mark.needs_page_sizes,) if command.startswith("model") or command == "advise" else ()
+
+
+@pytest.mark.parametrize("command", [pytest.param(name, marks=lock(name)) for name in CASES])
 def test_standard_output_is_one_document(command: str, here: Path) -> None:
     words = [*command.split(), *CASES[command]]
     if command in NEEDS_EMULATOR and shutil.which("qemu-x86_64") is None:

@@ -196,6 +196,7 @@ def mthp_switches() -> dict[str, str]:
 
 
 @AS_ROOT
+@pytest.mark.switches_page_sizes
 def test_a_policy_with_one_mthp_size_switches_it_on_alone_and_puts_all_back(run_under: Runner) -> None:
     before = mthp_switches()
     if "hugepages-64kB" not in before:

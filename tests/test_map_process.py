@@ -120,6 +120,7 @@ MTHP_GUEST = GUEST.replace("advise(0, 28 * m, 23)", "advise(0, 4 * m, 23)").repl
 
 @ROOT_ONLY
 @NEEDS_THP
+@pytest.mark.switches_page_sizes
 def test_sizes_between_base_page_and_2m_are_seen_by_root() -> None:
     offered = machine.describe()
     if 64 << 10 not in offered["mthp_bytes"] or not offered["mthp_switchable"]:

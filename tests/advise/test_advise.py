@@ -19,6 +19,8 @@ from pagelab.advise.document import AdviceDocument
 from pagelab.policy import parse
 from pagelab.schemas import json_schema
 
+pytestmark = pytest.mark.needs_page_sizes
+
 MS = r"(?P<name>op) (?P<value>[0-9.]+) (?P<unit>ms)"
 BLOCK = 8 << 20
 

@@ -22,6 +22,8 @@ from pagelab.layouts import Footprint, Profile
 from pagelab.policy import parse
 from pagelab.sizes import size_bytes
 
+pytestmark = pytest.mark.needs_page_sizes
+
 MS = r"(?P<name>op) (?P<value>[0-9.]+) (?P<unit>ms)"
 ANON = 0x6700_0000_0000
 BLOCK = 8 << 20

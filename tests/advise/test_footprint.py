@@ -13,6 +13,8 @@ from pagelab.advise.design import Region
 from pagelab.layouts.footprint import used
 from pagelab.runner import RunRequest, run
 
+pytestmark = pytest.mark.needs_page_sizes
+
 MIB = 1 << 20
 
 

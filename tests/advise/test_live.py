@@ -21,6 +21,8 @@ from pagelab.advise.tiles import Tiles
 from pagelab.placement import errors, scan
 from pagelab.placement.procfs import Vma
 
+pytestmark = pytest.mark.needs_page_sizes
+
 CHILD = """
 import mmap, time
 # Small pages, which nobody but the test makes huge: khugepaged works where "always" or an advice lets it.

@@ -11,6 +11,8 @@ import pytest
 from playing import Machine
 from test_model_run import asked, campaign
 
+pytestmark = pytest.mark.needs_page_sizes
+
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pagelab", *map(str, arguments)], capture_output=True, text=True)

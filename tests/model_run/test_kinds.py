@@ -28,6 +28,8 @@ from pagelab.model_run.kinds_document import Effect, KindsDocument, read
 from pagelab.record import Record
 from pagelab.study.plan import Condition
 
+pytestmark = pytest.mark.needs_page_sizes
+
 FEW = (
     "import sys\nfrom pagelab.model_run import kinds\nkinds.MOST_BLOCKS = 10\n"
     "from pagelab.cli import main\nsys.argv = ['pagelab', *sys.argv[1:]]\nmain()\n"

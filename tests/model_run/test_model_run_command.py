@@ -17,6 +17,8 @@ import pytest
 from pagelab import paths
 from pagelab.schemas import json_schema
 
+pytestmark = pytest.mark.needs_page_sizes
+
 PROGRAM = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "100000"]
 OPTIONS = ["--minutes", "0.9", "--layouts", "10", "--select", "random", "--processor", "zen-3", "--into", "g.model"]
 
