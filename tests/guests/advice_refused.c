@@ -33,7 +33,18 @@ static void advise(unsigned char *p, size_t total, int guards) {
     CHECK(holds(p, total, 2));
 }
 
+/* Unknown advice is refused as such, also where nothing is mapped. */
+static void unknown(void) {
+    unsigned char *p = map_anon(MIB);
+    CHECK_ERRNO(madvise(p, MIB, 9999), -1, EINVAL);
+    CHECK(munmap(p, MIB) == 0);
+    CHECK_ERRNO(madvise(p, MIB, 9999), -1, EINVAL);
+    unsigned char *end = (unsigned char *)(((uintptr_t)sbrk(0) + 2 * PAGE - 1) & ~(PAGE - 1));
+    CHECK_ERRNO(madvise(end, PAGE, 9999), -1, EINVAL);
+}
+
 int main(void) {
+    unknown();
     int guards = has_guards();
     const size_t totals[] = {4 * PAGE, 2 * MIB, 5 * MIB + 7 * PAGE};
     for (size_t i = 0; i < 3; i++) {

@@ -1,5 +1,6 @@
 /* A program that unmaps memory past libc's munmap, by shmdt or a system call of its own, finds the addresses free again.
- * Regression: a mapping with MAP_FIXED_NOREPLACE failed there with EEXIST, and a hint had no effect. */
+ * Regression: a mapping with MAP_FIXED_NOREPLACE failed there with EEXIST, and a hint had no effect. And where it lies
+ * over memory that was attached past libc, it must fail. Regression: it got other addresses. */
 #include "guest.h"
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -42,6 +43,28 @@ static void unmapped_directly(size_t bytes) {
     CHECK(munmap(block, bytes) == 0);
 }
 
+static void attached_where_nothing_is(int segment, size_t bytes) {
+    unsigned char *block = map_anon(bytes);
+    CHECK(munmap(block, bytes) == 0);
+    CHECK(shmat(segment, block, 0) == block);
+    block[0] = 5;
+    CHECK_ERRNO(map_at(block, SEGMENT, MAP_FIXED_NOREPLACE), MAP_FAILED, EEXIST);
+    CHECK_ERRNO(map_at(block, bytes, MAP_FIXED_NOREPLACE), MAP_FAILED, EEXIST);
+    unsigned char *elsewhere = map_at(block, SEGMENT, 0);
+    CHECK(elsewhere != MAP_FAILED && elsewhere != block);
+    memset(elsewhere, 6, SEGMENT);
+    /* Beside it, even in the same tile, there is room. */
+    CHECK(munmap(elsewhere, SEGMENT) == 0);
+    if (bytes > SEGMENT) {
+        unsigned char *rest = map_at(block + SEGMENT, bytes - SEGMENT, MAP_FIXED_NOREPLACE);
+        CHECK(rest == block + SEGMENT && rest[0] == 0);
+        CHECK(munmap(rest, bytes - SEGMENT) == 0);
+    }
+    CHECK(block[0] == 5 && shmdt(block) == 0);
+    block = map_at(block, bytes, MAP_FIXED_NOREPLACE);
+    CHECK(block != MAP_FAILED && all_zero(block, bytes) && munmap(block, bytes) == 0);
+}
+
 int main(void) {
     static const size_t sizes[] = {128 * KIB, MIB, 2 * MIB, 5 * MIB, 64 * MIB};
     /* Parts of reserved pages cannot be unmapped, nor shared memory attached over them. */
@@ -53,6 +76,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !reserved; i++) {
         attached_over(segment, sizes[i]);
         unmapped_directly(sizes[i]);
+        attached_where_nothing_is(segment, sizes[i]);
     }
     return ok();
 }

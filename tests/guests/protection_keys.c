@@ -8,6 +8,7 @@ int main(void) {
     CHECK(fault_signal(p, WRITE_ACCESS) == SIGSEGV && holds(p, 5 * MIB, 1));
     CHECK(pkey_mprotect(p, MIB, RW, -1) == 0);
     CHECK_ERRNO(pkey_mprotect(p + 1, PAGE, RW, -1), -1, EINVAL);
+    CHECK_ERRNO(pkey_mprotect(p, MIB, RW, -2), -1, EINVAL);
     int key = pkey_alloc(0, 0);
     if (key < 0) { /* no keys on this machine */
         CHECK(errno == ENOSPC || errno == ENOSYS || errno == EINVAL);

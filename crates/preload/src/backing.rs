@@ -13,8 +13,8 @@ use crate::boundary::{huge_pages, mapping};
 use crate::frames;
 pub use crate::frames::{
     advice_for, after_move, all_locked_or_unlocked, before_fork, before_guards, census, forbid, give_back, governs,
-    has_threads, hints, is_own, learn, list_existing, period, place_existing, populate, populate_all, program_uffd,
-    retry_when_short, stop, unlocked, unpin,
+    governs_any, has_threads, hints, is_own, learn, list_existing, period, place_existing, populate, populate_all,
+    program_uffd, retry_when_short, stop, unlocked, unpin,
 };
 use crate::state::layout::Backing;
 use crate::state::{guest_file, plan};

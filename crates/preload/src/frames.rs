@@ -142,8 +142,23 @@ pub fn all_locked_or_unlocked() {
 
 /// Places the missing pages of `span`, which the program wants now. False: the memory is not governed.
 pub fn populate(span: Span) -> bool {
-    is_running() && areas::touches(span) && requests::ask(Kind::Eager, span).is_ok()
+    if !is_running() || !areas::touches(span) {
+        return false;
+    }
+    // Faults of other threads, and this thread's signals, have their turn between the parts.
+    let mut at = span.start;
+    while at < span.end {
+        let part = Span::new(at, span.end.min(at.saturating_add(AT_ONCE)));
+        if requests::ask(Kind::Eager, part).is_err() {
+            return false;
+        }
+        at = part.end;
+    }
+    true
 }
+
+/// Bytes that are placed by one request.
+const AT_ONCE: usize = 64 << 20;
 
 /// As [`populate`], for all governed memory that can be written to.
 pub fn populate_all() {
@@ -181,6 +196,11 @@ pub fn retry_when_short<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
 /// Whether pages at `addr` are placed.
 pub fn governs(addr: usize) -> bool {
     is_running() && areas::strategy_of(addr).is_some()
+}
+
+/// Whether any page of `span` is placed.
+pub fn governs_any(span: Span) -> bool {
+    is_running() && areas::touches(span)
 }
 
 /// Distance in bytes, at least a page: if memory at `addr` is moved by a multiple of it, its strategy wants the same

@@ -55,6 +55,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     // Before any other code can register handlers of forks; without a system call, whatever filters there are.
     fork::watch(&libc);
     libc::find_clock(&libc);
+    libc::find_code(&libc);
     if looks_for_leaks() {
         backing::forbid();
     }

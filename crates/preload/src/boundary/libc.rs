@@ -39,6 +39,27 @@ pub fn has_one_thread() -> bool {
     ONE_THREAD.get().is_some_and(|one| one.load(Ordering::Relaxed))
 }
 
+/// The segment of libc's own code, which contains its memory calls; 0: not known.
+static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Finds that segment.
+pub fn find_code(libc: &Object) {
+    let Some(symbol) = libc.symbol(c"mmap") else { return };
+    elf::each(&mut |_, segments| {
+        if let Some(code) =
+            segments.map(|one| one.memory).find(|span| (span.start..span.end).contains(&symbol.address))
+        {
+            CODE[0].store(code.start, Ordering::Relaxed);
+            CODE[1].store(code.end, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Whether libc has code at `addr`.
+pub fn has_code_at(addr: usize) -> bool {
+    (CODE[0].load(Ordering::Relaxed)..CODE[1].load(Ordering::Relaxed)).contains(&addr)
+}
+
 type ClockOf = unsafe extern "C" fn(usize, *mut i32) -> i32;
 
 /// libc's `pthread_getcpuclockid`; 0: it has none.

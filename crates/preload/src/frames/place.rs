@@ -172,11 +172,12 @@ impl Engine {
         }
     }
 
-    /// Places all missing pages of `span`, for `thread`; returns the bytes placed.
+    /// Places the missing pages of `span`, for `thread`, up to the first that cannot be: there nothing is mapped, or the
+    /// kernel must decide. Returns the bytes placed.
     pub fn eager(&mut self, span: Span, thread: u32) -> usize {
-        let mut total = 0;
+        let (mut total, mut refused) = (0, false);
         areas::each(span, &mut |part, number| {
-            let Some(number) = number else { return };
+            let Some(number) = number.filter(|_| !refused) else { return };
             let mut at = part.start;
             while at < part.end {
                 self.pools.ask_node(at, thread);
@@ -185,8 +186,11 @@ impl Engine {
                 total += end - at;
                 at = match ended {
                     End::Dry => break,
-                    // Nothing is mapped at this page, or it is not governed; the next page may be.
-                    End::Present | End::Refused if end == at => end + PAGE,
+                    End::Refused if end == at => {
+                        refused = true;
+                        break;
+                    }
+                    End::Present if end == at => end + PAGE,
                     End::Present | End::Refused | End::Done => end,
                 };
             }

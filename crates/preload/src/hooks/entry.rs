@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use crate::boundary::arch;
 use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::{arch, libc};
 use crate::memory::calls;
 use crate::state::{own_locks, own_stack, seccomp as flags};
 
@@ -44,18 +44,28 @@ fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) 
     if flags::is_raw() { raw() } else { own_stack::run(ours) }
 }
 
-pub(crate) extern "C" fn mmap(
+/// mmap; adds the address to which it returns, which says who made the call.
+#[unsafe(naked)]
+pub(crate) extern "C" fn mmap() {
+    core::arch::naked_asm!("push qword ptr [rsp]", "call {answer}", "add rsp, 8", "ret", answer = sym mmap_for)
+}
+
+extern "C" fn mmap_for(
     addr: usize,
     len: usize,
     prot: c_int,
     flags: c_int,
     fd: c_int,
     offset: c_long,
+    caller: usize,
 ) -> *mut c_void {
     pointer(either(
         // SAFETY: the program makes this call itself, and answers for its arguments.
         || unsafe { sys::mmap(addr, len, prot, flags, fd, offset) },
-        || own_locks::apart_from(|| calls::mmap(addr, len, prot, flags, fd, offset)),
+        || {
+            let by_libc = libc::has_code_at(caller);
+            own_locks::apart_from(|| calls::mmap([addr, len], prot, flags, fd, offset, by_libc))
+        },
     ))
 }
 
@@ -115,7 +125,8 @@ pub(crate) extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int
 pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
     // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::pkey_mprotect(addr, len, prot, key) };
-    status(either(raw, || calls::mprotect(addr, len, prot, key)))
+    // The kernel knows one number for "no key".
+    status(either(raw, || if key < -1 { raw() } else { calls::mprotect(addr, len, prot, key) }))
 }
 
 /// Locks memory. Locking waits for faults, which may wait for the program itself, so the system calls are made on the
@@ -133,13 +144,13 @@ fn locking(before: impl FnOnce(), mut lock: impl FnMut() -> Result<()>, after: i
 }
 
 pub(crate) extern "C" fn mlock(addr: usize, len: usize) -> c_int {
-    locking(|| calls::place_ahead(addr, len), || task::mlock_with(addr, len, 0), || {})
+    locking(|| calls::place_to_lock(addr, len), || task::mlock_with(addr, len, 0), || {})
 }
 
 pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int {
     let place = || {
         if flags == 0 {
-            calls::place_ahead(addr, len);
+            calls::place_to_lock(addr, len);
         }
     };
     locking(place, || task::mlock_with(addr, len, flags as usize), || {})

@@ -21,7 +21,7 @@ use crate::state::plan::{self, HEAP, POOLS};
 use super::{files, prefault, tables};
 
 pub use advise::{
-    all_locked_or_unlocked, before_lock_all, madvise, may_populate, personality, place_ahead, unlocked,
+    all_locked_or_unlocked, before_lock_all, madvise, may_populate, personality, place_to_lock, unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, registering, wants_events};
@@ -52,6 +52,8 @@ struct Request {
     flags: i32,
     fd: i32,
     offset: i64,
+    /// Whether it is malloc's own, for a heap of a thread arena.
+    for_arena: bool,
 }
 
 impl Request {
@@ -66,7 +68,7 @@ impl Request {
 
     fn how(&self) -> How {
         let dropped = FIXED | c::MAP_POPULATE | c::MAP_NONBLOCK | IGNORED_FLAGS;
-        How { prot: self.prot, flags: self.flags & !dropped }
+        How { prot: self.prot, flags: self.flags & !dropped, for_arena: self.for_arena }
     }
 
     fn is_anonymous(&self) -> bool {
@@ -77,19 +79,25 @@ impl Request {
         self.is_anonymous() && self.flags & c::MAP_TYPE == c::MAP_PRIVATE && self.flags & !GOVERNED_FLAGS == 0
     }
 
+    /// Whether the requested addresses are whole pages that a program can have.
+    fn is_in_reach(&self) -> bool {
+        let end = align_up(self.len, PAGE).and_then(|len| self.addr.checked_add(len));
+        self.addr.is_multiple_of(PAGE) && end.is_some_and(|end| end <= TASK_END)
+    }
+
     fn span_at(&self, addr: usize) -> Span {
         Span::new(addr, addr.saturating_add(align_up(self.len, PAGE).unwrap_or(self.len)))
     }
 
     fn section(&self) -> Option<Section> {
-        let arena = looks_like_arena(self.len, self.how());
-        plan::section_for(if arena { Memory::Arenas } else { Memory::Anon }, self.len)
+        plan::section_for(if self.for_arena { Memory::Arenas } else { Memory::Anon }, self.len)
     }
 }
 
-/// Answers an mmap call.
-pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> Result<usize> {
-    let request = Request { addr, len, prot, flags, fd, offset };
+/// Answers an mmap call; `by_libc`: libc made it, not the program.
+pub fn mmap([addr, len]: [usize; 2], prot: i32, flags: i32, fd: i32, offset: i64, by_libc: bool) -> Result<usize> {
+    let for_arena = by_libc && looks_like_arena(len, prot, flags);
+    let request = Request { addr, len, prot, flags, fd, offset, for_arena };
     if !(offset as usize).is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
@@ -182,12 +190,14 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     }
 }
 
-/// Maps at a hint outside the pools, where the kernel would accept the hint.
+/// Maps at a hint outside the pools, where the kernel accepts the hint. It is only a hint for the kernel, too: at a
+/// place that the program insists on, it maps even where a stack is to grow.
 fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
-    let at = request.raw_with(hint, request.flags | c::MAP_FIXED_NOREPLACE)?;
+    let at = request.raw_with(hint, request.flags & !(c::MAP_POPULATE | c::MAP_NONBLOCK))?;
     if at != hint {
-        // An old kernel ignores the address, or the kernel moved the mapping: that place is as good as any.
-        return Ok(at);
+        // SAFETY: the mapping was just made, and nobody knows its address.
+        let _ = unsafe { sys::munmap(at, request.len) };
+        return Err(Errno::EEXIST);
     }
     guest_file::count(Counter::MmapPassed);
     let span = request.span_at(at);
@@ -218,7 +228,8 @@ fn at_border(request: &Request, wanted: Span) -> Result<usize> {
 /// that is not governed.
 fn placed_in_pool(request: &Request) -> Result<usize> {
     let fixed = request.flags & FIXED != 0;
-    if fixed && !request.addr.is_multiple_of(PAGE) {
+    if fixed && !request.is_in_reach() {
+        // The kernel refuses it before it touches anything.
         return request.raw();
     }
     let span = request.span_at(align_down(request.addr, PAGE));
@@ -228,10 +239,12 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         && let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span)
         && !pool.holds(span)
     {
-        pool.clear_of_used(span)?;
-        return pool
-            .map(span.len(), request.how(), Some(span.start))
-            .inspect(|_| guest_file::count(Counter::MmapGoverned));
+        pool.map_exactly(span, request.how())?;
+        drop(guest);
+        guest_file::count(Counter::MmapGoverned);
+        let fetch = request.section().map_or(Fetch::Kernel, |section| section.fetch);
+        prefault::after_mmap(fetch, span, request.prot, request.flags);
+        return Ok(span.start);
     }
     make_way(&mut guest, request, span)?;
     let at = request.raw()?;

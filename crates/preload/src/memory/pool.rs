@@ -83,6 +83,8 @@ pub struct How {
     pub prot: i32,
     /// Flags, without any `MAP_FIXED`.
     pub flags: i32,
+    /// Whether malloc makes it for a heap of a thread arena.
+    pub for_arena: bool,
 }
 
 impl How {
@@ -156,8 +158,8 @@ impl Pool {
         how.is_plain() && !(self.takes_reserved && how.flags & c::MAP_STACK != 0)
     }
 
-    fn place(&self, len: usize, how: How, arena: bool) -> Option<usize> {
-        let plain = self.shares_tiles(how);
+    fn place(&self, len: usize, how: How) -> Option<usize> {
+        let (plain, arena) = (self.shares_tiles(how), how.for_arena);
         let align = match () {
             () if arena => ARENA_BYTES,
             () if len >= self.align => self.align,
@@ -212,13 +214,12 @@ impl Pool {
     pub fn map(&mut self, len: usize, how: How, hint: Option<usize>) -> Result<usize, Errno> {
         self.ready()?;
         self.catch_up();
-        let arena = looks_like_arena(len, how);
         for _ in 0..8 {
             let wanted = hint.map(|at| Span::new(at, at.saturating_add(len)));
             let free = wanted.filter(|&span| self.takes_hint(span));
             let at = match free {
                 Some(span) => span.start,
-                None => self.place(len, how, arena).ok_or_else(|| {
+                None => self.place(len, how).ok_or_else(|| {
                     guest_file::count(Counter::FallbackPoolFull);
                     Errno::ENOMEM
                 })?,
@@ -230,7 +231,7 @@ impl Pool {
                 Err(Errno::EEXIST) => self.block_foreign(span),
                 Err(errno) => return Err(errno),
                 Ok(()) => {
-                    if arena {
+                    if how.for_arena {
                         self.arenas.enter(span);
                         guest_file::count(Counter::ArenasRecognised);
                     }
@@ -239,6 +240,22 @@ impl Pool {
             }
         }
         Err(Errno::EEXIST)
+    }
+
+    /// Maps `span` for MAP_FIXED_NOREPLACE: EEXIST if anything is there.
+    pub fn map_exactly(&mut self, span: Span, how: How) -> Result<(), Errno> {
+        self.ready()?;
+        self.catch_up();
+        self.clear_of_used(span)?;
+        self.detach(span);
+        match self.shares_tiles(how) {
+            true => match self.map_plain(span) {
+                // Something that the tables do not know may lie in the rest of its tiles only.
+                Err(Errno::EEXIST) => self.map_other(span, how),
+                result => result,
+            },
+            false => self.map_other(span, how),
+        }
     }
 
     /// Maps read-write memory at `span`, which is free, with the rest of its tiles.
@@ -338,13 +355,34 @@ impl Pool {
         }
     }
 
-    /// Blocks `span`, which contains another mapping (made past libc): it is not handed out from now on.
+    /// Blocks the mappings in the tiles of `span` that the tables do not know (made past libc): their addresses are not
+    /// handed out from now on. If none is found, that is `span` itself.
     fn block_foreign(&mut self, span: Span) {
         guest_file::warn(GuestWarning::PoolOccupied, None, span.start, span.len());
         guest_file::count(Counter::FallbackOccupied);
-        self.drop_spare(span);
-        let _ = self.used.insert(span);
-        let _ = self.foreign.insert(span);
+        let [first, last] = self.ends(span);
+        let end = last.whole_tiles(Span::new(span.end - 1, span.end)).end;
+        let tiles = Span::new(first.whole_tiles(Span::new(span.start, span.start + 1)).start, end);
+        self.remove_anchor();
+        let mut found = false;
+        let _ = maps::each(&mut |mapping| {
+            let mut at = mapping.span.start.max(tiles.start);
+            let end = mapping.span.end.min(tiles.end);
+            while at < end {
+                let known = first_of(self.used.next_after(at), self.spare.next_after(at));
+                let unknown = Span::new(at, known.map_or(end, |known| known.start.clamp(at, end)));
+                at = known.map_or(end, |known| known.end.min(end));
+                found |= !unknown.is_empty();
+                let _ = self.used.insert(unknown);
+                let _ = self.foreign.insert(unknown);
+            }
+            mapping.span.end < tiles.end
+        });
+        if !found {
+            self.drop_spare(span);
+            let _ = self.used.insert(span);
+            let _ = self.foreign.insert(span);
+        }
     }
 
     /// The pieces around the first and the last byte of `span`.

@@ -191,6 +191,9 @@ pub fn soft_limit(resource: usize) -> Result<u64> {
 /// RLIMIT_FSIZE.
 pub const LIMIT_FILE_SIZE: usize = general::RLIMIT_FSIZE as usize;
 
+/// RLIMIT_MEMLOCK.
+pub const LIMIT_LOCKED: usize = general::RLIMIT_MEMLOCK as usize;
+
 /// RLIMIT_AS.
 pub const LIMIT_ADDRESSES: usize = general::RLIMIT_AS as usize;
 

@@ -5,7 +5,7 @@ use pagelab_abi::guest::Counter;
 use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
-use crate::boundary::sys::{self, Errno, Result, c};
+use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::memory::pool::discards;
 use crate::memory::{files, tables};
 use crate::state::guest_file;
@@ -61,7 +61,13 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
         holes |= result == Err(Errno::ENOMEM);
         if result == Err(Errno::ENOMEM) { Ok(()) } else { result }
     })?;
-    if holes { Err(Errno::ENOMEM) } else { Ok(()) }
+    if !holes {
+        return Ok(());
+    }
+    // Unknown advice is refused first. (For no memory, known advice does nothing.)
+    // SAFETY: an empty range.
+    unsafe { sys::madvise(span.start, 0, advice) }?;
+    Err(Errno::ENOMEM)
 }
 
 /// Whether the kernel can be asked to populate all of `[addr, addr + len)`, which contains no memory mapped in advance.
@@ -120,9 +126,17 @@ fn pages(addr: usize, len: usize) -> Option<Span> {
 
 /// Places the governed pages of `[addr, addr + len)`, which the program wants now. (Also before the program locks them:
 /// nothing can be moved into locked memory.)
-pub fn place_ahead(addr: usize, len: usize) {
+fn place_ahead(addr: usize, len: usize) {
     if let Some(span) = pages(addr, len) {
         backing::populate(span);
+    }
+}
+
+/// As [`place_ahead`], before the program locks `[addr, addr + len)`, unless the kernel will refuse that at once.
+pub fn place_to_lock(addr: usize, len: usize) {
+    let limit = task::soft_limit(task::LIMIT_LOCKED).unwrap_or(u64::MAX);
+    if len as u64 <= limit || task::may_lock_beyond_limit(0) {
+        place_ahead(addr, len);
     }
 }
 

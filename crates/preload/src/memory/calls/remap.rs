@@ -338,7 +338,7 @@ impl Kind {
 /// mremap to a fixed place out of reserved pages: a copy, because they cannot be moved.
 fn copy_to(old: Span, new_len: usize, new: usize, keep: bool) -> Result<usize> {
     let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED;
-    let at = mmap(new, new_len, c::PROT_RW, flags, -1, 0)?;
+    let at = mmap([new, new_len], c::PROT_RW, flags, -1, 0, false)?;
     // SAFETY: both sides are the program's own memory; it requested the move, and mremap forbids overlaps.
     unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len().min(new_len)) };
     guest_file::count(Counter::HugetlbEmulated);

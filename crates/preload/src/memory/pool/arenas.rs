@@ -8,16 +8,15 @@
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, c};
 
-use super::How;
-
 /// Size and alignment of one heap of an arena (glibc's HEAP_MAX_SIZE on 64-bit machines).
 pub const ARENA_BYTES: usize = 64 << 20;
 const HEAPS: usize = (1 << 40) / ARENA_BYTES;
 
-/// Whether glibc's `new_heap` makes requests like this one.
-pub fn looks_like_arena(len: usize, how: How) -> bool {
+/// Whether glibc's `new_heap` makes requests like this one. A program that makes it too relies on the guards behind what
+/// it opens, so the caller counts as well.
+pub fn looks_like_arena(len: usize, prot: i32, flags: i32) -> bool {
     let wanted = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
-    (len == ARENA_BYTES || len == 2 * ARENA_BYTES) && how.prot == c::PROT_NONE && how.flags == wanted
+    (len == ARENA_BYTES || len == 2 * ARENA_BYTES) && prot == c::PROT_NONE && flags == wanted
 }
 
 /// One heap.
@@ -123,12 +122,11 @@ mod tests {
     #[test]
     fn only_glibcs_own_request_is_an_arena() {
         let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
-        let how = |prot, flags| How { prot, flags };
-        assert!(looks_like_arena(2 * ARENA_BYTES, how(c::PROT_NONE, flags)));
-        assert!(looks_like_arena(ARENA_BYTES, how(c::PROT_NONE, flags)));
-        assert!(!looks_like_arena(ARENA_BYTES, how(c::PROT_RW, flags)));
-        assert!(!looks_like_arena(8 << 20, how(c::PROT_NONE, flags)));
-        assert!(!looks_like_arena(ARENA_BYTES, how(c::PROT_NONE, flags | c::MAP_STACK)));
+        assert!(looks_like_arena(2 * ARENA_BYTES, c::PROT_NONE, flags));
+        assert!(looks_like_arena(ARENA_BYTES, c::PROT_NONE, flags));
+        assert!(!looks_like_arena(ARENA_BYTES, c::PROT_RW, flags));
+        assert!(!looks_like_arena(8 << 20, c::PROT_NONE, flags));
+        assert!(!looks_like_arena(ARENA_BYTES, c::PROT_NONE, flags | c::MAP_STACK));
     }
 
     #[test]

@@ -209,7 +209,8 @@ impl Pool {
             return raw(span);
         }
         let mut at = span.start;
-        while let Some(run) = self.used.next_after(at).map(|run| run.and(span)).filter(|run| !run.is_empty()) {
+        // A run may end beyond `span`, and is found again at its end.
+        while let Some(run) = self.used.next_after(at).map(|run| run.and(span)).filter(|run| at < run.end) {
             match raw(run) {
                 Ok(()) | Err(Errno::ENOMEM) => at = run.end,
                 result => return result,

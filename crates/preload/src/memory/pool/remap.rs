@@ -31,6 +31,10 @@ impl Pool {
             }
             return Ok(old.start);
         }
+        if !self.is_plain(old) && !mapping::is_within_one(old) && !is_uniform(old) {
+            // The program made several mappings of it.
+            return Err(Errno::EFAULT);
+        }
         let growth = Span::new(old.end, old.start.checked_add(new_len).ok_or(Errno::ENOMEM)?);
         if growth.and(self.bounds()) == growth && !self.used.overlaps(growth) && self.grow(old, growth)? {
             return Ok(old.start);
@@ -427,13 +431,31 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
 }
 
 /// Whether the kernel could move the beginning of `old` and then refuse the rest. If the length stays the same, one
-/// call can move several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
+/// call can move several mappings (Linux 6.17), but none of them may be registered with a userfaultfd. Here they are
+/// moved one by one.
 pub fn moves_in_part(old: Span, new_len: usize) -> bool {
-    let placed = backing::governs(old.start) || old.end > old.start && backing::governs(old.end - PAGE);
-    placed && old.len() == new_len && !mapping::is_within_one(old) && is_uniform(old)
+    old.len() == new_len
+        && backing::governs_any(old)
+        && !mapping::is_within_one(old)
+        && (is_uniform(old) || moves_several())
 }
 
-/// Whether `span` is mapped without holes, with one protection, and either no file or one.
+/// Whether this kernel moves several mappings at once, of any kinds, and with holes between them.
+fn moves_several() -> bool {
+    if seccomp::is_active() {
+        return false;
+    }
+    let Ok(room) = sys::map_anywhere(4 * PAGE, c::PROT_NONE, c::MAP_NORESERVE) else { return false };
+    // SAFETY: the four pages were mapped just now, and nobody knows their address.
+    unsafe {
+        let two = sys::mprotect(room, PAGE, c::PROT_READ).is_ok();
+        let moved = two && sys::mremap(room, 2 * PAGE, 2 * PAGE, MOVE, room + 2 * PAGE).is_ok();
+        let _ = sys::munmap(room, 4 * PAGE);
+        moved
+    }
+}
+
+/// Whether `span` is mapped without holes, with one protection, and without a file.
 pub fn is_uniform(span: Span) -> bool {
     if seccomp::is_active() {
         return false;
@@ -460,13 +482,26 @@ fn carry_each(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     let mut done = 0;
     while done < old.len() {
         let from = old.start + done;
-        let part = mapping_around(from).map(|span| span.and(Span::new(from, old.end))).ok_or(Errno::EFAULT)?;
+        let rest = Span::new(from, old.end);
+        let part = mapping_after(from).map_or(Span::new(old.end, old.end), |span| span.and(rest));
+        if part.is_empty() || part.start > from {
+            // A hole: as the kernel has it, one at the beginning is an error, the others stay holes.
+            if done == 0 {
+                return Err(Errno::EFAULT);
+            }
+            done = part.start.max(from) - old.start;
+            if part.is_empty() {
+                break;
+            }
+            continue;
+        }
         let last = part.end == old.end;
         let len = if last { new.len() - done } else { part.len() };
         // SAFETY: as in `carry`: the program requested the move, and nothing that it wants to keep lies at the target.
         if let Err(errno) = unsafe { sys::mremap(from, part.len(), len, flags, new.start + done) } {
-            if flags & c::MREMAP_DONTUNMAP == 0 && done > 0 {
-                let _ = carry_each(Span::new(new.start, new.start + done), Span::new(old.start, from), flags);
+            if done > 0 {
+                let back = flags & !c::MREMAP_DONTUNMAP;
+                let _ = carry_each(Span::new(new.start, new.start + done), Span::new(old.start, from), back);
             }
             return Err(errno);
         }
@@ -475,13 +510,14 @@ fn carry_each(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-fn mapping_around(addr: usize) -> Option<Span> {
+/// The mapping around `addr`, or the next one.
+fn mapping_after(addr: usize) -> Option<Span> {
     let mut found = None;
     let _ = maps::each(&mut |mapping| {
-        if mapping.span.end > addr && mapping.span.start <= addr {
+        if mapping.span.end > addr {
             found = Some(mapping.span);
         }
-        mapping.span.end <= addr
+        found.is_none()
     });
     found
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 const MIB: usize = 1 << 20;
-const RW: How = How { prot: c::PROT_RW, flags: c::MAP_PRIVATE | c::MAP_ANONYMOUS };
+const RW: How = How { prot: c::PROT_RW, flags: c::MAP_PRIVATE | c::MAP_ANONYMOUS, for_arena: false };
 const NONE: How = How { prot: c::PROT_NONE, ..RW };
 
 /// A separate pool for each test, at addresses that nothing else uses.
@@ -238,7 +238,7 @@ fn hints_are_taken_where_they_are_free() {
 #[test]
 fn arenas_open_by_whole_tiles() {
     let mut pool = pool(28, 2 << 20, &[]);
-    let how = How { flags: RW.flags | c::MAP_NORESERVE, ..NONE };
+    let how = How { flags: RW.flags | c::MAP_NORESERVE, for_arena: true, ..NONE };
     let at = pool.map(2 * ARENA_BYTES, how, None).unwrap();
     assert_eq!(at % ARENA_BYTES, 0);
     pool.unmap(Span::new(at + ARENA_BYTES, at + 2 * ARENA_BYTES)).unwrap();
