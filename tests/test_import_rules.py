@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 from tools import python_source
@@ -95,3 +97,17 @@ def test_crates_depend_on_what_the_map_says() -> None:
         used = tomllib.loads(manifest.read_text()).get("dependencies", {})
         found[manifest.parent.name] = {name.removeprefix("pagelab-") for name in used if name.startswith("pagelab-")}
     assert said == found
+
+
+def test_no_name_that_is_imported_when_it_is_used_is_that_of_a_module() -> None:
+    """Regression: ``pagelab.simulate.tlb_windows`` was a function, and after its first use the module that has it."""
+    lazy = [path for path in (ROOT / "src" / PACKAGE).rglob("__init__.py") if "def __getattr__(" in path.read_text()]
+    assert len(lazy) >= 4
+    for path in lazy:
+        name = ".".join(path.parent.relative_to(ROOT / "src").parts)
+        package = import_module(name)
+        modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+        functions = {one for one in dir(package) if one in modules and callable(getattr(package, one))}
+        assert not functions, f"{name}: {functions}"
+        homes = getattr(package, "_HOMES", None) or getattr(package, "_HOME", None) or package._NAMES
+        assert not modules & set(homes), f"{name}: {modules & set(homes)}"

@@ -17,6 +17,7 @@ from pagelab.simulate.cache_runs import cache
 from pagelab.simulate.page_faults import curves, paging
 from pagelab.simulate.replacement_runs import replacement
 from pagelab.simulate.sampling import sampled_paging
+from pagelab.simulate.tlb_estimate import tlb_windows
 from pagelab.simulate.tlb_runs import tlb
 from pagelab.trace import TraceError
 
@@ -55,6 +56,7 @@ WITH_SAMPLES: dict[str, Callable[[Path], object]] = {
     "sampled": lambda path: sampled_paging(path, [4], [1], rate=0.5),
     "cache": lambda path: cache(path, "zen-3"),
     "tlb": lambda path: tlb(path, "zen-3"),
+    "windows of a tlb": lambda path: tlb_windows(path, "zen-3"),
 }
 
 
@@ -62,6 +64,15 @@ WITH_SAMPLES: dict[str, Callable[[Path], object]] = {
 def test_samples_are_refused(samples: Path, how: str) -> None:
     with pytest.raises(BadInputError, match="sample"):
         WITH_SAMPLES[how](samples)
+
+
+def test_counts_in_arrays_that_add_up_to_more_than_64_bits_are_refused() -> None:
+    """Regression: their sum was taken modulo 2⁶⁴."""
+    pages, counts = np.arange(2, dtype=np.uint64), np.full(2, 1 << 63, np.uint64)
+    with pytest.raises(BadInputError, match="add up to 18446744073709551616"):
+        paging(iter([(pages, counts)]), [1])
+    found = paging(iter([(pages, counts - np.uint64(1))]), [1], memory=[1])
+    assert found["references"][0] == (1 << 64) - 2
 
 
 def test_samples_are_not_reduced(samples: Path) -> None:
@@ -96,6 +107,8 @@ WITH_REDUCED: dict[str, tuple[Callable[[Path], object], str]] = {
     "small": (lambda path: replacement(path, ["lru"], [8, 16]), "from 16 pages on, not for 8"),
     "others": (lambda path: replacement(path, ["lru"], [24], [3]), "3 colours are not exact"),
     "sampled": (lambda path: sampled_paging(path, [64], [1], rate=0.5), "a reduced trace cannot be sampled"),
+    "tlb": (lambda path: tlb(path, "zen-3"), "was reduced"),
+    "windows of a tlb": (lambda path: tlb_windows(path, "zen-3"), "it was reduced, and TLBs need every reference"),
 }
 
 

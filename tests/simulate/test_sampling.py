@@ -11,6 +11,7 @@ import pytest
 from bench.coverage.sampling import COLOURS, cells, traces
 
 from pagelab import trace
+from pagelab.errors import BadInputError
 from pagelab.simulate.page_faults import paging
 from pagelab.simulate.sampling import T95, SampleWarning, sample, sampled_paging
 
@@ -48,6 +49,14 @@ def test_what_is_refused_names_the_colours_at_which_estimates_hold() -> None:
     with pytest.warns(SampleWarning, match=r"8,192 pages in 64 colours \(they hold at 1, 4\)"):
         rows = sampled_paging(trace, [8192], [1, 4, 64], rate=0.1).select("colours", "memory_pages").rows()
     assert rows == [(1, 8192), (4, 8192)]
+
+
+def test_a_rate_at_which_no_page_is_in_the_sample_is_refused() -> None:
+    """Regression: below 2⁻⁶⁴ counts were divided by a rate of 0."""
+    pages = np.arange(1000, dtype=np.uint64)
+    with pytest.raises(BadInputError, match=r"rate .*: a sample has pages from 2"):
+        sampled_paging(pages, [1000], [1], rate=1e-20)
+    assert sampled_paging(pages, [1000], [1], rate=1e-19).height == 0
 
 
 def test_the_terminal_shows_how_near(tmp_path: Path) -> None:

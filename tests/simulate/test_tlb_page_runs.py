@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -78,10 +79,96 @@ def test_runs_of_larger_pages_are_refused(tmp_path: Path) -> None:
         tlb(tmp_path / "t", "haswell", "kernel")
 
 
+def test_runs_of_pages_that_no_array_holds_miss_as_their_references_do(tmp_path: Path) -> None:
+    """Regression: a run was one miss there, its references one each."""
+    only_4k = {"tlb": {"first": [{"pages": ["4K"], "entries": 4}], "second": [{"pages": ["4K"], "entries": 16}]}}
+    addresses = np.repeat(np.arange(8, dtype=np.uint64) * np.uint64(4096), 10) + np.uint64(PLACES[1].start)
+    wanted = [placement_of_pages(text) for text in ("4K", "2M", "1G")]
+    one, other = (
+        tlb(path, only_4k, wanted).executions for path in both(tmp_path, addresses, np.full(80, 8, np.uint32))
+    )
+    assert one["m"].to_list() == [8, 80, 80]
+    assert one.equals(other)
+
+
+def fetches_and_data(path: Path) -> Path:
+    """Every other reference fetches one of 100 pages, the others load from 80 more."""
+    at = np.arange(4000, dtype=np.uint64)
+    code, data = 0x400000 + at // 2 % 100 * 4096, 0x10000000 + at // 2 % 80 * 4096
+    trace.write(path, [{"address": np.where(at % 2 == 0, code, data), "kind": np.where(at % 2 == 0, 2, 0)}])
+    return path
+
+
+def test_runs_of_converted_traces_are_refused_with_fetches_and_taken_without(tmp_path: Path) -> None:
+    """Regression: only the options of a capture were looked at. A converted trace was taken with fetches, and one of
+    data alone refused because its source had fetches."""
+    full = fetches_and_data(tmp_path / "full")
+    trace.convert(full, tmp_path / "mixed", page_bytes="4K")
+    trace.convert(full, tmp_path / "data", page_bytes="4K", kinds=["load", "store"])
+    trace.convert(full, tmp_path / "prefetched", page_bytes="4K", kinds=["load", "other"])
+    trace.concat([tmp_path / "mixed", tmp_path / "data"], tmp_path / "joined")
+    for name in ("mixed", "joined"):
+        with pytest.raises(BadInputError, match=r"its page runs contain fetches.* --kinds load,store"):
+            tlb(tmp_path / name, "haswell", "kernel")
+    # Without entries for fetches, those of the full trace do not count.
+    only_data = {
+        "tlb": {"first": [{"pages": ["4K"], "entries": 64, "ways": 4}], "second": [{"pages": ["4K"], "entries": 1024}]}
+    }
+    found = [tlb(path, only_data, placement_of_pages("4K")).executions for path in (full, tmp_path / "data")]
+    assert found[0].equals(found[1])
+    # There was none of the other kind that was asked for.
+    assert tlb(tmp_path / "prefetched", only_data, placement_of_pages("4K")).executions.equals(found[0])
+
+
+def test_runs_with_prefetches_are_refused(tmp_path: Path) -> None:
+    """Regression: they were translated as loads."""
+    trace.write(tmp_path / "full", [{"address": np.arange(4) * 4096, "kind": np.array([0, 3, 0, 3])}])
+    trace.convert(tmp_path / "full", tmp_path / "all", page_bytes="4K", kinds=trace.KINDS)
+    with pytest.raises(BadInputError, match="contain prefetches"):
+        tlb(tmp_path / "all", "haswell", "kernel")
+    trace.convert(tmp_path / "full", tmp_path / "demand", page_bytes="4K")
+    assert tlb(tmp_path / "demand", "haswell", "kernel").executions["translations"][0] == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "refused"),
+    [
+        ({}, False),
+        ({"provenance": {"parameters": {"options": {"kinds": "load+store"}}}}, False),
+        ({"provenance": {"parameters": {"options": {"kinds": "load+store+fetch"}}}}, True),
+        ({"provenance": {"from": [{"header": {"provenance": {"parameters": {"options": {"kinds": "fetch"}}}}}]}}, True),
+        ({"provenance": {"from": [{"header": {"kinds": ["load"], "provenance": {}}}]}}, False),
+        (
+            {"provenance": {"from": [{"header": {"kinds": ["load", "fetch"]}, "ending": {"run_kinds": ["load"]}}]}},
+            False,
+        ),
+        ({"kinds": ["load"], "provenance": {"from": [{"header": {"kinds": ["fetch"]}}]}}, False),
+        ({"kinds": ["load", "fetch"]}, True),
+    ],
+)
+def test_the_nearest_header_says_which_kinds_runs_have(
+    tmp_path: Path, header: dict[str, object], refused: bool
+) -> None:
+    """Traces of earlier versions have the options of their capture alone, or of their sources' captures."""
+    from pagelab._native import TraceFile
+
+    file = TraceFile(tmp_path / "t", json.dumps({"content": "runs", "page_bits": 12, **header}), 3)
+    file.runs(np.ones(1, np.uint64), np.zeros(1, np.uint16), np.ones(1, np.uint64))
+    file.finish("null")
+    if refused:
+        with pytest.raises(BadInputError, match="its page runs contain fetches"):
+            tlb(tmp_path / "t", "haswell", "kernel")
+    else:
+        assert tlb(tmp_path / "t", "haswell", "kernel").executions["translations"][0] == 1
+
+
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs QEMU: sudo apt install qemu-user")
 def test_runs_with_fetches_are_refused(tmp_path: Path) -> None:
     trace.capture(["true"], tmp_path / "t", kinds=("load", "store", "fetch"))
     with pytest.raises(BadInputError, match="its page runs contain fetches"):
         tlb(tmp_path / "t", "haswell", "kernel")
+    trace.capture(["true"], tmp_path / "full", full=True, kinds=("load", "store", "fetch"))
+    trace.convert(tmp_path / "full", tmp_path / "of-full", page_bytes="4K", kinds=["load", "store"])
+    assert tlb(tmp_path / "of-full", "haswell", "kernel").executions["m"][0] > 0
     trace.capture(["true"], tmp_path / "data")
     assert tlb(tmp_path / "data", "haswell", "kernel").executions["m"][0] > 0

@@ -152,6 +152,20 @@ def test_a_mosaic_is_cheap_where_it_is_large(tmp_path: Path) -> None:
     assert by_region["m"].to_list() == [4, sum(hot["m"].to_list()[4:])]
 
 
+def test_a_window_counts_for_the_region_that_has_its_first_address() -> None:
+    """Regression: it counted for the last region that begins in it, which may have no reference at all."""
+    inside = tlb(np.arange(20, dtype=np.uint64) * np.uint64(0x10000), "haswell", [placement_of_pages("4K")])
+    behind = tlb(np.arange(20, dtype=np.uint64) + np.uint64(7 * MIB), "haswell", [placement_of_pages("4K")])
+    one, two = Region(0, 0x180000, "one"), Region(0x180000, 4 * MIB, "two")
+    later, last = Region(0x680000, 0x700000, "later"), Region(0x700000, 0x780000, "last")
+    found = inside.regions([two, last, one, later])
+    assert found.select("kind", "m").rows() == [("one", 20)]
+    # In no region: then the first one that begins in it.
+    assert behind.regions([two, last, one, later])["kind"].to_list() == ["later"]
+    assert behind.regions([two, one])["kind"].to_list() == ["elsewhere"]
+    assert inside.regions([Region(2 * MIB, 4 * MIB, "next")])["kind"].to_list() == ["elsewhere"]
+
+
 def test_guests_read_up_to_24_entries(tmp_path: Path) -> None:
     """Bhargava et al., ASPLOS 2008: a walk in two dimensions of four levels reads 24 entries."""
     text = '[tlb]\n[[tlb.first]]\npages = ["4K"]\nentries = 64\n[tlb.nested]\npage = "4K"\n'

@@ -119,6 +119,10 @@ def test_a_frame_shows_names(tmp_path: Path) -> None:
         ({"address": [1, 2], "kind": [0]}, {}, "different lengths"),
         ({"page": [1], "count": [0]}, {"page_bytes": 4096}, "no references"),
         ({"page": [1 << 52]}, {"page_bytes": 4096}, "52 bits"),
+        ({"page": [1, 1 << 44]}, {"page_bytes": 4096}, "run 2: 0x100000000000 is no page number.* 44 bits"),
+        ({"page": [1 << 35]}, {"page_bytes": "2M"}, "run 1: .* 35 bits"),
+        ({"page": [1, 2], "count": [1 << 63, 1 << 63]}, {"page_bytes": 4096}, "add up to 18446744073709551616"),
+        ({"address": [1, 2], "kind": [3, 4]}, {}, "reference 2: kind 4: 0 load, 1 store, 2 fetch, 3 other"),
         (np.array([1]), {"page_bytes": 3000}, "power of two"),
     ],
 )
@@ -128,6 +132,94 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(
     with pytest.raises(TraceError, match=words):
         trace.write(tmp_path / "t", [batch], **options)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_frame_of_an_empty_trace_has_its_columns(tmp_path: Path) -> None:
+    """Regression: without references, the names of kinds could not be put in, with an error of polars."""
+    for name, pages in (("references", None), ("runs", 4096)):
+        trace.write(tmp_path / name, [], page_bytes=pages)
+        trace.write(tmp_path / f"{name}-1", [np.array([1], np.uint64)], page_bytes=pages)
+        empty, one = (trace.Trace(tmp_path / path).frame() for path in (name, f"{name}-1"))
+        assert empty.height == 0
+        assert empty.schema == one.schema
+
+
+def test_kind_codes_in_parquet_are_those_of_kinds(tmp_path: Path) -> None:
+    """Regression: codes above 3 were cut to two bits, so that 7 was a prefetch and 4 a load."""
+    pl.DataFrame({"address": [1, 2], "kind": [2, 7]}).write_parquet(tmp_path / "k.parquet")
+    with pytest.raises(TraceError, match="reference 2: kind 7"):
+        trace.convert(tmp_path / "k.parquet", tmp_path / "t", format="parquet")
+
+
+PREFETCHED = "".join(f"0 {at % 4 * 4096:x}\n3 {0x100000 + at % 64 * 4096:x}\n" for at in range(1000))
+"""Dinero: loads of four pages in turn, and prefetches of 64 others."""
+
+
+def test_prefetches_are_no_use_of_a_page_however_runs_are_made(tmp_path: Path) -> None:
+    """Regression: page runs and reductions had the prefetches, and a memory of eight pages 250 times the faults."""
+    (tmp_path / "p.din").write_text(PREFETCHED)
+    trace.convert(tmp_path / "p.din", tmp_path / "full", format="dinero")
+    trace.convert(tmp_path / "p.din", tmp_path / "runs", format="dinero", page_bytes="4K")
+    trace.convert(tmp_path / "full", tmp_path / "of-full", page_bytes="4K")
+    trace.concat([tmp_path / "full"], tmp_path / "joined", page_bytes="4K")
+    trace.interleave([tmp_path / "full"], tmp_path / "turns", page_bytes="4K", quantum=7)
+    trace.reduce(tmp_path / "full", tmp_path / "reduced", memory="32K")
+    demand = [(0, at % 4) for at in range(1000)]
+    for name in ("full", "runs", "of-full", "joined", "turns"):
+        assert pages_of(tmp_path / name) == demand, name
+    reduced = pages_of(tmp_path / "reduced")
+    assert len(reduced) == 1000
+    assert lru_faults(reduced, 8, 1) == lru_faults(demand, 8, 1) == 4
+    pl.DataFrame({"address": [0, 4096], "kind": ["load", "other"]}).write_parquet(tmp_path / "p.parquet")
+    trace.convert(tmp_path / "p.parquet", tmp_path / "parquet", format="parquet", page_bytes="4K")
+    assert pages_of(tmp_path / "parquet") == [(0, 0)]
+    # Named kinds are kept, and so are all where kinds stay apart.
+    trace.convert(tmp_path / "full", tmp_path / "all", page_bytes="4K", kinds=trace.KINDS)
+    assert len(pages_of(tmp_path / "all")) == 2000
+    trace.convert(tmp_path / "full", tmp_path / "copy")
+    assert np.bincount(columns_of(tmp_path / "copy")["kind"]).tolist() == [1000, 0, 0, 1000]
+    done = cli("convert", "--page", "4K", "full", "by-command", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert pages_of(tmp_path / "by-command") == demand
+
+
+def kinds_of(path: Path) -> tuple[list[str] | None, list[str] | None]:
+    """Of a trace: the kinds that were kept, by its header, and those that its page runs are of, by its ending."""
+    found = trace.info(path)
+    return found["header"].get("kinds"), (found["ending"] or {}).get("run_kinds")
+
+
+def test_a_trace_says_which_kinds_it_has(tmp_path: Path) -> None:
+    """Regression: no header of a converted trace did, and page runs have no other place for it."""
+    (tmp_path / "l.txt").write_text("I  400000,4\n L 10000000,8\n")
+    trace.convert(tmp_path / "l.txt", tmp_path / "full", format="lackey")
+    trace.convert(tmp_path / "l.txt", tmp_path / "runs", format="lackey", page_bytes="4K")
+    trace.convert(tmp_path / "full", tmp_path / "data", page_bytes="4K", kinds=["load", "store"])
+    trace.convert(tmp_path / "data", tmp_path / "coarse", page_bytes="8K")
+    trace.reduce(tmp_path / "data", tmp_path / "reduced", memory="64K")
+    trace.concat([tmp_path / "runs", tmp_path / "data"], tmp_path / "both")
+    trace.write(tmp_path / "pages", [np.array([1])], page_bytes="4K")
+    trace.concat([tmp_path / "pages", tmp_path / "data"], tmp_path / "unknown")
+    assert kinds_of(tmp_path / "full") == (list(trace.KINDS), None)
+    assert kinds_of(tmp_path / "runs") == (["load", "store", "fetch"], ["load", "fetch"])
+    assert kinds_of(tmp_path / "data") == (["load", "store"], ["load"])
+    assert kinds_of(tmp_path / "coarse") == kinds_of(tmp_path / "reduced") == (["load"], ["load"])
+    assert kinds_of(tmp_path / "both") == (["load", "fetch"], ["load", "fetch"])
+    assert kinds_of(tmp_path / "pages") == kinds_of(tmp_path / "unknown") == (None, None)
+
+
+def test_kinds_are_not_chosen_from_page_runs(tmp_path: Path) -> None:
+    """Regression: ``--kinds store`` of page runs was as if it had not been given, and all references were in the new
+    trace."""
+    (tmp_path / "l.txt").write_text("I  400000,4\n L 10000000,8\n")
+    trace.convert(tmp_path / "l.txt", tmp_path / "runs", format="lackey", page_bytes="4K")
+    for kinds in (["store"], ["load", "store"]):
+        with pytest.raises(TraceError, match=r"do not tell .*fetch from other references"):
+            trace.convert(tmp_path / "runs", tmp_path / "x", kinds=kinds)
+        with pytest.raises(TraceError, match=r"do not tell .*fetch from other references"):
+            list(trace.Trace(tmp_path / "runs").runs(kinds=kinds))
+    trace.convert(tmp_path / "runs", tmp_path / "same", kinds=["load", "fetch"])
+    assert pages_of(tmp_path / "same") == pages_of(tmp_path / "runs") == [(0, 0x400), (0, 0x10000)]
 
 
 # Random, so that chunks are larger than the header.
@@ -163,6 +255,40 @@ def test_a_torn_file_gives_its_whole_chunks_then_says_so(tmp_path: Path) -> None
     assert shown.returncode == 2
     assert b"torn" in shown.stdout
     assert b"--recover" in shown.stderr
+
+
+@pytest.mark.parametrize("parts", [1, 2, 9])
+def test_shards_of_a_torn_file_say_so_in_the_last(tmp_path: Path, parts: int) -> None:
+    """Regression: they gave the references of the whole chunks, and no error."""
+    path = torn(tmp_path)
+    count = len(trace.Trace(path))
+    seen = sum(len(b.address) for at in range(parts - 1) for b in trace.Trace(path).references(shard=(at, parts)))
+    last: list[int] = []
+    with pytest.raises(TraceError, match="is torn at byte") as caught:
+        last.extend(len(batch.address) for batch in trace.Trace(path).references(shard=(parts - 1, parts)))
+    assert caught.value.kind == "torn"
+    assert seen + sum(last) == count
+    with pytest.raises(TraceError, match="part 3 of 3"):
+        list(trace.Trace(path).references(shard=(3, 3)))
+
+
+def test_two_files_in_one_are_not_taken_for_the_first(tmp_path: Path) -> None:
+    """Regression: ``cat a b > c`` was simulated as ``a`` alone, and recovery took the pages of both for pages of the
+    size of ``a``."""
+    trace.write(tmp_path / "a", [np.arange(3, dtype=np.uint64)], page_bytes="4K")
+    trace.write(tmp_path / "b", [np.arange(100, 103, dtype=np.uint64)], page_bytes="2M")
+    (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes() + (tmp_path / "b").read_bytes())
+    with pytest.raises(TraceError, match=r"bytes follow its end.*pagelab trace concat"):
+        pages_of(tmp_path / "c")
+    assert "bytes follow its end" in trace.info(tmp_path / "c", thorough=True)["thorough"]["damage"]
+    done = trace.convert(tmp_path / "c", tmp_path / "d", recover=True)
+    assert pages_of(tmp_path / "d") == [(0, 0), (0, 1), (0, 2)]
+    assert done["lost_bytes"] >= (tmp_path / "b").stat().st_size
+    simulated = subprocess.run(
+        [sys.executable, "-m", "pagelab", "simulate", "paging", "c"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert simulated.returncode == 2
+    assert "bytes follow its end" in simulated.stderr
 
 
 def test_what_is_whole_is_recovered(tmp_path: Path) -> None:
@@ -231,6 +357,35 @@ def test_parquet_of_references_and_of_pages(tmp_path: Path) -> None:
         trace.convert(tmp_path / "y.parquet", tmp_path / "y", format="parquet")
     with pytest.raises(TraceError, match="not a Parquet file"):
         trace.convert(tmp_path / "r", tmp_path / "z", format="parquet")
+
+
+@pytest.mark.parametrize(
+    ("options", "bits", "pages"),
+    [
+        ({}, 12, 1024),
+        ({"page": "2M"}, 21, 2),
+        ({"its_page": "2M"}, 21, 1024),
+        ({"its_page": "64K", "page": "2M"}, 21, 32),
+    ],
+)
+def test_page_numbers_in_parquet_are_converted_as_those_in_csv(
+    tmp_path: Path, options: dict[str, str], bits: int, pages: int
+) -> None:
+    """Regression: Parquet's were taken for pages of the new trace's size, whatever ``--its-page`` said."""
+    table = pl.DataFrame({"page": range(1024)})
+    table.write_csv(tmp_path / "p.csv")
+    table.write_parquet(tmp_path / "p.parquet")
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    for form in ("csv", "parquet"):
+        done = cli("convert", "--from", form, *words, "--json", f"p.{form}", f"{form}.trace", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["references"] == 1024
+        found = trace.info(tmp_path / f"{form}.trace", thorough=True)
+        assert (found["header"]["page_bits"], found["thorough"]["pages"]) == (bits, pages), form
+        refused = cli("convert", "--from", form, "--its-page", "2M", "--page", "4K", f"p.{form}", "x", cwd=tmp_path)
+        assert refused.returncode == 2
+        assert f"p.{form}: the trace has runs of 2097152 B pages".encode() in refused.stderr
+    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith(".whole")]
 
 
 def test_traces_in_turns_and_one_after_the_other(tmp_path: Path) -> None:

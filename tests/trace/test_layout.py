@@ -143,7 +143,7 @@ def test_references(tmp_path: Path) -> None:
 
 def test_runs(tmp_path: Path) -> None:
     columns = {
-        "page": np.array([5, 6, (1 << 52) - 1, 0, 5], np.uint64),
+        "page": np.array([5, 6, (1 << 35) - 1, 0, 5], np.uint64),
         "count": np.array([1, 300, 1 << 40, 2, 1], np.uint64),
         "asid": np.array([0, 0, 4095, 1, 0], np.uint16),
     }

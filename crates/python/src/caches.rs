@@ -252,6 +252,24 @@ impl PlacedSimulation {
         Ok(())
     }
 
+    /// Takes page runs of 4 KiB: page number, address space and count of each.
+    fn feed_runs(
+        &mut self,
+        py: Python<'_>,
+        page: PyBuffer<u64>,
+        asid: PyBuffer<u16>,
+        count: PyBuffer<u64>,
+    ) -> PyResult<()> {
+        let (page, asid, count) = (page.to_vec(py)?, asid.to_vec(py)?, count.to_vec(py)?);
+        let threads = self.threads;
+        let executions = self.executions()?;
+        py.detach(|| {
+            let columns = page.iter().zip(&asid).zip(&count).filter(|(_, count)| **count > 0);
+            let runs: Vec<Run> = columns.map(|((page, asid), count)| Run::new(*asid, *page, *count)).collect();
+            executions.feed_runs(&runs, threads)
+        })
+    }
+
     /// Takes all references of a trace file and returns its header as JSON. `report` gets the number of references so
     /// far, and the total if that is known. Ctrl-C ends it.
     #[pyo3(signature = (path, report = None))]

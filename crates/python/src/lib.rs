@@ -42,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<simulate::PageRuns>()?;
     module.add("TraceRefused", module.py().get_type::<trace::TraceRefused>())?;
     module.add_function(wrap_pyfunction!(trace::trace_work, module)?)?;
+    module.add("TRACE_SIZES", pagelab_trace::SIZES.to_vec())?;
     module.add_class::<trace::TraceBatches>()?;
     module.add_class::<trace::TraceFile>()?;
     Ok(())

@@ -2,14 +2,14 @@
 //! protocol.
 
 use std::fs::File;
-use std::io::{BufReader, Seek};
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pagelab_trace::operations::Work;
 use pagelab_trace::{
-    ADDRESS_BITS, Header, Index, Kind, Kinds, NUMBER_BITS, Reference, ReferenceSource, Run, RunSource, Settings,
+    ADDRESS_BITS, Header, Kind, Kinds, NUMBER_BITS, Reference, ReferenceSource, Run, RunSource, Settings,
     TraceError, TraceReader, TraceWriter,
 };
 use pyo3::buffer::PyBuffer;
@@ -98,13 +98,8 @@ impl TraceBatches {
         let file = BufReader::with_capacity(1 << 18, File::open(&path)?);
         match shard {
             None => Self::of(TraceReader::new(file).map_err(refused)?, page_bits, kinds),
-            Some(shard) => {
-                let mut file = file;
-                let index = Index::read(&mut file).map_err(refused)?;
-                let range = index.shards(shard.1).get(shard.0).cloned().unwrap_or(0..0);
-                file.rewind()?;
-                let reader = TraceReader::select(file, &index.entries[range]).map_err(refused)?;
-                Self::of(reader, page_bits, kinds)
+            Some((number, count)) => {
+                Self::of(TraceReader::shard(file, number, count).map_err(refused)?, page_bits, kinds)
             }
         }
     }
@@ -116,6 +111,31 @@ impl TraceBatches {
             Source::Runs(_) => Err(refused(TraceError::RunsOnly)),
         })?;
         Ok(columns.map(|columns| columns.bytes(py)))
+    }
+
+    /// Each reference of the next batch in a word (address, kind, size code), its thread and address space; none at
+    /// the end.
+    fn words<'py>(&self, py: Python<'py>) -> PyResult<Option<[Bound<'py, PyBytes>; 3]>> {
+        let columns = py.detach(|| match &mut *self.source.lock().unwrap_or_else(PoisonError::into_inner) {
+            Source::References(source) => words(source, self.kinds).map_err(refused),
+            Source::Runs(_) => Err(refused(TraceError::RunsOnly)),
+        })?;
+        Ok(columns.map(|columns| columns.map(|column| PyBytes::new(py, &column))))
+    }
+
+    /// How many references the next batch has; none at the end.
+    fn count(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        py.detach(|| match &mut *self.source.lock().unwrap_or_else(PoisonError::into_inner) {
+            Source::References(source) => {
+                let batch = source.next_references().map_err(refused)?;
+                let wanted = |reference: &&Reference| self.kinds.has(reference.kind());
+                Ok(batch.map(|batch| batch.all().iter().filter(wanted).count() as u64))
+            }
+            Source::Runs(source) => {
+                let runs = source.next_runs().map_err(refused)?;
+                Ok(runs.map(|runs| runs.iter().map(|run| run.count).sum()))
+            }
+        })
     }
 
     /// Page number, address space and count of each run of the next batch; none at the end.
@@ -150,6 +170,23 @@ impl TraceBatches {
         };
         Ok(TraceBatches { source: Mutex::new(source), header, kinds })
     }
+}
+
+/// The columns of [`TraceBatches::words`].
+fn words(source: &mut dyn ReferenceSource, kinds: Kinds) -> Result<Option<[Vec<u8>; 3]>, TraceError> {
+    let mut columns: [Vec<u8>; 3] = Default::default();
+    while columns[0].is_empty() {
+        let Some(batch) = source.next_references()? else { return Ok(None) };
+        let [word, thread, asid] = &mut columns;
+        for segment in batch.segments() {
+            for reference in segment.references.iter().filter(|reference| kinds.has(reference.kind())) {
+                word.extend(reference.bits().to_ne_bytes());
+                thread.extend(segment.thread.to_ne_bytes());
+                asid.extend(segment.asid.to_ne_bytes());
+            }
+        }
+    }
+    Ok(Some(columns))
 }
 
 /// References of a batch, in one column for each property.
@@ -225,13 +262,17 @@ impl TraceFile {
                 let same = (start..address.len()).take_while(|at| (asid[*at], thread[*at]) == who).count();
                 let part = start..start + same;
                 let before = writer.records();
+                let wrong = |at: usize, what: String| {
+                    TraceError::Invalid(format!("reference {}: {what}", before + (at - start) as u64 + 1))
+                };
                 let reference = |at: usize| {
-                    Reference::checked(address[at], Kind::from_code(kind[at]), size[at]).ok_or_else(|| {
-                        let number = before + (at - start) as u64 + 1;
-                        TraceError::Invalid(format!(
-                            "reference {number}: address {:#x} has more than {ADDRESS_BITS} bits",
-                            address[at]
-                        ))
+                    let kind = Kind::of_code(kind[at]).ok_or_else(|| {
+                        let known =
+                            (0..).zip(Kinds::ALL.names()).map(|(code, name): (u8, _)| format!("{code} {name}"));
+                        wrong(at, format!("kind {}: {}", kind[at], known.collect::<Vec<_>>().join(", ")))
+                    })?;
+                    Reference::checked(address[at], kind, size[at]).ok_or_else(|| {
+                        wrong(at, format!("address {:#x} has more than {ADDRESS_BITS} bits", address[at]))
                     })
                 };
                 let references: Vec<Reference> = part.map(reference).collect::<Result<_, _>>()?;
@@ -254,10 +295,11 @@ impl TraceFile {
         let columns = page.iter().zip(&asid).zip(&count);
         let runs: Vec<Run> = columns.map(|((page, asid), count)| Run::new(*asid, *page, *count)).collect();
         self.write(py, |writer| {
+            // In a run, bits above are the address space; the writer refuses those that pages of its size do not have.
             let wrong = (1..).zip(&page).find(|(_, page)| *page >> NUMBER_BITS != 0);
             match wrong.map(|(number, page): (u64, _)| (writer.records() + number, page)) {
                 Some((number, page)) => Err(TraceError::Invalid(format!(
-                    "run {number}: {page:#x} is no page number: those have {NUMBER_BITS} bits"
+                    "run {number}: {page:#x} is no page number: those have at most {NUMBER_BITS} bits"
                 ))),
                 None => writer.runs(&runs),
             }

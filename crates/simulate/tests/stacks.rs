@@ -216,6 +216,17 @@ fn several_threads_count_the_same() {
     }
 }
 
+/// Such a rate was 0, by which counts were divided.
+#[test]
+fn a_rate_at_which_no_page_is_in_the_sample_is_refused() {
+    for rate in [0.0, 1e-20, -1.0, f64::NAN, 1.5] {
+        let sampling = Sampling { rate, most_pages: None, seed: 1 };
+        assert!(Sampled::new(&Colouring::Modulo, &[1], sampling).is_err(), "{rate}");
+    }
+    let least = Sampling { rate: 2_f64.powi(-64), most_pages: None, seed: 1 };
+    assert!(Sampled::new(&Colouring::Modulo, &[1], least).unwrap().epochs()[0].rate > 0.0);
+}
+
 #[test]
 fn a_sample_of_all_pages_is_exact_and_a_full_sample_lowers_its_rate() {
     let trace: Vec<u64> = noise(8).take(200_000).map(|x| x % 5000).collect();

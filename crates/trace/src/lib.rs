@@ -41,6 +41,6 @@ pub use format::{
 pub use mix::{MixedReferences, MixedRuns, Spaces};
 pub use reduce::Reduced;
 pub use reference::{ADDRESS_BITS, Kind, Kinds, Reference, SIZES};
-pub use run::{MAX_ASID, NUMBER_BITS, PAGE_BITS, Run, RunBuilder};
+pub use run::{MAX_ASID, NUMBER_BITS, PAGE_BITS, Run, RunBuilder, number_bits};
 pub use runs_of::{CoarserRuns, RunsOfReferences};
 pub use source::{MemoryReferences, MemoryRuns, ReferenceSource, References, Result, RunSource, Segment, Span};

@@ -24,6 +24,17 @@ impl Kind {
         Kind::ALL[(code & 3) as usize]
     }
 
+    /// The kind of a code; none for a code above 3.
+    #[inline]
+    pub const fn of_code(code: u8) -> Option<Kind> {
+        if code < 4 { Some(Kind::from_code(code)) } else { None }
+    }
+
+    /// The kind with this name.
+    pub fn of_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Its name in files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,6 +69,73 @@ impl Kinds {
     #[inline]
     pub const fn has(self, kind: Kind) -> bool {
         self.0 >> kind as u8 & 1 == 1
+    }
+
+    /// The kinds that are in both sets.
+    #[must_use]
+    pub const fn common(self, other: Kinds) -> Kinds {
+        Kinds(self.0 & other.0)
+    }
+
+    /// The kinds that are in either set.
+    #[must_use]
+    pub const fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    /// The kinds of this set that are not in the other.
+    #[must_use]
+    pub const fn without(self, other: Kinds) -> Kinds {
+        Kinds(self.0 & !other.0)
+    }
+
+    /// The kinds of these references. There is no branch for each, so that it takes little beside reading them.
+    #[must_use]
+    pub fn of(references: &[Reference]) -> Kinds {
+        let mut seen = [0; 4];
+        for reference in references {
+            let (low, high) = (reference.0 >> KIND_SHIFT, reference.0 >> (KIND_SHIFT + 1));
+            seen[0] |= !low & !high;
+            seen[1] |= low & !high;
+            seen[2] |= !low & high;
+            seen[3] |= low & high;
+        }
+        let kinds = Kind::ALL.into_iter().filter(|kind| seen[*kind as usize] & 1 == 1);
+        kinds.fold(Kinds::NONE, Kinds::with)
+    }
+
+    /// The kinds' names, in the order of their codes.
+    pub fn names(self) -> Vec<&'static str> {
+        Kind::ALL.into_iter().filter(|kind| self.has(*kind)).map(Kind::name).collect()
+    }
+
+    /// The set with these bits: a bit for each kind, at its code; others are left out.
+    pub const fn from_bits(bits: u8) -> Kinds {
+        Kinds(bits & Kinds::ALL.0)
+    }
+
+    /// A bit for each kind, at its code.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl serde::Serialize for Kinds {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.names().serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Kinds {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Kinds, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        names.iter().try_fold(Kinds::NONE, |kinds, name| {
+            let kind = Kind::of_name(name).ok_or_else(|| {
+                let known = Kinds::ALL.names().join(", ");
+                serde::de::Error::custom(format_args!("kind {name:?}: none of {known}"))
+            })?;
+            Ok(kinds.with(kind))
+        })
     }
 }
 
@@ -201,6 +279,19 @@ mod tests {
             let reference = Reference::new(u64::MAX, kind, 4096);
             assert_eq!((reference.address(), reference.kind(), reference.size()), (ADDRESS_MASK, kind, 4096));
             assert_eq!(Reference::with_meta(reference.address(), reference.meta()), reference);
+        }
+    }
+
+    #[test]
+    fn kinds_of_references_are_those_that_occur() {
+        for bits in 0..16 {
+            let kinds = Kinds::from_bits(bits);
+            let references: Vec<Reference> = Kind::ALL
+                .into_iter()
+                .filter(|kind| kinds.has(*kind))
+                .flat_map(|kind| [Reference::new(u64::MAX, kind, 4096), Reference::new(0, kind, 0)])
+                .collect();
+            assert_eq!(Kinds::of(&references), kinds);
         }
     }
 

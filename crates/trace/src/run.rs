@@ -9,6 +9,20 @@ pub const MAX_ASID: u16 = (1 << (64 - NUMBER_BITS)) - 1;
 /// The smallest page (16 bytes) and the largest (1 TiB) that runs may have, as shifts.
 pub const PAGE_BITS: std::ops::RangeInclusive<u32> = 4..=40;
 
+/// Bits of the numbers of pages of `1 << page_bits` bytes: addresses have [`ADDRESS_BITS`].
+pub const fn number_bits(page_bits: u32) -> u32 {
+    ADDRESS_BITS - page_bits
+}
+
+/// The fault of a page number that no address has: cut, or shifted into the address space, it would be another page.
+pub(crate) fn no_page(number: u64, page_bits: u32) -> Option<String> {
+    let bits = number_bits(page_bits);
+    (number >> bits != 0).then(|| {
+        let bytes = 1_u64 << page_bits;
+        format!("{number:#x} is no page number: those of pages of {bytes} bytes have {bits} bits")
+    })
+}
+
 /// The bits of a run's page that number it.
 pub(crate) const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
@@ -64,8 +78,10 @@ impl RunBuilder {
     /// `count` more references to `page` (with its address space); a run that this ends goes to `runs`.
     #[inline]
     pub fn push(&mut self, page: u64, count: u64, runs: &mut Vec<Run>) {
-        if page == self.page {
-            self.count += count;
+        // A count that would not fit begins another run.
+        let (sum, wraps) = self.count.overflowing_add(count);
+        if page == self.page && !wraps {
+            self.count = sum;
         } else {
             self.finish(runs);
             (self.page, self.count) = (page, count);

@@ -192,6 +192,37 @@ fn every_flipped_bit_of_the_header_and_its_copy_leaves_every_chunk() {
     }
 }
 
+/// The first of two files in one was read as if it were all, and what was recovered had the pages of both.
+#[test]
+fn bytes_behind_the_end_are_noticed_and_are_of_no_trace() {
+    let (first, written, _) = with_provenance(Content::Runs { page_bits: 12 });
+    let (second, ..) = with_provenance(Content::Runs { page_bits: 21 });
+    for behind in [&second[..], b"x", &[0; 100], &first[..first.len() / 2]] {
+        let both = [&first, behind].concat();
+        let end = end_of(TraceReader::new(&both[..]).unwrap());
+        assert!(end.contains("bytes follow its end") && end.contains(&format!("byte {}", first.len())), "{end}");
+        let last = TraceReader::shard(Cursor::new(&both), 1, 2).unwrap();
+        assert!(end_of(last).contains("bytes follow its end"));
+        assert_eq!(read_chunks(&both), written);
+        assert!(!Index::read(&mut Cursor::new(&both)).unwrap().complete);
+        assert_eq!(recovered(&both).as_ref(), Some(&written));
+    }
+    // Nor where the first has no end.
+    let cut = [&first[..first.len() - 60], &second[..]].concat();
+    assert_eq!(recovered(&cut).as_ref(), Some(&written));
+}
+
+/// The error at the end of a trace.
+fn end_of(mut reader: TraceReader<impl std::io::Read>) -> String {
+    loop {
+        match reader.next_chunk() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it ends without an error"),
+            Err(error) => return error.to_string(),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 

@@ -115,6 +115,37 @@ fn csv_that_cannot_be_meant() {
     assert!(runs(Format::Csv, b"page,count\n1,0\n").is_err());
 }
 
+/// `1,234` was address 1.
+#[test]
+fn csv_lines_with_other_fields_than_the_first_are_refused() {
+    for (text, count) in [
+        ("address\n1,234\n", 2),
+        ("address,kind\n16,load,8\n", 3),
+        ("address,asid\n16\n", 1),
+        ("address\n16,\n", 2),
+        ("address\n1,2,3,4,5,6,7,8,9\n", 9),
+    ] {
+        let error = references(Format::Csv, text.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("line 2: fields: {count}, and the first line names")), "{error}");
+    }
+    let error = runs(Format::Csv, b"page,count\n7,1\n7,1,2\n").unwrap_err().to_string();
+    assert!(error.starts_with("line 3: fields: 3, and the first line names 2"), "{error}");
+}
+
+/// The page of another size and the bits of the address space are no part of a number.
+#[test]
+fn pages_that_no_address_has_are_refused_in_every_page_size() {
+    for (page_bits, bits) in [(4, 52), (12, 44), (21, 35)] {
+        for (number, fits) in [((1_u64 << bits) - 1, true), (1 << bits, false), (u64::MAX, false)] {
+            let text = format!("page\n{number}\n");
+            for (format, bytes) in [(Format::Csv, text.as_bytes()), (Format::RawPages, &number.to_le_bytes()[..])] {
+                let Ok(Foreign::Runs(mut source)) = format.open(bytes, page_bits) else { panic!("no runs") };
+                assert_eq!(source.next_runs().is_ok(), fits, "{format:?} {page_bits} {number:#x}");
+            }
+        }
+    }
+}
+
 #[test]
 fn raw_integers() {
     let bytes: Vec<u8> = [5u64, 5, 6, 5].iter().flat_map(|page| page.to_le_bytes()).collect();

@@ -24,7 +24,9 @@ fn references() -> impl Strategy<Value = Vec<Record>> {
 }
 
 fn runs() -> impl Strategy<Value = Vec<Run>> {
-    prop::collection::vec((any::<u64>(), 1..=u64::MAX >> 16).prop_map(|(page, count)| Run { page, count }), 0..300)
+    // Numbers of 4 KiB pages have 44 bits.
+    let run = (0..4096u16, any::<u64>(), 1..=u64::MAX >> 16);
+    prop::collection::vec(run.prop_map(|(asid, page, count)| Run::new(asid, page >> 20, count)), 0..300)
 }
 
 fn write_references(records: &[Record], chunk_records: usize) -> Vec<u8> {
@@ -94,14 +96,21 @@ proptest! {
         prop_assert_eq!(index.records(), records.len() as u64);
         let shards = index.shards(parts);
         prop_assert!(shards.len() <= parts);
-        let mut back = Vec::new();
+        let (mut selected, mut back) = (Vec::new(), Vec::new());
         for shard in shards {
             let reader = TraceReader::select(Cursor::new(&bytes), &index.entries[shard]).unwrap();
             let (_, runs, end) = read(reader);
             prop_assert!(end.is_ok());
+            selected.extend(runs);
+        }
+        prop_assert_eq!(&selected, &records);
+        for number in 0..parts {
+            let (_, runs, end) = read(TraceReader::shard(Cursor::new(&bytes), number, parts).unwrap());
+            prop_assert!(end.is_ok());
             back.extend(runs);
         }
         prop_assert_eq!(back, records);
+        prop_assert!(TraceReader::shard(Cursor::new(&bytes), parts, parts).is_err());
     }
 
     #[test]
@@ -113,6 +122,11 @@ proptest! {
         let mut bytes = whole.clone();
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
+        // A part of the file hears of it, too.
+        if let Ok(first) = TraceReader::shard(Cursor::new(&bytes), 0, 2) {
+            let second = TraceReader::shard(Cursor::new(&bytes), 1, 2).unwrap();
+            prop_assert!(read(first).2.is_err() || read(second).2.is_err());
+        }
         let index = Index::read(&mut Cursor::new(&whole)).unwrap();
         if let Ok(reader) = TraceReader::new(&bytes[..]) {
             let (_, back, end) = read(reader);
@@ -173,4 +187,51 @@ fn what_the_format_cannot_hold_is_refused() {
     let mut writer = TraceWriter::new(Vec::new(), &Header::new(Content::References), Settings::default()).unwrap();
     assert!(writer.references(4096, 0, &[]).is_err());
     assert!(writer.runs(&[Run { page: 0, count: 1 }]).is_err());
+}
+
+/// Parts of a cut file ended where its whole chunks do, without an error: references were missing, and nobody heard.
+#[test]
+fn the_last_part_of_a_cut_file_says_where_it_ends() {
+    let records: Vec<Run> = (0..60).map(|page| Run { page: page * page, count: page + 1 }).collect();
+    let whole = write_runs(&records, 10);
+    for cut in 0..whole.len() {
+        let bytes = &whole[..cut];
+        let (Ok(reader), parts) = (TraceReader::new(bytes), 1 + cut % 3) else { continue };
+        let (_, expected, end) = read(reader);
+        let mut back = Vec::new();
+        for number in 0..parts {
+            let (_, runs, end_of_part) = read(TraceReader::shard(Cursor::new(bytes), number, parts).unwrap());
+            back.extend(runs);
+            match number + 1 == parts {
+                true => assert_eq!(format!("{end_of_part:?}"), format!("{end:?}"), "byte {cut}"),
+                false => assert!(end_of_part.is_ok()),
+            }
+        }
+        assert_eq!(back, expected, "byte {cut}");
+    }
+}
+
+/// In a run they would be another page of another address space.
+#[test]
+fn pages_that_no_address_has_are_refused_with_their_number() {
+    for (page_bits, bits) in [(4, 52), (12, 44), (21, 35), (40, 16)] {
+        let header = Header::new(Content::Runs { page_bits });
+        let mut writer = TraceWriter::new(Vec::new(), &header, Settings::default()).unwrap();
+        writer.runs(&[Run::new(4095, (1 << bits) - 1, 1), Run::new(0, 0, 1)]).unwrap();
+        if bits < 52 {
+            let error = writer.runs(&[Run::new(0, 7, 1), Run::new(0, 1 << bits, 1)]).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("run 4: {:#x} is no page number", 1_u64 << bits)), "{error}");
+        }
+    }
+}
+
+/// Their sum was 0 in 64 bits, and a merged run of so many was left out.
+#[test]
+fn counts_that_add_up_to_more_than_64_bits_are_refused() {
+    let header = Header::new(Content::Runs { page_bits: 12 });
+    let mut writer = TraceWriter::new(Vec::new(), &header, Settings::default()).unwrap();
+    writer.runs(&[Run::new(0, 1, 1 << 63)]).unwrap();
+    writer.runs(&[Run::new(0, 2, (1 << 63) - 1)]).unwrap();
+    let error = writer.runs(&[Run::new(0, 3, 1)]).unwrap_err().to_string();
+    assert!(error.contains("add up to 18446744073709551616"), "{error}");
 }

@@ -32,6 +32,14 @@ fn expand(runs: &[Run]) -> Vec<u64> {
     runs.iter().flat_map(|run| std::iter::repeat_n(run.page, run.count as usize)).collect()
 }
 
+/// The sum was 0, and the run was left out.
+#[test]
+fn a_count_that_would_not_fit_begins_another_run() {
+    let runs = [Run::new(0, 0, 1 << 63), Run::new(0, 1, 1 << 63), Run::new(0, 512, 1)];
+    let coarser = collect(CoarserRuns::new(MemoryRuns::new(12, &runs), 21).unwrap());
+    assert_eq!(coarser, [Run::new(0, 0, 1 << 63), Run::new(0, 0, 1 << 63), Run::new(0, 1, 1)]);
+}
+
 proptest! {
     #[test]
     fn runs_are_the_touches_in_order(

@@ -277,7 +277,11 @@ def info_command(
             terminal.echo(line)
     damage = (found["thorough"] or {}).get("damage")
     if damage or not found["complete"]:
-        raise BadInputError(damage or f"{source}: the trace is torn; run: pagelab trace convert --recover {source} NEW")
+        raise BadInputError(
+            damage
+            or f"{source}: the trace is torn, or bytes follow its end; run: "
+            f"pagelab trace convert --recover {source} NEW"
+        )
 
 
 @trace_app.command("convert")
@@ -320,7 +324,7 @@ def convert_command(
         format=from_format,
         page_bytes=page,
         foreign_page_bytes=its_page,
-        kinds=_kinds(kinds) or trace.KINDS,
+        kinds=_kinds(kinds) or None,
         recover=recover,
         force=force,
         level=level,
@@ -357,7 +361,7 @@ def concat_command(
     from pagelab import trace
 
     options = {"same_space": same_space, "page_bytes": page, "level": level, "force": force}
-    written = trace.concat(sources, out, kinds=_kinds(kinds) or trace.KINDS, **options)
+    written = trace.concat(sources, out, kinds=_kinds(kinds) or None, **options)
     _show_written(out, written, as_json=as_json)
 
 
@@ -382,7 +386,7 @@ def interleave_command(
     from pagelab import trace
 
     options = {"same_space": same_space, "page_bytes": page, "level": level, "force": force}
-    written = trace.interleave(sources, out, quantum=quantum, kinds=_kinds(kinds) or trace.KINDS, **options)
+    written = trace.interleave(sources, out, quantum=quantum, kinds=_kinds(kinds) or None, **options)
     _show_written(out, written, as_json=as_json)
 
 
@@ -420,7 +424,7 @@ def reduce_command(
         memory=memory,
         colours=counts,
         page_bytes=page,
-        kinds=_kinds(kinds) or trace.KINDS,
+        kinds=_kinds(kinds) or None,
         level=level,
         force=force,
     )

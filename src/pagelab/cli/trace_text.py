@@ -80,7 +80,7 @@ def info(path: Path, found: dict[str, Any]) -> Iterator[str]:
         colours = ", ".join(str(count) for count in reduction["colours"])
         yield f"  reduced: exact for LRU memories from {memory} up, in {colours} colours"
     if not found["complete"]:
-        yield "  torn: it has no end; these figures are of its complete chunks"
+        yield "  torn, or other bytes follow its end; these figures are of its complete chunks"
     yield from _thorough(found["thorough"])
     yield from _origin(found)
 

@@ -1,7 +1,8 @@
 """Simulators and models of a program under page colours, caches and TLBs of other machines.
 
 ``pagelab.simulate.paging(trace, colours=[1, 2, 4])`` gives the page faults of every memory size as a polars frame.
-Names are imported when they are first used.
+Names are imported when they are first used. None is also the name of a module in here: importing that module would put
+it in the name's place.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from pagelab.simulate.sampling import sampled_paging as sampled_paging
     from pagelab.simulate.sweeping.run import Sweep as Sweep
     from pagelab.simulate.sweeping.run import sweep as sweep
+    from pagelab.simulate.tlb_estimate import TlbEstimate as TlbEstimate
+    from pagelab.simulate.tlb_estimate import tlb_windows as tlb_windows
     from pagelab.simulate.tlb_runs import TlbRuns as TlbRuns
     from pagelab.simulate.tlb_runs import tlb as tlb
-    from pagelab.simulate.tlb_windows import TlbEstimate as TlbEstimate
-    from pagelab.simulate.tlb_windows import tlb_windows as tlb_windows
 
 _HOMES = {
     "CacheRuns": "pagelab.simulate.cache_runs",
@@ -47,9 +48,9 @@ _HOMES = {
     "replacement": "pagelab.simulate.replacement_runs",
     "sampled_paging": "pagelab.simulate.sampling",
     "sweep": "pagelab.simulate.sweeping.run",
-    "TlbEstimate": "pagelab.simulate.tlb_windows",
+    "TlbEstimate": "pagelab.simulate.tlb_estimate",
     "tlb": "pagelab.simulate.tlb_runs",
-    "tlb_windows": "pagelab.simulate.tlb_windows",
+    "tlb_windows": "pagelab.simulate.tlb_estimate",
 }
 
 

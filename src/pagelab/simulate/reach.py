@@ -21,43 +21,78 @@ _BASE = 12
 _SHOWN = 6
 
 
-def header_of(trace: Trace) -> dict[str, Any]:
-    """The header of a trace file; empty for arrays, and for an unreadable file: its reader reports the reason."""
+def _about(trace: Trace) -> dict[str, Any]:
+    """The description of a trace file; empty for arrays, and for an unreadable file: its reader reports the reason."""
     if not isinstance(trace, str | os.PathLike):
         return {}
     from ..trace import TraceError, info
 
     try:
-        header: dict[str, Any] = info(os.fspath(trace))["header"]
+        return info(os.fspath(trace))
     except TraceError:
         return {}
-    return header
 
 
 def pools_of(trace: Trace) -> tuple[Pool, ...]:
     """The pools with which a trace file was captured; none for arrays."""
-    return of_header(header_of(trace))
+    return of_header(_about(trace).get("header") or {})
 
 
-def require_data_runs(trace: Trace) -> None:
-    """Raises :class:`BadInputError` for page runs with fetches in them, as far as the header shows.
+def require_every_reference(trace: str) -> None:
+    """Raises :class:`BadInputError` for a sample, for a reduced trace, and for one without its end.
 
-    Runs do not distinguish them from data.
+    For simulations that do not leave the reading of the file to the native part, which refuses these.
     """
-    header = header_of(trace)
-    if header.get("content") == "runs" and "fetch" in _kinds(header):
+    from ..trace import info
+
+    found = info(trace)
+    sampling = found["header"].get("sampling")
+    if sampling is not None:
         raise BadInputError(
-            f"trace {os.fspath(cast(str, trace))}: its page runs contain fetches, for which TLBs have other entries; "
-            "capture data alone: pagelab trace -- CMD (or full references: pagelab trace --full --fetches)"
+            f"trace {trace}: it is a sample ({sampling['what']}), and TLBs need every reference; capture one with: "
+            "pagelab trace -o FILE -- CMD"
+        )
+    if found["header"].get("reduction") is not None:
+        raise BadInputError(f"trace {trace}: it was reduced, and TLBs need every reference; simulate the whole trace")
+    if not found["complete"]:
+        raise BadInputError(
+            f"trace {trace}: it is torn, or bytes follow its end; keep what is whole: "
+            f"pagelab trace convert --recover {trace} NEW"
         )
 
 
-def _kinds(header: Mapping[str, Any]) -> set[str]:
-    """The kinds of references in a trace, if its header or the header of its source has them."""
+_TOLD = {"fetch": "fetches, for which TLBs have other entries", "other": "prefetches, which TLBs do not count"}
+
+
+def require_data_runs(trace: Trace) -> None:
+    """Raises :class:`BadInputError` for page runs with other references than loads and stores, as far as it is known.
+
+    Runs do not distinguish them from data.
+    """
+    found = _about(trace)
+    if not found or found["header"]["content"] != "runs":
+        return
+    kinds = _kinds(found["header"], found["ending"])
+    wrong = [told for kind, told in _TOLD.items() if kind in kinds]
+    if wrong:
+        raise BadInputError(
+            f"trace {os.fspath(cast(str, trace))}: its page runs contain {' and '.join(wrong)}; make them of loads and "
+            "stores alone: pagelab trace -- CMD, or, of full references: pagelab trace convert --page 4K --kinds "
+            "load,store FULL NEW"
+        )
+
+
+def _kinds(header: Mapping[str, Any], ending: Mapping[str, Any] | None) -> set[str]:
+    """The kinds of references in a trace, if it says so: found, or kept. The header of a trace of earlier versions does
+    not: then all that its capture, or the captures of its sources, had."""
+    told = (ending or {}).get("run_kinds", header.get("kinds"))
+    if told is not None:
+        return set(told)
     provenance = header.get("provenance") or {}
     options = (provenance.get("parameters") or {}).get("options") or {}
     found = set(str(options.get("kinds", "")).split("+"))
-    return found.union(*(_kinds(one.get("header") or {}) for one in provenance.get("from") or []))
+    sources = provenance.get("from") or []
+    return found.union(*(_kinds(one.get("header") or {}, one.get("ending")) for one in sources))
 
 
 def require_met(trace: Trace, design: Design) -> None:

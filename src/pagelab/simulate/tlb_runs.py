@@ -14,7 +14,7 @@ from ..errors import BadInputError
 from . import hardware
 from .cache_runs import level_row, workers
 from .placements import Design, History, Region, What, design
-from .reach import pools_of, require_data_runs, require_met, require_met_by
+from .reach import WINDOW_BITS, pools_of, require_data_runs, require_met, require_met_by
 from .references import Report, Trace, feed
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class TlbRuns:
     levels: pl.DataFrame
 
     def regions(self, regions: Sequence[Region]) -> pl.DataFrame:
-        """H, M and C by region: ``placement, seed, region, kind, start, end, h, m, c``. A window counts for the
-        region that
-        its first address lies in; what lies in none is ``elsewhere``."""
+        """H, M and C by region: ``placement, seed, region, kind, start, end, h, m, c``. A window counts for the region
+        that its first address lies in, or else for the first one that begins in it; what lies in none is
+        ``elsewhere``."""
         spans = sorted(regions, key=lambda region: region.start)
         starts = [region.start for region in spans]
         at = pl.Series([_within(spans, starts, start) for start in self.windows["start"]], dtype=pl.Int64)
@@ -75,8 +75,10 @@ class TlbRuns:
 def _within(spans: Sequence[Region], starts: Sequence[int], start: int) -> int:
     from bisect import bisect_right
 
-    at = bisect_right(starts, start + (1 << 21) - 1) - 1
-    return at if at >= 0 and start < spans[at].end else -1
+    following = bisect_right(starts, start)
+    if following and start < spans[following - 1].end:
+        return following - 1
+    return following if following < len(spans) and starts[following] < start + (1 << WINDOW_BITS) else -1
 
 
 def tlb(

@@ -25,7 +25,8 @@ Report = Callable[[int, int | None], None]
 
 _PIECE = 1 << 16
 """Elements of an array passed at once: they are copied, and stay in the cache; Ctrl-C takes effect between two."""
-
+_MOST = 2**64 - 1
+"""Most references that are counted."""
 
 Require = Callable[[dict[str, Any]], None]
 """Told a trace file's header before anything is read from it; raises :class:`BadInputError` to refuse it."""
@@ -54,9 +55,11 @@ def feed(
         pages, counts = _arrays(batch)
         for start in range(0, len(pages), _PIECE):
             piece = slice(start, start + _PIECE)
+            done += len(pages[piece]) if counts is None else _sum(counts[piece])
+            if done > _MOST:
+                raise BadInputError(f"the counts of the pages add up to {done}; at most {_MOST}")
             for simulation in simulations:
                 simulation.feed_array(pages[piece], None if counts is None else counts[piece])
-            done += len(pages[piece]) if counts is None else int(counts[piece].sum())
             if report is not None:
                 report(done, total)
     return {}
@@ -71,6 +74,11 @@ def _arrays(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None
             raise BadInputError(f"{len(pages)} page numbers, but {len(counts)} counts")
         return pages, counts
     return _integers(batch, "page numbers"), None
+
+
+def _sum(counts: NDArray[np.uint64]) -> int:
+    """The sum of a piece's counts, which may need more than 64 bits."""
+    return (int((counts >> np.uint64(32)).sum()) << 32) + int((counts & np.uint64(0xFFFF_FFFF)).sum())
 
 
 def _integers(values: ArrayLike, what: str) -> NDArray[np.uint64]:

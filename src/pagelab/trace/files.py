@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,22 +102,38 @@ class Trace:
     def runs(
         self,
         page_bytes: int | str | None = None,
-        kinds: Iterable[str] = DEMAND,
+        kinds: Iterable[str] | None = None,
         *,
         shard: tuple[int, int] | None = None,
     ) -> Iterator[Runs]:
         """Batches of page runs, of the trace's page size or a larger one; otherwise like :meth:`references`.
 
-        The default page size is the trace's own, or 4 KiB for a trace of full references.
+        The default page size is the trace's own, or 4 KiB for a trace of full references. ``kinds``: of full
+        references, by default those that can fault; page runs do not tell them apart, and a choice that would leave
+        some of theirs out is refused.
         """
         bits = page_bits(page_bytes or self.page_bytes or 4096)
+        chosen = DEMAND if kinds is None else tuple(kinds)
+        codes = kind_codes(chosen)
+        if kinds is not None and self.page_bytes is not None:
+            self._refuse_choice(chosen)
         with native(self.path):
-            batches = TraceBatches(self.path, bits, kind_codes(kinds), shard)
+            batches = TraceBatches(self.path, bits, codes, shard)
             while (columns := batches.runs()) is not None:
                 page, asid, count = columns
                 yield Runs(
                     np.frombuffer(page, np.uint64), np.frombuffer(asid, np.uint16), np.frombuffer(count, np.uint64)
                 )
+
+    def _refuse_choice(self, chosen: Sequence[str]) -> None:
+        known = (self._info["ending"] or {}).get("run_kinds", self.header.get("kinds"))
+        left = [kind for kind in known or () if kind not in chosen]
+        if left:
+            raise TraceError(
+                "invalid",
+                f"{self.path}: its page runs do not tell {' and '.join(left)} from other references, and none can be "
+                "left out; make runs of full references: pagelab trace convert --page SIZE --kinds LIST FULL NEW",
+            )
 
     def frame(self, rows: int = 1_000_000) -> pl.DataFrame:
         """The first ``rows`` records at most, as a polars frame with a column per field (``kind`` by name)."""
@@ -133,13 +148,18 @@ class Trace:
             parts.append(part)
             if left <= 0:
                 break
-        names = [field.name for field in fields(Runs if self.page_bytes else References)]
-        frame = pl.concat(parts) if parts else pl.DataFrame({name: [] for name in names})
+        frame = pl.concat(parts) if parts else pl.DataFrame((_NO_RUNS if self.page_bytes else _NONE).columns())
         if "kind" in frame.columns:
             frame = frame.with_columns(pl.col("kind").replace_strict(dict(enumerate(KINDS)), return_dtype=pl.String))
         return frame
 
 
+def _no(of: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+    return np.empty(0, of)
+
+
+_NONE = References(_no(np.uint64), _no(np.uint8), _no(np.uint16), _no(np.uint32), _no(np.uint16))
+_NO_RUNS = Runs(_no(np.uint64), _no(np.uint16), _no(np.uint64))
 _REFERENCES = ("address", "kind", "size", "thread", "asid")
 _RUNS = ("page", "asid", "count")
 

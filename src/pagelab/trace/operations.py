@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ FORMATS = ("lackey", "dinero", "champsim", "csv", "raw", "raw-pages", "perf-scri
 order, and Parquet."""
 
 
-def records(kinds: Iterable[str], page: str | int | None) -> dict[str, Any]:
-    """The description of a new trace's records for the native part."""
-    chosen = list(kinds)
-    kind_codes(chosen)
+def records(kinds: Iterable[str] | None, page: str | int | None) -> dict[str, Any]:
+    """The description of a new trace's records for the native part. ``kinds``: None for all, and for those that can
+    fault in page runs that are made of full references."""
+    chosen = None if kinds is None else list(kinds)
+    if chosen is not None:
+        kind_codes(chosen)
     return {"kinds": chosen, "page_bits": None if page is None else page_bits(page)}
 
 
@@ -35,20 +38,28 @@ def convert(
     format: str | None = None,  # noqa: A002 (the word that users know)
     page_bytes: int | str | None = None,
     foreign_page_bytes: int | str = 4096,
-    kinds: Iterable[str] = KINDS,
+    kinds: Iterable[str] | None = None,
     recover: bool = False,
     force: bool = False,
     level: int = 3,
 ) -> dict[str, Any]:
     """Writes a trace of a foreign ``format``, or a pagelab trace, as a new trace; returns its description.
 
-    ``page_bytes`` makes page runs; ``recover`` keeps all whole chunks of a damaged pagelab trace.
+    ``page_bytes`` makes page runs, of loads, stores and fetches unless other ``kinds`` are named: prefetches are no
+    use of a page. ``recover`` keeps all whole chunks of a damaged pagelab trace.
     """
     if format is not None and format not in FORMATS:
         raise TraceError("invalid", f"format {format!r}: none of {', '.join(FORMATS)}")
     if format == "parquet":
-        return _convert_parquet(source, target, page_bytes=page_bytes, kinds=kinds, force=force, level=level)
-    parameters = {"convert": str(source), "format": format, "recover": recover}
+        return _convert_parquet(
+            source,
+            target,
+            page_bytes=page_bytes,
+            foreign_page_bytes=foreign_page_bytes,
+            kinds=kinds,
+            force=force,
+            level=level,
+        )
     request = {
         "work": "convert",
         "input": str(source),
@@ -56,7 +67,7 @@ def convert(
         "foreign_page_bits": page_bits(foreign_page_bytes),
         "recover": recover,
         "records": records(kinds, page_bytes),
-        "output": output(target, force, level, parameters),
+        "output": output(target, force, level, {"convert": str(source), "format": format, "recover": recover}),
     }
     return ask(request, source)
 
@@ -66,24 +77,33 @@ def _convert_parquet(
     target: Path | str,
     *,
     page_bytes: int | str | None,
-    kinds: Iterable[str],
+    foreign_page_bytes: int | str,
+    kinds: Iterable[str] | None,
     force: bool,
     level: int,
 ) -> dict[str, Any]:
     """Like :func:`convert`, for Parquet; ``kind`` may be a name or a code."""
     from pagelab.trace.parquet import batches, columns
 
-    wanted = list(kinds)
-    if "page" in columns(source):
-        written = write(target, batches(source), page_bytes=page_bytes or 4096, level=level, force=force)
-        return {"records": written, "references": None, "bytes": Path(target).stat().st_size}
-    if page_bytes is None and kind_codes(wanted) == kind_codes(KINDS):
-        written = write(target, batches(source), level=level, force=force)
-        return {"records": written, "references": written, "bytes": Path(target).stat().st_size}
-    whole = Path(target).with_name(f"{Path(target).name}.whole")
+    wanted = None if kinds is None else list(kinds)
+    # Page numbers are of the foreign size, whatever size the new trace has.
+    its = foreign_page_bytes if "page" in columns(source) else None
+    every_kind = wanted is None or kind_codes(wanted) == kind_codes(KINDS)
+    if page_bytes is None and (its is not None or every_kind):
+        written = write(target, batches(source), page_bytes=its, level=level, force=force)
+        found = info(target)
+        return {"records": written, "references": found["references"], "bytes": found["bytes"]}
+    whole = Path(target).with_name(f".{Path(target).name}-{os.urandom(8).hex()}.whole")
     try:
-        write(whole, batches(source), level=1, force=True)
-        return convert(whole, target, page_bytes=page_bytes, kinds=wanted, force=force, level=level)
+        write(whole, batches(source), page_bytes=its, level=1)
+        parameters = {"convert": str(source), "format": "parquet", "recover": False}
+        request = {
+            "work": "convert",
+            "input": str(whole),
+            "records": records(wanted, page_bytes),
+            "output": output(target, force, level, parameters),
+        }
+        return ask(request, source)
     finally:
         whole.unlink(missing_ok=True)
 
@@ -111,7 +131,7 @@ def _mix(
     *,
     same_space: bool = False,
     page_bytes: int | str | None = None,
-    kinds: Iterable[str] = KINDS,
+    kinds: Iterable[str] | None = None,
     force: bool = False,
     level: int = 3,
 ) -> dict[str, Any]:
@@ -134,14 +154,14 @@ def reduce(
     memory: int | str,
     colours: Sequence[int] = (1,),
     page_bytes: int | str | None = None,
-    kinds: Iterable[str] = KINDS,
+    kinds: Iterable[str] | None = None,
     force: bool = False,
     level: int = 3,
 ) -> dict[str, Any]:
     """Drops references that do not affect LRU memories of ``memory`` bytes or more, for each number of ``colours``.
 
-    The result has page runs. The faults of LRU and OPT in such memories are exact, and the counts add up to all
-    references.
+    The result has page runs, of loads, stores and fetches unless other ``kinds`` are named. The faults of LRU and OPT
+    in such memories are exact, and the counts add up to all references.
     """
     bits = page_bits(page_bytes) if page_bytes is not None else info(source)["header"].get("page_bits", 12)
     size = bytes_of(memory)

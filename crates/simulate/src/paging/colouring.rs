@@ -33,6 +33,8 @@ pub enum ColouringError {
         /// Number of masks.
         masks: usize,
     },
+    /// No page is in a sample of this rate.
+    Rate(String),
 }
 
 impl std::fmt::Display for ColouringError {
@@ -42,6 +44,9 @@ impl std::fmt::Display for ColouringError {
             Self::Count(count) => write!(f, "{count} colours: not within 1 ... {MAX_COLOURS}"),
             Self::Masks { count, masks } if count.is_power_of_two() => {
                 write!(f, "{count} colours need {} XOR masks: {masks} are given", count.trailing_zeros())
+            }
+            Self::Rate(rate) => {
+                write!(f, "rate {rate}: a sample has pages from 2^-64 (5.5e-20) on, and at most all, 1")
             }
             Self::Masks { count, .. } => write!(f, "{count} colours: XOR masks make powers of two only"),
         }

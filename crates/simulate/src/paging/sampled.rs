@@ -70,12 +70,16 @@ impl Sampled {
     /// Empty stacks.
     ///
     /// # Errors
-    /// Colour counts that cannot be simulated.
+    /// Colour counts that cannot be simulated, and a rate at which no page is in the sample.
     pub fn new(colouring: &Colouring, counts: &[u32], sampling: Sampling) -> Result<Self, ColouringError> {
         let stacks = || Stacks::new(colouring, counts);
+        let threshold = (sampling.rate * 2_f64.powi(64)) as u64;
+        if threshold == 0 || sampling.rate > 1.0 {
+            return Err(ColouringError::Rate(sampling.rate.to_string()));
+        }
         Ok(Self {
             salt: mix(sampling.seed),
-            threshold: (sampling.rate * 2_f64.powi(64)) as u64,
+            threshold,
             most_pages: sampling.most_pages.unwrap_or(usize::MAX),
             whole: stacks()?,
             groups: (0..GROUPS).map(|_| stacks()).collect::<Result<_, _>>()?,

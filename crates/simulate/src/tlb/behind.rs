@@ -102,6 +102,11 @@ impl Core {
         self.missed.as_ref().is_some_and(List::was_long)
     }
 
+    /// Number of misses that wait for [`Core::go_behind`].
+    pub(super) fn waiting(&self) -> usize {
+        self.missed.as_ref().map_or(0, |list| list.length)
+    }
+
     /// Passes the misses of one address space to the second level, and walks those that it lacks.
     #[inline(always)]
     pub(super) fn go_behind(&mut self, machine: &mut Machine, windows: &mut Windows, asid: u16) {

@@ -270,6 +270,12 @@ impl Core {
         settled
     }
 
+    /// Whether an array of the first level holds the page translated last on this side.
+    #[inline(always)]
+    pub(super) fn is_held(&self, side: usize) -> bool {
+        self.last[side].address != u64::MAX
+    }
+
     /// Adds translations of the page translated last.
     #[inline]
     pub(super) fn add_translations(&mut self, translations: u64) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pagelab_trace::{Reference, Run, Segment};
+use pagelab_trace::{Reference, Run, Segment, number_bits};
 
 use super::behind::BATCH;
 use super::core::{Caches, Core, CoreCounts, LOADS, Machine};
@@ -169,23 +169,43 @@ impl Simulation {
 
     /// Simulates the next runs of the trace, in pages of 4 KiB. Each run is a number of data references to one page;
     /// all but the first find the entry where the first left it. H, M, C and the windows are those of the references
-    /// from which the runs were made; a reference that crosses the end of a page is one reference to each page.
+    /// from which the runs were made; a reference that crosses the end of a page is one reference to each page (which
+    /// shows in pages that no array of the first level holds: there each misses).
     ///
     /// # Errors
     /// Facts that runs do not contain, if they would matter.
     pub fn feed_runs(&mut self, runs: &[Run]) -> Result<(), SpecError> {
         self.takes_runs()?;
+        if let Some(run) = runs.iter().find(|run| run.number() >> number_bits(PAGE_BITS) != 0) {
+            let page = run.number();
+            return Err(SpecError(format!("page {page:#x} is at no address: page numbers have 44 bits here")));
+        }
         for runs in runs.chunk_by(|one, next| one.asid() == next.asid()).flat_map(|runs| runs.chunks(BATCH)) {
             for run in runs {
                 let (asid, address) = (run.asid(), run.number() << PAGE_BITS);
                 if !self.cores[0].settled_page(LOADS, asid, address, run.count) {
                     self.address(0, LOADS, asid, address);
-                    self.cores[0].add_translations(run.count - 1);
+                    self.repeat(asid, address, run.count - 1);
                 }
             }
             self.cores[0].go_behind(&mut self.machine, &mut self.windows, runs[0].asid());
         }
         Ok(())
+    }
+
+    /// Translates the page of a run that was translated just now so many more times: each time finds its entry, or
+    /// misses if no array of the first level holds such pages.
+    fn repeat(&mut self, asid: u16, address: u64, times: u64) {
+        if self.cores[0].is_held(LOADS) {
+            self.cores[0].add_translations(times);
+            return;
+        }
+        for _ in 0..times {
+            if self.cores[0].waiting() >= BATCH {
+                self.cores[0].go_behind(&mut self.machine, &mut self.windows, asid);
+            }
+            self.address(0, LOADS, asid, address);
+        }
     }
 
     fn takes_runs(&self) -> Result<(), SpecError> {

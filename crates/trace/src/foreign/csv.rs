@@ -3,13 +3,15 @@
 use super::lines::{Batch, Flaw, next_line, number, wrong_line};
 use crate::error::TraceError;
 use crate::reference::Kind;
-use crate::run::{MAX_ASID, NUMBER_BITS, Run, RunBuilder};
+use crate::run::{MAX_ASID, Run, RunBuilder, no_page};
 use crate::source::{Result, RunSource};
 use std::io::BufRead;
 
 /// Places of the columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Columns {
+    /// How many there are.
+    width: usize,
     address: Option<usize>,
     kind: Option<usize>,
     size: Option<usize>,
@@ -42,6 +44,7 @@ impl Columns {
             if slot.replace(at).is_some() {
                 return Err(wrong_line(1, &line, "a column is there twice"));
             }
+            columns.width += 1;
         }
         match (columns.address, columns.page) {
             (Some(_), None) if columns.count.is_none() => Ok(columns),
@@ -54,20 +57,27 @@ impl Columns {
         self.page.is_some()
     }
 
-    /// A line's fields.
-    fn fields<'a>(&self, line: &'a [u8]) -> [&'a [u8]; 7] {
+    /// A line's fields: as many as there are columns. A number with a comma in it would be another number.
+    fn fields<'a>(&self, line: &'a [u8]) -> std::result::Result<[&'a [u8]; 7], Flaw> {
         let mut fields: [&[u8]; 7] = [b""; 7];
-        for (field, value) in fields.iter_mut().zip(line.split(|byte| *byte == b',')) {
-            *field = value.trim_ascii();
+        let mut count = 0;
+        for value in line.split(|byte| *byte == b',') {
+            if let Some(field) = fields.get_mut(count) {
+                *field = value.trim_ascii();
+            }
+            count += 1;
         }
-        fields
+        match count == self.width {
+            true => Ok(fields),
+            false => Err(format!("fields: {count}, and the first line names {}", self.width)),
+        }
     }
 
     pub fn reference(&self, line: &[u8], batch: &mut Batch) -> std::result::Result<(), Flaw> {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
-        let fields = self.fields(line);
+        let fields = self.fields(line)?;
         let address = value(&fields, self.address, "address", 0)?;
         let kind = match self.kind {
             Some(at) => kind(fields[at]).ok_or("the kind is none of load, store, fetch, other")?,
@@ -79,13 +89,16 @@ impl Columns {
         batch.add(asid as u16, thread, address, kind, size)
     }
 
-    fn run(&self, line: &[u8]) -> std::result::Result<Run, Flaw> {
-        let fields = self.fields(line);
+    fn run(&self, line: &[u8], page_bits: u32) -> std::result::Result<Run, Flaw> {
+        let fields = self.fields(line)?;
         let page = value(&fields, self.page, "page", 0)?;
         let count = value(&fields, self.count, "count", 1)?;
         let asid = small(value(&fields, self.asid, "asid", 0)?, u32::from(MAX_ASID), "asid")?;
-        if page >> NUMBER_BITS != 0 || count == 0 {
-            return Err(format!("pages have {NUMBER_BITS} bits, counts begin at 1"));
+        if count == 0 {
+            return Err("counts begin at 1".into());
+        }
+        if let Some(flaw) = no_page(page, page_bits) {
+            return Err(flaw);
         }
         Ok(Run::new(asid as u16, page, count))
     }
@@ -148,7 +161,7 @@ impl<R: BufRead> RunSource for PageRows<R> {
             }
             self.number += 1;
             if !self.line.trim_ascii().is_empty() {
-                let run = self.columns.run(&self.line);
+                let run = self.columns.run(&self.line, self.page_bits);
                 let run = run.map_err(|flaw| wrong_line(self.number, &self.line, &flaw))?;
                 self.builder.push(run.page, run.count, &mut self.runs);
             }

@@ -2,7 +2,7 @@
 
 use crate::error::TraceError;
 use crate::reference::{Kind, Reference};
-use crate::run::{NUMBER_BITS, Run, RunBuilder};
+use crate::run::{Run, RunBuilder, no_page};
 use crate::source::{ReferenceSource, References, Result, RunSource, Span};
 use std::io::{BufRead, ErrorKind};
 
@@ -107,10 +107,8 @@ impl<R: BufRead> RunSource for Pages<R> {
             let mut any = false;
             let before = self.words.count;
             for (number, page) in (before + 1..).zip(self.words.next()?) {
-                if page >> NUMBER_BITS != 0 {
-                    return Err(TraceError::Invalid(format!(
-                        "integer {number}: {page:#x} is no page number: those have {NUMBER_BITS} bits"
-                    )));
+                if let Some(flaw) = no_page(page, self.page_bits) {
+                    return Err(TraceError::Invalid(format!("integer {number}: {flaw}")));
                 }
                 any = true;
                 self.builder.push(page, 1, &mut self.runs);

@@ -12,6 +12,9 @@ use crate::source::Span;
 /// Faults of a payload.
 pub(super) type Flaw = &'static str;
 
+/// The fault of runs whose counts no number of 64 bits holds.
+pub(super) const MANY: Flaw = "the counts of its runs add up to 2^64 or more";
+
 #[inline]
 pub(crate) fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64 >> 63) as u64)
@@ -183,7 +186,7 @@ pub(super) fn decode_runs(bytes: &[u8], records: u32, references: u64, runs: &mu
     let (pages, counts) =
         rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or("the pages are cut off")?;
     let (mut pages, mut counts) = (Take(pages), Take(counts));
-    let (mut last, mut sum) = (0u64, 0u64);
+    let (mut last, mut sum, mut wrapped) = (0u64, 0u64, false);
     runs.reserve(records as usize);
     for _ in 0..records {
         last = last.wrapping_add(unzigzag(pages.next()?));
@@ -191,8 +194,12 @@ pub(super) fn decode_runs(bytes: &[u8], records: u32, references: u64, runs: &mu
         if count == 0 {
             return Err("a run has no references");
         }
-        sum = sum.wrapping_add(count);
+        let (next, wraps) = sum.overflowing_add(count);
+        (sum, wrapped) = (next, wrapped | wraps);
         runs.push(Run { page: last, count });
+    }
+    if wrapped {
+        return Err(MANY);
     }
     if sum != references {
         return Err("the counts do not add up");

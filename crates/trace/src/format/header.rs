@@ -1,6 +1,7 @@
 //! The header of a trace: contents, exactness, provenance.
 
 use crate::error::TraceError;
+use crate::reference::Kinds;
 use crate::run::{MAX_ASID, PAGE_BITS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -43,6 +44,10 @@ pub struct Header {
     /// Names of the address spaces, by number (a program's name, a process id); may be shorter than their number.
     #[serde(default)]
     pub address_spaces: Vec<String>,
+    /// The kinds of references that were kept. Page runs do not tell them apart. Not known of traces of earlier
+    /// versions, nor of page runs from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Kinds>,
     /// Set where the trace is a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
@@ -57,7 +62,14 @@ pub struct Header {
 impl Header {
     /// The header of a whole trace of unknown origin.
     pub fn new(content: Content) -> Header {
-        Header { content, address_spaces: Vec::new(), sampling: None, reduction: None, provenance: Value::Null }
+        Header {
+            content,
+            address_spaces: Vec::new(),
+            kinds: None,
+            sampling: None,
+            reduction: None,
+            provenance: Value::Null,
+        }
     }
 
     /// Refuses a sample.

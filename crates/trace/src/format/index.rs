@@ -1,6 +1,7 @@
 //! The index: positions of a file's chunks.
 
 use super::layout::{self, CHUNK_HEADER, ChunkHeader, INDEX_ENTRY, IndexHeader, TAIL, u32_at, u64_at};
+use super::reader::read_full;
 use crate::error::TraceError;
 use crate::source::Result;
 use serde_json::Value;
@@ -80,7 +81,7 @@ impl Index {
 
     /// References in all chunks.
     pub fn references(&self) -> u64 {
-        self.entries.iter().fold(0, |sum: u64, entry| sum.wrapping_add(entry.references))
+        self.entries.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.references))
     }
 
     /// At most `count` ranges of chunks, in order, that hold about equally many records: one a worker.
@@ -135,17 +136,19 @@ impl Index {
     }
 
     /// Finds the chunks without an index: every chunk whose header and payload are whole, wherever it lies. After
-    /// damage, the search goes on at the next byte that begins a chunk.
+    /// damage, the search goes on at the next byte that begins a chunk. It ends at this trace's index, and at the
+    /// header of another trace: chunks behind these are not of this trace.
     pub fn scan(file: &mut (impl Read + Seek)) -> Result<Index> {
         let operation = TraceError::io("search the trace for chunks");
         let mut entries = Vec::new();
         let length = file.seek(SeekFrom::End(0)).map_err(&operation)?;
         let (mut offset, mut payload) = (layout::FILE_HEADER as u64, Vec::new());
-        while offset + CHUNK_HEADER as u64 <= length {
+        while offset < length {
             file.seek(SeekFrom::Start(offset)).map_err(&operation)?;
             let mut bytes = [0; CHUNK_HEADER];
-            file.read_exact(&mut bytes).map_err(&operation)?;
-            if let Some(header) = ChunkHeader::decode(&bytes)
+            let have = read_full(file, &mut bytes)?;
+            if have == CHUNK_HEADER
+                && let Some(header) = ChunkHeader::decode(&bytes)
                 && offset + CHUNK_HEADER as u64 + u64::from(header.stored) <= length
             {
                 payload.resize(header.stored as usize, 0);
@@ -156,15 +159,33 @@ impl Index {
                     continue;
                 }
             }
-            let Some(next) = find(file, layout::CHUNK_MAGIC, offset + 1)? else { break };
+            if ends_chunks(&bytes[..have], entries.is_empty()) {
+                break;
+            }
+            let Some(next) = find(file, &PARTS, offset + 1)? else { break };
             offset = next;
         }
         Ok(Index { entries, ending: Value::Null, complete: false })
     }
 }
 
-/// The offset of the next such magic at or behind `start`.
-pub(super) fn find(file: &mut (impl Read + Seek), magic: [u8; 8], start: u64) -> Result<Option<u64>> {
+/// The beginnings of a file's parts.
+const PARTS: [[u8; 8]; 4] = [layout::CHUNK_MAGIC, layout::INDEX_MAGIC, layout::FILE_MAGIC, layout::COPY_MAGIC];
+
+/// Whether no chunk of a trace follows these bytes: they are an index, or the header of another trace. The copy of a
+/// header is that of another trace unless it comes before all chunks.
+fn ends_chunks(bytes: &[u8], before_all: bool) -> bool {
+    let is_header = |magic| {
+        let fixed = bytes.first_chunk().map(|fixed| layout::decode_file_header(fixed, magic));
+        fixed.is_some_and(|decoded| decoded.is_ok())
+    };
+    bytes.first_chunk().is_some_and(|index| IndexHeader::decode(index).is_some())
+        || is_header(layout::FILE_MAGIC)
+        || (!before_all && is_header(layout::COPY_MAGIC))
+}
+
+/// The offset of the next of these magics at or behind `start`.
+pub(super) fn find(file: &mut (impl Read + Seek), magics: &[[u8; 8]], start: u64) -> Result<Option<u64>> {
     let operation = TraceError::io("search the trace for its parts");
     file.seek(SeekFrom::Start(start)).map_err(&operation)?;
     let (mut window, mut base) = (Vec::new(), start);
@@ -175,7 +196,7 @@ pub(super) fn find(file: &mut (impl Read + Seek), magic: [u8; 8], start: u64) ->
             return Ok(None);
         }
         window.extend_from_slice(&block[..read]);
-        if let Some(at) = window.windows(8).position(|bytes| bytes == magic) {
+        if let Some(at) = window.windows(8).position(|bytes| magics.iter().any(|magic| bytes == magic)) {
             return Ok(Some(base + at as u64));
         }
         let gone = window.len().saturating_sub(7);

@@ -1,6 +1,6 @@
 //! Reads a trace, chunk by chunk.
 
-use super::codec::{decode_references, decode_runs};
+use super::codec::{MANY, decode_references, decode_runs};
 use super::header::{Content, Header};
 use super::index::{Entry, Index};
 use super::layout::{self, CHUNK_HEADER, ChunkHeader, FILE_HEADER, INDEX_HEADER, IndexHeader};
@@ -9,6 +9,7 @@ use crate::reference::{Kinds, Reference};
 use crate::run::Run;
 use crate::runs_of::{CoarserRuns, RunsOfReferences};
 use crate::source::{ReferenceSource, References, Result, RunSource, Span};
+use std::collections::VecDeque;
 use std::io::{Read, Seek, SeekFrom};
 
 /// The records of one chunk.
@@ -31,6 +32,8 @@ pub struct TraceReader<R> {
     offset: u64,
     chunks: u64,
     records: u64,
+    /// References in the chunks before.
+    references_before: u64,
     /// Number of chunks to read, if the file's end is not searched for.
     wanted: Option<u64>,
     index: Option<Index>,
@@ -44,7 +47,7 @@ pub struct TraceReader<R> {
 }
 
 /// Fills the buffer; returns fewer bytes only at the end.
-fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize> {
+pub(super) fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize> {
     let mut have = 0;
     while have < buffer.len() {
         match input.read(&mut buffer[have..]) {
@@ -90,6 +93,7 @@ impl<R: Read> TraceReader<R> {
             offset,
             chunks: 0,
             records: 0,
+            references_before: 0,
             wanted: None,
             index: None,
             done: false,
@@ -196,10 +200,12 @@ impl<R: Read> TraceReader<R> {
             return Err(TraceError::Torn(self.place()));
         }
         let header = ChunkHeader::decode(&bytes).ok_or_else(|| self.damaged("its header is wrong"))?;
+        let sum = self.references_before.checked_add(header.references).ok_or_else(|| self.damaged(MANY))?;
         self.read_chunk(&header)?;
         self.offset += CHUNK_HEADER as u64 + u64::from(header.stored);
         self.chunks += 1;
         self.records += u64::from(header.records);
+        self.references_before = sum;
         Ok(true)
     }
 
@@ -254,12 +260,45 @@ impl<R: Read> TraceReader<R> {
         let tail = tail.try_into().ok().and_then(layout::decode_tail);
         let index = Index::decode(&header, index).filter(|_| tail == Some(self.offset));
         self.index = Some(index.ok_or_else(|| self.damaged("the index is wrong"))?);
+        if read_full(&mut self.input, &mut [0])? > 0 {
+            let place = Place { offset: self.offset + (INDEX_HEADER + size) as u64, ..self.place() };
+            let what = "all chunks are whole, and bytes follow its end; where another trace follows, make one of both \
+                        with pagelab trace concat";
+            return Err(TraceError::Damaged { place, what: what.into() });
+        }
         Ok(())
     }
 }
 
 impl<R: Read + Seek> TraceReader<Selection<R>> {
-    /// Reads only these chunks: a shard of [`Index::shards`], or all that the scan of a damaged file found.
+    /// Reads the part `number` of `count` parts with about equally many records. The last one also reads the file's
+    /// end, and returns the error of a file without one: together the parts return what a reader of the whole does.
+    pub fn shard(mut file: R, number: usize, count: usize) -> Result<Self> {
+        if number >= count {
+            return Err(TraceError::Invalid(format!("part {number} of {count}: parts are 0 to {count} - 1")));
+        }
+        let index = Index::read(&mut file)?;
+        file.rewind().map_err(TraceError::io("seek in the trace"))?;
+        let begun = TraceReader::new(&mut file)?;
+        let (header, offset, copy_is_whole) = (begun.header, begun.offset, begun.copy_is_whole);
+        let entries = &index.entries;
+        let end = entries.last().map_or(offset, Entry::end);
+        let range = index.shards(count).get(number).cloned().unwrap_or(entries.len()..entries.len());
+        let first = entries.get(range.start);
+        let mut reader =
+            TraceReader::chosen(file, header, first.map_or(end, |first| first.offset), &entries[range.clone()])?;
+        reader.chunks = range.start as u64;
+        reader.records = first.map_or(index.records(), |first| first.first);
+        reader.wanted = Some(range.end as u64);
+        if number + 1 == count {
+            reader.wanted = None;
+            reader.copy_is_whole = copy_is_whole;
+            reader.input.ranges.push_back((end, u64::MAX));
+        }
+        Ok(reader)
+    }
+
+    /// Reads only these chunks, of [`Index::shards`] for instance, or all that the scan of a damaged file found.
     pub fn select(mut file: R, entries: &[Entry]) -> Result<Self> {
         file.rewind().map_err(TraceError::io("seek in the trace"))?;
         let begun = TraceReader::new(&mut file)?;
@@ -268,9 +307,8 @@ impl<R: Read + Seek> TraceReader<Selection<R>> {
     }
 
     fn chosen(file: R, header: Header, offset: u64, entries: &[Entry]) -> Result<Self> {
-        let ranges: Vec<_> = entries.iter().map(|entry| (entry.offset, entry.end() - entry.offset)).collect();
-        let mut reader =
-            TraceReader::over(Selection { file, ranges: ranges.into_iter(), left: 0 }, header, offset)?;
+        let ranges: VecDeque<_> = entries.iter().map(|entry| (entry.offset, entry.end() - entry.offset)).collect();
+        let mut reader = TraceReader::over(Selection { file, ranges, left: 0 }, header, offset)?;
         reader.wanted = Some(entries.len() as u64);
         Ok(reader)
     }
@@ -323,7 +361,7 @@ fn is_copy(copy: &[u8], fixed: &[u8; FILE_HEADER], json: &[u8]) -> bool {
 fn find_copy(file: &mut (impl Read + Seek)) -> Result<Option<(Header, u64, u64)>> {
     let operation = TraceError::io("search the trace for its header's copy");
     let mut start = 0;
-    while let Some(at) = super::index::find(file, layout::COPY_MAGIC, start)? {
+    while let Some(at) = super::index::find(file, &[layout::COPY_MAGIC], start)? {
         file.seek(SeekFrom::Start(at)).map_err(&operation)?;
         let mut bytes = [0; FILE_HEADER];
         if read_full(file, &mut bytes)? == FILE_HEADER
@@ -340,7 +378,7 @@ fn find_copy(file: &mut (impl Read + Seek)) -> Result<Option<(Header, u64, u64)>
 pub struct Selection<R> {
     file: R,
     /// Offset and length of each range to come.
-    ranges: std::vec::IntoIter<(u64, u64)>,
+    ranges: VecDeque<(u64, u64)>,
     /// Bytes left of the present range.
     left: u64,
 }
@@ -348,7 +386,7 @@ pub struct Selection<R> {
 impl<R: Read + Seek> Read for Selection<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         while self.left == 0 {
-            let Some((offset, length)) = self.ranges.next() else { return Ok(0) };
+            let Some((offset, length)) = self.ranges.pop_front() else { return Ok(0) };
             self.file.seek(SeekFrom::Start(offset))?;
             self.left = length;
         }

@@ -7,7 +7,7 @@ use super::layout::{self, ChunkHeader, IndexHeader};
 use super::run_code::{CodedRuns, RunCode};
 use crate::error::TraceError;
 use crate::reference::Reference;
-use crate::run::{MAX_ASID, Run};
+use crate::run::{MAX_ASID, Run, no_page};
 use crate::source::{Result, Span};
 use serde_json::Value;
 use std::io::Write;
@@ -40,6 +40,8 @@ pub struct TraceWriter<W: Write> {
     runs: RunCode,
     entries: Vec<Entry>,
     records: u64,
+    /// References in all runs: their number must fit, or all counts would be wrong.
+    references_in_runs: u64,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -62,6 +64,7 @@ impl<W: Write> TraceWriter<W> {
             runs: RunCode::new(),
             entries: Vec::new(),
             records: 0,
+            references_in_runs: 0,
         })
     }
 
@@ -96,12 +99,17 @@ impl<W: Write> TraceWriter<W> {
 
     /// Appends page runs.
     pub fn runs(&mut self, mut runs: &[Run]) -> Result<()> {
-        if self.content == Content::References {
+        let Content::Runs { page_bits } = self.content else {
             return Err(TraceError::Invalid("page runs cannot be written into a trace of full references".into()));
-        }
+        };
         if runs.iter().any(|run| run.count == 0) {
             return Err(TraceError::Invalid("a page run has no references".into()));
         }
+        let all = runs.iter().fold(0, |all, run| all | run.number());
+        if no_page(all, page_bits).is_some() {
+            return Err(self.wrong_page(runs, page_bits));
+        }
+        self.count(runs.iter().map(|run| u128::from(run.count)).sum())?;
         while !runs.is_empty() {
             let room = self.settings.chunk_records - self.runs.records;
             let (now, later) = runs.split_at(room.min(runs.len()));
@@ -111,6 +119,27 @@ impl<W: Write> TraceWriter<W> {
             }
             runs = later;
         }
+        Ok(())
+    }
+
+    /// The error of the first run whose page no address has.
+    #[cold]
+    fn wrong_page(&self, runs: &[Run], page_bits: u32) -> TraceError {
+        let mut wrong =
+            (self.records() + 1..).zip(runs).filter_map(|(at, run)| Some((at, no_page(run.number(), page_bits)?)));
+        let (number, flaw) = wrong.next().unwrap_or_default();
+        TraceError::Invalid(format!("run {number}: {flaw}"))
+    }
+
+    /// Adds references of runs to their sum.
+    fn count(&mut self, references: u128) -> Result<()> {
+        let sum = u128::from(self.references_in_runs) + references;
+        self.references_in_runs = u64::try_from(sum).map_err(|_| {
+            TraceError::Invalid(format!(
+                "the counts of the page runs add up to {sum}; a trace has at most {}",
+                u64::MAX
+            ))
+        })?;
         Ok(())
     }
 
@@ -124,6 +153,7 @@ impl<W: Write> TraceWriter<W> {
         if records > self.settings.chunk_records {
             return Err(TraceError::Invalid(format!("chunks of a capture have at least {records} records")));
         }
+        self.count(before.iter().map(|run| u128::from(run.count)).sum::<u128>() + u128::from(coded.references))?;
         self.runs.append(before);
         self.runs.append_coded(coded);
         Ok(())

@@ -1,6 +1,6 @@
 //! New traces from others: converted, mixed, reduced.
 
-use super::files::{self, NewFile, Source};
+use super::files::{self, NewFile, Passing, Source};
 use super::{Output, Records, Written};
 use crate::error::TraceError;
 use crate::foreign::{Foreign, Format};
@@ -43,11 +43,17 @@ fn ending(path: &Path) -> Value {
     files::index(path).map_or(Value::Null, |(_, index, _)| index.ending)
 }
 
-fn write(mut source: Source<'_>, header: &Header, output: &Output, go_on: GoOn<'_>) -> Result<Written> {
+fn write(
+    mut source: Source<'_>,
+    header: &Header,
+    passing: &Passing,
+    output: &Output,
+    go_on: GoOn<'_>,
+) -> Result<Written> {
     let (new, file) = NewFile::create(output)?;
     let mut writer = TraceWriter::new(file, header, output.settings())?;
     let (records, references) = files::copy(&mut source, &mut writer, go_on)?;
-    let file = writer.finish(&json!({"references": references}))?;
+    let file = writer.finish(&passing.ending(header.content, references))?;
     let bytes = new.publish(file)?;
     Ok(Written { records, references, read: None, read_runs: None, bytes, lost_bytes: None })
 }
@@ -58,12 +64,14 @@ pub(super) fn convert(from: &From<'_>, records: &Records, output: &Output, go_on
             Foreign::References(source) => Source::References(source),
             Foreign::Runs(source) => Source::Runs(source),
         };
-        let source = source.wanted(records)?;
+        let mut passing = Passing::new();
+        let source = source.wanted(records, None, &mut passing)?;
         let origin = json!({"file": from.path, "format": format.name()});
         let mut header = Header::new(source.content());
+        header.kinds = passing.kept();
         header.sampling = format.sampling();
         header.provenance = provenance(output, vec![origin]);
-        return write(source, &header, output, go_on);
+        return write(source, &header, &passing, output, go_on);
     }
     let (source, mut header, lost) = if from.recover {
         let (reader, lost) = files::recovered(from.path)?;
@@ -74,12 +82,14 @@ pub(super) fn convert(from: &From<'_>, records: &Records, output: &Output, go_on
         let header = reader.header().clone();
         (Source::of_trace(reader)?, header, None)
     };
-    let source = source.wanted(records)?;
+    let (ending, mut passing) = (ending(from.path), Passing::new());
+    let source = source.wanted(records, files::known(&header, &ending), &mut passing)?;
     refuse_reduced(&header, &source)?;
-    let origin = files::origin(&header, &ending(from.path));
+    let origin = files::origin(&header, &ending);
     header.content = source.content();
+    header.kinds = passing.kept();
     header.provenance = provenance(output, vec![origin]);
-    let written = write(source, &header, output, go_on)?;
+    let written = write(source, &header, &passing, output, go_on)?;
     Ok(Written { lost_bytes: lost, ..written })
 }
 
@@ -159,8 +169,10 @@ pub(super) fn mix(
         (Spaces::apart(&counts)?, parts.iter().flat_map(|part| part.names.iter().cloned()).collect())
     };
     let (mut references, mut runs) = (Vec::new(), Vec::new());
-    for (path, spaces) in inputs.iter().zip(spaces) {
-        match Source::of_trace(files::open_reader(path)?)?.wanted(records)? {
+    let mut passing = Passing::new();
+    for ((path, part), spaces) in inputs.iter().zip(&parts).zip(spaces) {
+        let known = files::known(&part.header, &part.ending);
+        match Source::of_trace(files::open_reader(path)?)?.wanted(records, known, &mut passing)? {
             Source::References(source) => references.push((source, spaces)),
             Source::Runs(source) => runs.push((source, spaces)),
         }
@@ -176,10 +188,11 @@ pub(super) fn mix(
     };
     let mut header = Header::new(source.content());
     header.address_spaces = names;
+    header.kinds = passing.kept();
     header.sampling = parts.iter().find_map(|part| part.header.sampling.clone());
     let from = parts.iter().map(|part| files::origin(&part.header, &part.ending)).collect();
     header.provenance = provenance(output, from);
-    write(source, &header, output, go_on)
+    write(source, &header, &passing, output, go_on)
 }
 
 /// Counts the records that pass through.
@@ -215,13 +228,16 @@ pub(super) fn reduce(
         (Some(bits), _) | (None, crate::Content::Runs { page_bits: bits }) => bits,
         (None, crate::Content::References) => 12,
     };
-    let source = Source::of_trace(reader)?.wanted(&Records { page_bits: Some(page_bits), ..records.clone() })?;
+    let (ending, mut passing) = (ending(input), Passing::new());
+    let records = Records { page_bits: Some(page_bits), ..records.clone() };
+    let source = Source::of_trace(reader)?.wanted(&records, files::known(&header, &ending), &mut passing)?;
     refuse_reduced(&header, &source)?;
     let Source::Runs(source) = source else { return Err(TraceError::RunsOnly) };
     let count = Rc::new(Cell::new(0));
     let mut reduced = Reduced::new(Counted { source, runs: Rc::clone(&count) }, memory_pages, colours)?;
     let reduction = both(header.reduction.as_ref(), reduced.reduction())?;
-    let origin = files::origin(&header, &ending(input));
+    let origin = files::origin(&header, &ending);
+    header.kinds = passing.kept();
     header.content = crate::Content::Runs { page_bits };
     header.reduction = Some(reduction);
     header.provenance = provenance(output, vec![origin]);
@@ -236,7 +252,8 @@ pub(super) fn reduce(
         writer.runs(runs)?;
     }
     let records = writer.records();
-    let bytes = new.publish(writer.finish(&json!({"references": references}))?)?;
+    let ending = passing.ending(header.content, references);
+    let bytes = new.publish(writer.finish(&ending)?)?;
     Ok(Written { records, references, read: None, read_runs: Some(count.get()), bytes, lost_bytes: None })
 }
 

@@ -13,6 +13,8 @@ use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Buffers of files.
 const BUFFER: usize = 1 << 18;
@@ -149,18 +151,31 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The requested form: only some kinds, or runs.
-    pub fn wanted(self, records: &Records) -> Result<Source<'a>> {
-        let kinds = records.kinds()?;
+    /// The requested form: only some kinds, or runs. `known`: the kinds of this source's references, if they are
+    /// known. Those that are kept, and those that pass, are added to `passing`.
+    pub fn wanted(self, records: &Records, known: Option<Kinds>, passing: &mut Passing) -> Result<Source<'a>> {
+        let kinds = records.kinds();
         match (self, records.page_bits) {
-            (Source::References(source), None) => Ok(Source::References(Box::new(Filtered::new(source, kinds)))),
-            (Source::References(source), Some(bits)) => Ok(Source::Runs(Box::new(runs_of(source, bits, kinds)?))),
-            (Source::Runs(source), None) => Ok(Source::Runs(source)),
-            (Source::Runs(source), Some(bits)) => {
-                let has = source.page_bits();
-                crate::CoarserRuns::new(source, bits)
+            (Source::References(source), None) => {
+                passing.keep(Some(kinds.common(known.unwrap_or(Kinds::ALL))));
+                Ok(Source::References(Box::new(Filtered::new(source, kinds))))
+            }
+            (Source::References(source), Some(bits)) => {
+                passing.keep(Some(kinds.common(known.unwrap_or(Kinds::ALL))));
+                let source = Noted { source, kinds, seen: Arc::clone(&passing.seen) };
+                Ok(Source::Runs(Box::new(runs_of(source, bits, kinds)?)))
+            }
+            (Source::Runs(source), bits) => {
+                refuse_choice(records.kinds, known)?;
+                passing.keep(known);
+                note(&passing.seen, known.unwrap_or(Kinds::NONE));
+                let (has, wanted) = (source.page_bits(), bits.unwrap_or(source.page_bits()));
+                if has == wanted {
+                    return Ok(Source::Runs(source));
+                }
+                crate::CoarserRuns::new(source, wanted)
                     .map(|runs| Source::Runs(Box::new(runs)))
-                    .ok_or(TraceError::FinerPages { has, wanted: bits })
+                    .ok_or(TraceError::FinerPages { has, wanted })
             }
         }
     }
@@ -170,6 +185,86 @@ impl<'a> Source<'a> {
             Source::References(_) => Content::References,
             Source::Runs(runs) => Content::Runs { page_bits: runs.page_bits() },
         }
+    }
+}
+
+/// Refuses to leave kinds out of page runs, which have them.
+fn refuse_choice(asked: Option<Kinds>, known: Option<Kinds>) -> Result<()> {
+    let left = known.unwrap_or(Kinds::NONE).without(asked.unwrap_or(Kinds::ALL));
+    if left == Kinds::NONE {
+        return Ok(());
+    }
+    Err(TraceError::Invalid(format!(
+        "its page runs do not tell {} from other references, and none can be left out: make runs of the full \
+         references, or capture it again with --kinds",
+        left.names().join(" and ")
+    )))
+}
+
+/// The kinds of references that come into a new trace.
+#[derive(Debug)]
+pub(super) struct Passing {
+    /// Those that are kept; none if a part of the trace has unknown ones.
+    kept: Option<Kinds>,
+    /// Those that page runs were made of.
+    seen: Seen,
+}
+
+/// The bits of kinds: [`Kinds::bits`].
+type Seen = Arc<AtomicU8>;
+
+fn note(seen: &AtomicU8, kinds: Kinds) {
+    seen.fetch_or(kinds.bits(), Ordering::Relaxed);
+}
+
+impl Passing {
+    pub fn new() -> Passing {
+        Passing { kept: Some(Kinds::NONE), seen: Seen::default() }
+    }
+
+    fn keep(&mut self, kinds: Option<Kinds>) {
+        self.kept = self.kept.zip(kinds).map(|(before, kinds)| before.and(kinds));
+    }
+
+    /// The kinds that are kept, for the header.
+    pub fn kept(&self) -> Option<Kinds> {
+        self.kept
+    }
+
+    /// The facts that are known at the end.
+    pub fn ending(&self, content: Content, references: u64) -> Value {
+        let mut ending = serde_json::json!({"references": references});
+        if let (Content::Runs { .. }, Some(_)) = (content, self.kept) {
+            ending[RUN_KINDS] = Kinds::from_bits(self.seen.load(Ordering::Relaxed)).names().into();
+        }
+        ending
+    }
+}
+
+/// The entry of an ending for the kinds of the references that page runs were made of.
+const RUN_KINDS: &str = "run_kinds";
+
+/// The kinds of a trace's references, if they are known: those that were found, or else those that were kept.
+pub(super) fn known(header: &Header, ending: &Value) -> Option<Kinds> {
+    let found = ending.get(RUN_KINDS).and_then(|kinds| serde_json::from_value(kinds.clone()).ok());
+    found.or(header.kinds)
+}
+
+/// References whose kinds are noted as they pass.
+struct Noted<S> {
+    source: S,
+    /// Those that matter.
+    kinds: Kinds,
+    seen: Seen,
+}
+
+impl<S: ReferenceSource> ReferenceSource for Noted<S> {
+    fn next_references(&mut self) -> Result<Option<References<'_>>> {
+        let batch = self.source.next_references()?;
+        if let Some(batch) = &batch {
+            note(&self.seen, Kinds::of(batch.all()).common(self.kinds));
+        }
+        Ok(batch)
     }
 }
 

@@ -7,7 +7,7 @@ mod info;
 use crate::capture::{Outcome, Request, capture};
 use crate::error::TraceError;
 use crate::format::{Content, Header, Settings};
-use crate::reference::{Kind, Kinds};
+use crate::reference::Kinds;
 use crate::source::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,27 +48,20 @@ impl Output {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
-    /// Names of the kinds that are kept; of page runs, all are, as they do not have kinds.
-    #[serde(default = "every_kind")]
-    pub kinds: Vec<String>,
+    /// The kinds that are kept. If none are given: all, and in page runs that are made of references those that can
+    /// fault. Page runs do not tell kinds apart: of those, all are kept, and a choice that would leave some out is
+    /// refused.
+    #[serde(default)]
+    pub kinds: Option<Kinds>,
     /// Set for page runs: the binary logarithm of the page size.
     #[serde(default)]
     pub page_bits: Option<u32>,
 }
 
-fn every_kind() -> Vec<String> {
-    Kind::ALL.iter().map(|kind| kind.name().to_owned()).collect()
-}
-
 impl Records {
-    fn kinds(&self) -> Result<Kinds> {
-        self.kinds.iter().try_fold(Kinds::NONE, |kinds, name| {
-            let known = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-            let known = known.ok_or_else(|| {
-                TraceError::Invalid(format!("kind {name:?}: none of {}", every_kind().join(", ")))
-            })?;
-            Ok(kinds.with(known))
-        })
+    /// The kinds that are kept of full references.
+    fn kinds(&self) -> Kinds {
+        self.kinds.unwrap_or(if self.page_bits.is_some() { Kinds::DEMAND } else { Kinds::ALL })
     }
 }
 
@@ -200,6 +193,7 @@ fn captured(
 ) -> Result<Outcome> {
     let content = records.page_bits.map_or(Content::References, |page_bits| Content::Runs { page_bits });
     let mut header = Header::new(content);
+    header.kinds = Some(records.kinds());
     header.provenance = output.provenance.clone();
     let grace = Duration::try_from_secs_f64(grace_s)
         .map_err(|_| TraceError::Invalid("the time that processes may outlive the program is not a time".into()))?;

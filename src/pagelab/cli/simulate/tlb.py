@@ -118,7 +118,7 @@ def _sampled(
     as_json: bool,
 ) -> str:
     from pagelab.simulate.placements import placement_of_pages
-    from pagelab.simulate.tlb_windows import COUNTS, tlb_windows
+    from pagelab.simulate.tlb_estimate import COUNTS, tlb_windows
 
     windows, length, warm_up, seed, threads = sizes
     found = tlb_windows(

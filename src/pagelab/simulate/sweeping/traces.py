@@ -87,7 +87,10 @@ def _read(path: Path, name: str, known: Known) -> TraceFile:
     about = info(path)
     header = about["header"]
     if not about["complete"]:
-        raise BadInputError(f"trace {path} is torn; save what is whole: pagelab trace convert --recover {path} NEW")
+        raise BadInputError(
+            f"trace {path} is torn, or bytes follow its end; save what is whole: "
+            f"pagelab trace convert --recover {path} NEW"
+        )
     if header.get("sampling") is not None:
         raise BadInputError(f"trace {path} is a sample, and simulations need every reference")
     key = (str(path), found.st_size, found.st_mtime_ns)
