@@ -92,10 +92,11 @@ def test_a_diagnosis_prints_as_its_sentence_and_its_sources() -> None:
 
 
 def test_several_causes() -> None:
+    """Regression: "ASLR and the size of its pages decide it", although only ASLR was run again."""
     found = of("confirmed", [aslr(), pages(), made("cpu", "ruled-out", 1.0)], confirmation(contrasts=[REMOVED]))
     assert answer.headline(found) == (
-        "ASLR and the size of its pages decide it: 7 or 13 ms; with aslr-off, 86% of the variance is gone "
-        "(82–88%, 40 fresh executions of each)"
+        "ASLR decides it: 7 or 13 ms; pinned, 86% of the variance is gone (82–88%, 40 fresh executions of each); the "
+        "size of its pages: also seen, not confirmed"
     )
     together = made(COMBINED, "cause", 0.3).model_copy(update={"label": "all of these"})
     one = confirmation(contrasts=[REMOVED], source="all of these", recommended="aslr-off-and-cpu-1")

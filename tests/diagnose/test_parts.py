@@ -21,6 +21,7 @@ from pagelab.diagnose.sources import PADDING, input_files, sources
 from pagelab.diagnose.specs import COPIES, conditions, default_names, study_toml
 from pagelab.diagnose.spread import Range
 from pagelab.errors import BadInputError
+from pagelab.stats.multiplicity import Holm, holm
 from pagelab.study.planning import plan_text
 from pagelab.study.progress import Silent
 from pagelab.study.tools import Tools
@@ -219,6 +220,32 @@ def test_a_drawn_layout_is_no_cause_where_aslr_decides(tmp_path: Path) -> None:
     assert environment.p_holm < 0.05
     assert environment.verdict == "ruled-out"
     assert "aslr" in {one.key for one in lowering(found)}
+
+
+def test_sources_without_enough_blocks_keep_their_place_in_the_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: sources that were left out because executions failed were no part of Holm's family any more, so that
+    the failures chose how strictly the others were judged.
+    """
+    chosen = settings(tmp_path)
+    known = sources(chosen, MACHINE, 2, 2)
+    random = np.random.default_rng(4)
+    times = dict(times_of(lambda _: float(random.lognormal(0, 0.3)), 12, chosen))
+    (page_cache,) = [one for one in known if one.key == "page-cache"]
+    for pin in page_cache.pins:
+        times[pin.name] = np.full(12, np.nan)
+    families: list[list[float | None]] = []
+
+    def recorded(p_values: list[float | None], *, alpha: float) -> Holm:
+        families.append(list(p_values))
+        return holm(p_values, alpha=alpha)
+
+    monkeypatch.setattr(judge, "holm", recorded)
+    found = {one.key: one for one in judge.findings(times, default_names(COPIES), known, chosen)}
+    assert found["page-cache"].verdict == "left-out"
+    assert len(families[0]) == judge.family(known)
+    assert families[0].count(None) == 1 + (len(page_cache.pins) > 1)
 
 
 @pytest.mark.parametrize(("highest", "name"), [(0.59, "aslr-off"), (0.4, "everything")])

@@ -96,7 +96,7 @@ def test_a_level_out_of_reach_is_said(tmp_path: Path) -> None:
     (contrast,) = found.planned()
     assert contrast.verdict == "no-difference"
     assert contrast.shift_interval is None
-    assert "none could have been found: the smallest possible p is 0.10 before correction" in contrast.sentence
+    assert "no difference could have been found: the smallest possible p is 0.10 before correction" in contrast.sentence
     assert "not achievable" in contrast.note
 
 
@@ -154,16 +154,56 @@ def test_a_policy_under_which_nothing_ends_in_time_has_a_direction_and_no_size(t
     )
 
 
-def test_a_time_limit_says_nothing_about_other_metrics(tmp_path: Path) -> None:
+def test_a_time_limit_counts_for_every_time_and_for_nothing_else(tmp_path: Path) -> None:
     def stop(condition: Condition, slot: Slot, run: Run) -> Run:
         if condition.policy == "b" and slot.execution == 0:
             run.status = "timed-out"
         return run
 
-    plan = factory.plan(["w"], ["a", "b"], 8, metric="user_s")
-    (contrast,) = study(tmp_path, plan, separated(8, 1.0, 2.0), stop).planned()
+    plan = factory.plan(["w"], ["a", "b"], 8, metric="peak_rss_bytes")
+    (contrast,) = study(tmp_path / "memory", plan, separated(8, 1.0, 2.0), stop).planned()
     assert (contrast.n, contrast.timed_out) == (7, 0)
-    assert contrast.p == pytest.approx(2 / math.comb(15, 7))
+    plan = factory.plan(["w"], ["a", "b"], 8, metric="user_s")
+    (contrast,) = study(tmp_path / "user", plan, separated(8, 1.0, 2.0), stop).planned()
+    assert (contrast.n, contrast.timed_out) == (7, 1)
+    # Seven of b are below all of a, and the one that timed out is above them: 67 choices are at least as extreme.
+    assert contrast.p == pytest.approx(2 * 67 / math.comb(16, 8))
+
+
+def test_executions_without_a_value_of_the_primary_metric_are_told(tmp_path: Path) -> None:
+    """Regression: half of one side had printed nan, and nothing said that its verdict is about the other half."""
+
+    def behave(condition: Condition, slot: Slot) -> Run:
+        lost = condition.policy == "b" and slot.block % 2 == 0
+        value = (2.0 if condition.policy == "b" else 1.0) + slot.block / 100
+        return Run(measurements=[] if lost else [value])  # what is printed as nan is no measurement
+
+    planned = factory.plan(["w"], ["a", "b"], 16, metric="measure.latency").model_copy(update={"test": "pairs"})
+    found = analyse(data_of(factory.store(tmp_path, planned, behave)))
+    assert found.caveats[0] == (
+        "8 of 16 executions in w/b have no value of latency (none, or not a finite number): the conclusions are about "
+        "the others."
+    )
+
+
+def test_holm_asks_less_of_a_comparison_beside_others_that_were_found(tmp_path: Path) -> None:
+    """Regression: "none could have been found" was said of 6 pairs of two comparisons, of which one was rejected: the
+    other then only needs p = 0.05, and six pairs reach 0.031.
+    """
+    planned = factory.plan(["few", "many"], ["a", "b"], 20).model_copy(
+        update={"test": "pairs", "blocks": {"few": 6, "many": 20}}
+    )
+
+    def behave(condition: Condition, slot: Slot) -> Run:
+        if condition.policy == "a":
+            return Run(wall_s=1.0)
+        small = 0.9 if slot.block == 0 else 1.1 + slot.block / 1000
+        return Run(wall_s=small if condition.workload == "few" else 2.0 + slot.block / 1000)
+
+    few, many = analyse(data_of(factory.store(tmp_path, planned, behave))).planned()
+    assert (many.verdict, few.verdict, few.pairs) == ("higher", "no-difference", 6)
+    assert few.smallest_p == 2 / 2**6
+    assert few.sentence.startswith("No difference found between b and a for few")
 
 
 def test_short_placed_executions_stay_and_are_marked(tmp_path: Path) -> None:

@@ -224,11 +224,11 @@ def test_what_is_said_of_given_numbers(analysis: Analysis) -> None:
     assert told(analysis, (1.001, 0.995, 1.008, 0.7), (1.02, 0.7, 1.5, 0.9)) == (
         "Over 50 programs p leaves times the same within ±0.80% (95% interval −0.50% to +0.80%, p = 0.70); it may or "
         "may not change the spread of runs (cannot tell: 1.02 times as large, 0.70–1.50, p = 0.90; "
-        "factors between 0.55 and 1.82 would not be seen)."
+        "factors between 0.55 and 1.83 would not be seen)."
     )
     assert told(analysis, (0.98, 0.9, 1.07, 0.5), (3.2, 2.0, 5.0, 0.001)) == (
         "Over 50 programs p may or may not change times (cannot tell: −2.0%, 95% interval −10.0% to +7.0%, p = 0.50; "
-        "changes under 15% would not be seen); it makes the spread of runs 3.20 times as large ("
+        "changes under 13% would not be seen); it makes the spread of runs 3.20 times as large ("
         "2.00–5.00, p = 0.0010)."
     )
     assert "alone it would be a difference, among 2 comparisons it is not enough" in told(
@@ -329,7 +329,7 @@ def test_ranks_that_are_all_equal_are_not_drawn(tmp_path: Path) -> None:
     [
         ("time", 1.05, 1.01, 1.1, 0.08, "cannot tell among 2 comparisons"),
         ("time", 0.98, 0.9, 1.07, 0.5, "cannot tell: under 15% would not be seen"),
-        ("spread", 1.02, 0.7, 1.5, 0.9, "cannot tell: 0.55–1.82 times not seen"),
+        ("spread", 1.02, 0.7, 1.5, 0.9, "cannot tell: 0.55–1.83 times not seen"),
     ],
 )
 def test_the_words_beside_a_row_have_the_space(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -144,6 +145,58 @@ def test_relative_effect_agrees_with_the_shift_on_what_is_zero(x: list[float], y
 def test_swapping_gives_the_reciprocal_ratio(x: list[float], y: list[float]) -> None:
     forward, back = 1 + stats.relative_effect(x, y).percent / 100, 1 + stats.relative_effect(y, x).percent / 100
     assert forward * back == pytest.approx(1, rel=1e-9)
+
+
+SAMPLES = st.lists(st.one_of(st.floats(0.1, 10), st.integers(1, 6).map(float)), min_size=6, max_size=40)
+
+
+@given(SAMPLES, SAMPLES)
+@settings(deadline=None, max_examples=60)
+def test_selected_order_statistics_are_those_of_the_sorted_pairs(x: list[float], y: list[float]) -> None:
+    """Regression: reports of more than 3,162 against 3,162 executions ended with "a fault of pagelab itself", since all
+    pairs were stored. The same numbers, bit by bit, are selected from rows of pairs.
+    """
+    n = min(len(x), len(y))
+    apart = np.array(x[:n]) - np.array(y[:n])
+    stored = stats.hodges_lehmann(x, y), stats.relative_effect(x, y), stats.paired_shift(apart)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("shift", "relative", "paired"):
+            patch.setattr(f"pagelab.stats.{module}.MOST_PAIRS", 0)
+        patch.setattr("pagelab.stats.selection._STORED", 10)
+        patch.setattr("pagelab.stats.selection._SAMPLE", 8)
+        selected = stats.hodges_lehmann(x, y), stats.relative_effect(x, y), stats.paired_shift(apart)
+    for one, other in zip(stored, selected, strict=True):
+        assert replace(one, any_shape=None) == replace(other, any_shape=None)
+
+
+def test_selected_any_shape_intervals_are_those_of_the_sorted_pairs() -> None:
+    """Of tied pairs the selection passes all at once, so without ties. Tight against wide makes the two differ."""
+    random = np.random.default_rng(8)
+    wider = 0
+    for _ in range(60):
+        x, y = random.normal(0, 9, random.integers(6, 40)) + 99, random.normal(0, 0.3, random.integers(6, 40)) + 99
+        apart = random.lognormal(0, 2, 25)
+        stored = stats.hodges_lehmann(x, y), stats.relative_effect(x, y), stats.paired_shift(apart)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in ("shift", "relative", "paired"):
+                patch.setattr(f"pagelab.stats.{module}.MOST_PAIRS", 0)
+            assert (stats.hodges_lehmann(x, y), stats.relative_effect(x, y), stats.paired_shift(apart)) == stored
+        wider += stored[0].any_shape != stored[0].interval
+    assert wider > 10
+
+
+def test_a_hundred_million_pairs_are_not_stored() -> None:
+    random = np.random.default_rng(5)
+    x, y = random.lognormal(0.02, 0.1, 10_000), random.lognormal(0, 0.1, 10_000)
+    shift, ratio, pairs = stats.hodges_lehmann(x, y), stats.relative_effect(x, y), stats.paired_shift(x - y)
+    assert shift.interval.low < shift.estimate < shift.interval.high  # type: ignore[union-attr]
+    assert 2.0 in ratio.interval  # type: ignore[operator]
+    assert ratio.interval.high - ratio.interval.low < 1  # type: ignore[union-attr]
+    assert pairs.estimate == pytest.approx(shift.estimate, abs=0.002)
+    blocks = range(10_000)
+    pay = stats.blocks_pay(stats.pairs_of(x, y, treatment_blocks=blocks, baseline_blocks=blocks))
+    assert pay is not None
+    assert pay.narrower == pytest.approx(1, abs=0.03)
 
 
 def test_relative_effect_of_a_pure_factor_is_that_factor() -> None:

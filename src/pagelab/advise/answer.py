@@ -15,8 +15,9 @@ from pagelab.advise.design import Region
 from pagelab.advise.document import AdviceDocument, Checked, RegionGain
 from pagelab.analysis import analyse, answer, load, wording
 from pagelab.analysis.answer import Answer
-from pagelab.analysis.model import Analysis, Contrast, Metric
+from pagelab.analysis.model import Analysis, Metric
 from pagelab.analysis.try_document import change
+from pagelab.analysis.verdict import judged_of
 from pagelab.layouts.layout import POOLS
 from pagelab.study.budget import MOST_OF_A_COMMAND
 from pagelab.study.store import Store
@@ -33,8 +34,9 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
     if found.choice is not None:
         with Store.open(directory / CHECK, write=False) as store:
             analysis = analyse(load(store))
-        contrasts = {c.policy: c for c in analysis.compared()}
-        answers = {name: _answer(contrasts[name], len(contrasts)) for name in ("advice", "2M") if name in contrasts}
+        judged = judged_of(analysis.compared(), analysis.design, analysis.metrics)
+        by_policy = {one.contrast.policy: one.answer for one in judged}
+        answers = {name: by_policy[name] for name in ("advice", "2M") if name in by_policy}
     chosen = _chosen(found)
     said = verdict(found, answers, None if analysis is None else analysis.primary)
     policy = directory / POLICY if chosen else None
@@ -104,10 +106,6 @@ def _chosen(found: Found) -> list[Region]:
     return [region for region, taken in zip(found.regions, found.choice.chosen, strict=True) if taken]
 
 
-def _answer(c: Contrast, family: int) -> Answer:
-    return answer.answer_of(c.relative, c.relative_interval, c.p_holm, c.pairs or 0, level=_LEVEL, family=family)
-
-
 def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> str:
     """The first line: what is advised, and what the check says of it; ``metric`` is None where nothing was checked.
 
@@ -118,7 +116,9 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
         return f"Nothing to gain: the command uses at most {uses} of heap and anonymous memory, less than one 2M page."
     chosen = _chosen(found)
     everything = answers["2M"]
-    whole = f"{answer.sentence(everything, metric, _EVERYTHING, _KERNEL)} ({', '.join(answer.facts(everything))})"
+    whole = (
+        f"{answer.sentence(everything, metric, _EVERYTHING, _KERNEL)} ({', '.join(answer.facts(everything, metric))})"
+    )
     if not chosen:
         if found.choice is not None and found.choice.left_out:
             smallest = min(region.bytes for region in found.regions)
@@ -137,7 +137,7 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
     huge = wording.size(sum(region.bytes for region in chosen))
     what = f"{shown} in 2M pages ({huge} of {_addresses(found)})"
     checked = answers["advice"]
-    facts = ", ".join(answer.facts(checked))
+    facts = ", ".join(answer.facts(checked, metric))
     if checked.said == "lower":
         return f"{answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
     if everything.said == "lower":

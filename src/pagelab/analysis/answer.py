@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, comb, expm1, log1p
-from statistics import NormalDist
 from typing import Literal
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Interval, Metric
 from pagelab.stats.paired import FEWEST_PAIRS
+from pagelab.stats.power import median_half_width, shift_seen
 
 NEGLIGIBLE = 0.03
 """Changes within ± this fraction count as the same: a page size, a flag or a patch is seldom chosen for so little."""
-POWER = 0.8
-"""Probability with which a change is found that "would be seen"."""
 Said = Literal["lower", "higher", "same", "cannot-tell"]
 """The answers: ``lower`` and ``higher`` where the test rejects after Holm; ``same`` where it does not and the whole
 interval is within ± ``NEGLIGIBLE``; else ``cannot-tell``."""
@@ -31,7 +29,7 @@ class Answer:
     p: float | None
     """p after Holm over the family."""
     pairs: int
-    """Number of pairs; executions of each condition where the test is not within pairs."""
+    """Number of pairs with a size; executions of each condition where the test is not within pairs."""
     seen: float | None
     """The smallest change that this many pairs would show in four of five studies; None where they can show none."""
     needed: int | None
@@ -40,6 +38,60 @@ class Answer:
     test: Test = "pairs"
     fewest: int = FEWEST_PAIRS
     """The fewest pairs with which a test can reject; with fewer, no data would be enough."""
+    comparisons: int = 1
+    """Number of comparisons over which Holm corrects."""
+    late: int = 0
+    """Executions that the time limit ended: the test counts them as slowest, and they are in no size."""
+    tested: int | None = None
+    """Number of pairs, or executions of each condition, in the test; None: as many as have a size."""
+    shift: float | None = None
+    """The change in the metric's unit, where there is no percentage."""
+    shift_interval: Interval | None = None
+
+    @property
+    def has_size(self) -> bool:
+        return self.change is not None or self.shift is not None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one comparison found: a test of all executions, and the size within those that finished."""
+
+    p: float | None
+    """p after Holm."""
+    towards: Literal["lower", "higher"] | None
+    """Where the test rejects: its direction."""
+    change: float | None
+    interval: Interval | None
+    shift: float | None
+    shift_interval: Interval | None
+    pairs: int
+    """Pairs, or executions of each condition, with a size."""
+    tested: int
+    """As many as are in the test."""
+    late: int
+    """Executions that the time limit ended and the test counts as slowest."""
+
+
+def judged(found: Evidence, *, level: float, family: int = 1, comparisons: int = 1, test: Test = "pairs") -> Answer:
+    """The answer to a comparison: the only rule, by which ``try``, ``compare``, ``advise`` and the report speak.
+
+    The direction is that of the test. Time-outs are in the test and in no size: where the two disagree, or where ranks
+    differ beside an estimate of 0 (ties), the answer has no size; and with time-outs nothing is ``same``.
+    """
+    answer = answer_of(
+        found.change, found.interval, found.p, found.pairs, level=level, family=family, test=test, said=found.towards
+    )
+    size = found.change if found.change is not None else found.shift
+    agrees = found.towards is None or (size is not None and (size < 0 if found.towards == "lower" else size > 0))
+    answer = replace(answer, comparisons=comparisons, late=found.late, tested=found.tested)
+    if not agrees:
+        return replace(answer, change=None, interval=None, seen=None)
+    if found.change is None:
+        answer = replace(answer, shift=found.shift, shift_interval=found.shift_interval)
+    if found.late and answer.said not in ("lower", "higher"):
+        return replace(answer, said="cannot-tell", seen=None, needed=None)
+    return answer
 
 
 def answer_of(
@@ -51,26 +103,45 @@ def answer_of(
     level: float,
     family: int = 1,
     test: Test = "pairs",
+    said: Said | None = None,
 ) -> Answer:
-    """The answer to a comparison. ``change`` and ``interval`` are fractions; ``p`` is Holm's, over ``family`` tests."""
+    """The answer by size and p alone. ``change`` and ``interval`` are fractions; ``p`` is Holm's over ``family`` tests.
+
+    ``said``: the direction in which the test rejects, where that is known; else it is that of the change.
+    """
     alpha = 1 - level
     fewest = fewest_of(test, alpha / family)
     if change is None or interval is None or p is None or pairs < fewest_of(test, alpha):
-        return Answer("cannot-tell", change, interval, p, pairs, None, None, test, fewest)
+        return Answer(said or "cannot-tell", change, interval, p, pairs, None, None, test, fewest)
     width = (log1p(interval.high) - log1p(interval.low)) / 2
-    normal = NormalDist()
-    reach = (normal.inv_cdf(1 - alpha / family / 2) + normal.inv_cdf(POWER)) / normal.inv_cdf(
-        1 - (1 - interval.level) / 2
-    )
-    seen = expm1(width * reach) if pairs >= fewest else None
+    seen = None
+    if pairs >= fewest:
+        reach = shift_seen(pairs, _exactly(alpha / family), test) / median_half_width(pairs, interval.level, test)
+        seen = expm1(width * reach)
     needed = max(fewest, ceil(pairs * (width / log1p(NEGLIGIBLE)) ** 2))
-    if p <= alpha * (1 + 1e-12) and change != 0:
-        said: Said = "lower" if change < 0 else "higher"
-    else:
+    if said is None and rejects(p, alpha) and change != 0:
+        said = "lower" if change < 0 else "higher"
+    if said is None:
         said = "same" if max(abs(interval.low), abs(interval.high)) <= NEGLIGIBLE else "cannot-tell"
         if said == "cannot-tell" and needed <= pairs:
             needed = _to_decide(abs(log1p(change)), width, pairs)
     return Answer(said, change, interval, p, pairs, seen, needed, test, fewest)
+
+
+def _exactly(alpha: float) -> float:
+    """``alpha`` without the rounding of 1 - level, so that a p which just rejects does so here, too."""
+    return alpha * (1 + 1e-9)
+
+
+def rejects(p: float, alpha: float) -> bool:
+    """Whether ``p`` is within ``alpha``, whatever the rounding of both."""
+    return p <= alpha * (1 + 1e-12)
+
+
+def left_by_holm(adjusted: Sequence[float | None], alpha: float) -> list[int]:
+    """For each comparison the least number by which Holm multiplies its p: itself and all others not rejected."""
+    rejected = [p is not None and rejects(p, alpha) for p in adjusted]
+    return [len(rejected) - sum(rejected) + mine for mine in rejected]
 
 
 def _to_decide(apart: float, width: float, pairs: int) -> int:
@@ -95,19 +166,20 @@ def fewest_of(test: Test, alpha: float) -> int:
     """The fewest pairs, or executions of each condition, whose smallest possible two-sided p is at most ``alpha``."""
     n = 1
     if test == "rank-sum":
-        while 2 / comb(2 * n, n) > alpha:
+        while not rejects(2 / comb(2 * n, n), alpha):
             n += 1
         return n
-    while 2 / 2**n > alpha * (1 + 1e-12):
+    while not rejects(2 / 2**n, alpha):
         n += 1
-    return max(n, FEWEST_PAIRS)
+    return n
 
 
 def words(found: Answer, metric: Metric) -> str:
     """The answer in words: ``45.6% slower``, ``same within ±1.2%``, ``cannot tell: under 12% would not be seen``."""
     names = ("faster", "slower") if metric.kind == "time" else ("lower", "higher")
     if found.said in ("lower", "higher") and found.change is None:
-        return f"{names[found.said == 'higher']}, size unknown"
+        name = names[found.said == "higher"]
+        return f"{name}, size unknown" if found.shift is None else f"{_amount(found.shift, metric)} {name}"
     if found.said in ("lower", "higher") and found.change is not None:
         if found.change >= 2:
             return f"{wording.digits(1 + found.change)} times as {'long' if metric.kind == 'time' else 'high'}"
@@ -115,8 +187,15 @@ def words(found: Answer, metric: Metric) -> str:
         return f"{size} {names[found.said == 'higher']}"
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_about(max(abs(found.interval.low), abs(found.interval.high)))}"
-    if found.pairs < found.fewest:
-        return f"cannot tell: {counted(found)}, {found.fewest} are the fewest"
+    if found.test == "pairs" and not _tested(found):
+        return "cannot tell: no pairs"
+    if _tested(found) < found.fewest:
+        return f"cannot tell: {_number(_tested(found), found.test)}, {found.fewest} are the fewest"
+    if found.late:
+        return f"cannot tell: {wording.count(found.late, 'execution')} timed out"
+    if excludes_nothing(found):
+        among = f" among {found.comparisons} comparisons"
+        return f"cannot tell{among if found.comparisons > 1 else ': the test and the interval disagree'}"
     if found.seen is None:
         return "cannot tell"
     if found.seen >= 1:
@@ -124,9 +203,29 @@ def words(found: Answer, metric: Metric) -> str:
     return f"cannot tell: under {_about(found.seen)} would not be seen"
 
 
+def excludes_nothing(found: Answer) -> bool:
+    """Whether the interval says that there is a change, although the answer does not: alone it would be found."""
+    ends = found.interval or found.shift_interval
+    return found.said == "cannot-tell" and ends is not None and not ends.low <= 0 <= ends.high
+
+
 def counted(found: Answer) -> str:
-    """The number of pairs or executions: ``12 pairs``, ``12 executions of each``."""
-    return wording.count(found.pairs, "pair") if found.test == "pairs" else f"{found.pairs:,} executions of each"
+    """The number of pairs or executions: ``12 pairs``, ``12 executions of each``; ``3 of 12 pairs finished``."""
+    if found.late and found.test == "pairs":
+        return f"{found.pairs:,} of {wording.count(_tested(found), 'pair')} finished"
+    return _number(found.pairs, found.test)
+
+
+def _tested(found: Answer) -> int:
+    return found.pairs if found.tested is None else found.tested
+
+
+def _number(n: int, test: Test) -> str:
+    return wording.count(n, "pair") if test == "pairs" else f"{n:,} executions of each"
+
+
+def _amount(shift: float, metric: Metric) -> str:
+    return wording.quantity(abs(shift), metric, 3)
 
 
 def _about(fraction: float) -> str:
@@ -146,7 +245,11 @@ def span(interval: Interval) -> str:
 
 
 def sized(found: Answer, interval: Interval) -> str:
-    """The interval, as factors where the change is given as a factor."""
+    """The interval of the change: without signs only where the answer has a direction, and as factors where the change
+    is given as a factor.
+    """
+    if found.said not in ("lower", "higher"):
+        return wording.interval_percent(interval)
     if found.change is None or found.change < 2 or interval.low <= 0:
         return span(interval)
     return f"{wording.digits(1 + interval.low)}–{wording.digits(1 + interval.high)} times"
@@ -158,23 +261,30 @@ def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> st
     lead = "" if metric.kind == "time" else f"{metric.label}: "
     if found.said not in ("lower", "higher"):
         return f"{lead}{treatment} against {baseline}: {said}"
+    said = said.removesuffix(", size unknown")
     than = "as" if " times as " in said else "than"
-    return f"{lead}{treatment} {'takes' if said.endswith('as long') else 'is'} {said} {than} {baseline}"
+    verb = "takes" if said.endswith("as long") else "is"
+    return f"{lead}{treatment} {verb} {said} {than} {baseline}{'' if found.has_size else '; the size is unknown'}"
 
 
-def facts(found: Answer, number: str | None = None) -> list[str]:
+def facts(found: Answer, metric: Metric, number: str | None = None) -> list[str]:
     """The interval, the number of pairs (or ``number``, in words) and p, each where it exists.
 
     p is left out where it could not have been small enough.
     """
-    shown = [f"{wording.level(found.interval.level)} interval {sized(found, found.interval)}"] if found.interval else []
+    ends = found.interval or found.shift_interval
+    shown = []
+    if ends is not None:
+        told = sized(found, ends) if found.interval else wording.interval_quantity(ends, metric)
+        shown.append(f"{wording.level(ends.level)} interval {told}")
     shown.append(number or counted(found))
-    return shown + ([wording.p_value(found.p)] if found.p is not None and found.pairs >= found.fewest else [])
+    possible = found.said in ("lower", "higher") or _tested(found) >= found.fewest
+    return shown + ([wording.p_value(found.p)] if found.p is not None and possible else [])
 
 
 def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], str]) -> str | None:
     """The next step: ``±3% needs 155 executions (11 min): COMMAND``; None where nothing is missing."""
-    if found.said != "cannot-tell":
+    if found.said != "cannot-tell" or found.late:  # more executions under the same time limit are no answer
         return None
     needed = found.needed or 2 * FEWEST_PAIRS
     from pagelab.study.progress import shown_duration

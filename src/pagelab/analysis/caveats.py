@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from pagelab.analysis import wording
-from pagelab.analysis.model import Contrast, Design, Failure, Machine, WarningGroup
+from pagelab.analysis.model import Condition, Contrast, Design, Failure, Machine, WarningGroup
 from pagelab.record import WarningKind
 
 _COLOURS = (WarningKind.COLOURS_NOT_PROBED, WarningKind.COLOURS_WITHOUT_EFFECT)
@@ -30,7 +30,8 @@ def caveats_of(
             "The study is not finished: this is its state so far, and p-values hold only when all planned "
             "executions are done. Stopping now because of these results would make them wrong."
         )
-    found += _failed(design, failures)
+    found += _timed_out(design, primary)
+    found += _failed(design, failures, primary)
     found += about_colours(warnings)
     found += _left_out(design)
     found += _short(design)
@@ -89,13 +90,45 @@ def _blocks(primary: tuple[Contrast, ...]) -> list[str]:
     ]
 
 
-def _failed(design: Design, failures: tuple[Failure, ...]) -> list[str]:
-    counted = [(c, sum(c.failures.values())) for c in design.conditions if c.failures]
+def _counted_late(design: Design, primary: tuple[Contrast, ...]) -> dict[str, int]:
+    """Condition → its executions that timed out and that a test counts as slowest."""
+    ids = {(c.workload, c.policy): c.id for c in design.conditions}
+    found: dict[str, int] = {}
+    for c in primary:
+        for policy, late in ((c.policy, c.timed_out), (c.baseline, c.timed_out_baseline)):
+            if c.p is not None and late:
+                found[ids[c.workload, policy]] = late
+    return found
+
+
+def _timed_out(design: Design, primary: tuple[Contrast, ...]) -> list[str]:
+    """A sentence on time-outs that are in a test."""
+    late = _counted_late(design, primary)
+    counted = [(c, late[c.id]) for c in design.conditions if c.id in late]
+    if not counted:
+        return []
+    return [
+        f"{wording.count(sum(late.values()), 'execution')} timed out ({_where(counted)}): the tests count them as "
+        "slower than all that finished, and the sizes are those of executions that finished."
+    ]
+
+
+def _failed(design: Design, failures: tuple[Failure, ...], primary: tuple[Contrast, ...]) -> list[str]:
+    """A sentence on executions that are in no test."""
+    late = _counted_late(design, primary)
+    every = [(c, sum(c.failures.values()) - late.get(c.id, 0)) for c in design.conditions]
+    counted = [(c, n) for c, n in every if n > 0]
     if not counted or not failures:
         return []
     total = wording.count(sum(n for _, n in counted), "execution")
-    where = _some([f"{n} of {c.finished} in {c.id}" for c, n in counted])
-    return [f"{total} ended without a time to analyse ({where}): the conclusions are about executions that finish."]
+    return [
+        f"{total} ended without a time to analyse ({_where(counted)}): the conclusions are about executions that "
+        "finish."
+    ]
+
+
+def _where(counted: list[tuple[Condition, int]]) -> str:
+    return _some([f"{n} of {c.finished} in {c.id}" for c, n in counted])
 
 
 def _left_out(design: Design) -> list[str]:

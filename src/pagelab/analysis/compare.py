@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
-from pagelab.analysis.answer import answer_of
+from pagelab.analysis.answer import Evidence, judged, rejects
+from pagelab.analysis.contrasts import size_within
 from pagelab.analysis.data import StudyData
-from pagelab.analysis.gates import Gate, InPairs, Judgement, Outcome, judge, overall
+from pagelab.analysis.gates import Gate, InPairs, Judgement, Outcome, TimeOuts, judge, overall
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of as runs_of
 from pagelab.analysis.metrics import metric_named, metrics_of, samples_of
-from pagelab.analysis.model import Interval as ModelInterval
 from pagelab.analysis.model import Metric as Column
-from pagelab.analysis.planned_test import paired
+from pagelab.analysis.planned_test import of_test, paired, test_of
 from pagelab.analysis.summaries import interval_of
 from pagelab.errors import BadInputError
-from pagelab.stats import Pairs, blocks_pay, paired_ratio, signed_rank
+from pagelab.stats import Pairs, blocks_pay, paired_ratio
 from pagelab.stats.nondeterminism import Changes, Experiment, Resampling, changes
 from pagelab.stats.paired_mean import MeanRatio, paired_mean_ratio
 from pagelab.stats.refusal import StatsRefusedError
@@ -76,6 +77,8 @@ class Comparison:
     machine: tuple[MachineDifference, ...] | None
     """None where a study has no record of its machine."""
     same_plan: bool
+    in_pairs: InPairs | None = None
+    """Two commands, within their blocks, also where the means were refused; None for two studies."""
     earlier_looks: int = 0
     """How often a study had ended before executions were added; each time halves the error of ``level``."""
 
@@ -105,7 +108,7 @@ def compare(
             f'--fail-if "{stray[0].replace("ratio", "mean")}"'
         )
     chosen, looks = settings or Settings(), max(len(data.plan.earlier_looks) for data in (base, new))
-    chosen = replace(chosen, level=1 - (1 - chosen.level) / 2**looks)
+    asked, chosen = chosen.level, replace(chosen, level=1 - (1 - chosen.level) / 2**looks)
     column = _column(base, new, metric)
     names = [_conditions(data) for data in (base, new)]
     common = [name for name in names[0] if name in names[1]]
@@ -118,17 +121,18 @@ def compare(
     gate_level = 1 - (1 - chosen.level) / count if count > 1 else chosen.level
     resampling = Resampling(seed=chosen.seed, resamples=chosen.resamples, level=chosen.level)
     compared, refused, judgements = [], [], []
+    in_pairs = _in_pairs(base, new, column, asked, looks, gate_level) if interleaved else None
     for condition in common:
+        late = _time_outs(base, new, condition)
+        found: Changes | str
         try:
-            one = _compared(base, new, condition, column, resampling, gate_level)
-            if interleaved:
-                one = replace(one, in_pairs=_in_pairs(base, new, column, chosen.level, gate_level))
+            one = replace(_compared(base, new, condition, column, resampling, gate_level), in_pairs=in_pairs)
+            found = one.found
+            compared.append(one)
         except StatsRefusedError as error:
-            refused.append((condition, str(error)))
-            judgements += [Judgement(gate, condition, "inconclusive", str(error)) for gate in gates]
-            continue
-        compared.append(one)
-        judgements += [judge(gate, condition, one.found, gate_level, one.in_pairs, chosen.seed) for gate in gates]
+            found = str(error)
+            refused.append((condition, found))
+        judgements += [judge(gate, condition, found, gate_level, in_pairs, chosen.seed, late) for gate in gates]
     return Comparison(
         metric=column,
         level=chosen.level,
@@ -140,6 +144,7 @@ def compare(
         judgements=tuple(judgements),
         machine=_machine(base, new, asked=interleaved),
         same_plan=base.plan.digest == new.plan.digest,
+        in_pairs=in_pairs,
         earlier_looks=looks,
     )
 
@@ -199,28 +204,58 @@ def _compared(
     return Compared(condition, found, tuple(left_out))
 
 
-def _in_pairs(base: StudyData, new: StudyData, column: Column, level: float, gate_level: float) -> InPairs | None:
-    """The comparison within blocks; None where fewer than two blocks have both sides, or ratios do not exist."""
-    sides = [[e for e in runs_of(data, (column,)) if e.analysed and column.name in e.values] for data in (new, base)]
-    pairs = paired(sides[0], sides[1], column.name)
-    if pairs is None or len(pairs) < 2 or pairs.scale != "ratio":
+def _time_outs(base: StudyData, new: StudyData, condition: str) -> TimeOuts:
+    sides = []
+    for data in (base, new):
+        runs = data.runs.filter((pl.col("condition") == condition) & ~pl.col("warmup"))
+        sides.append((runs.filter(pl.col("status") == "timed-out").height, runs.height))
+    return TimeOuts(*sides)
+
+
+def _in_pairs(
+    base: StudyData, new: StudyData, column: Column, level: float, looks: int, gate_level: float
+) -> InPairs | None:
+    """The comparison within blocks, judged as the report judges it; None where fewer than two blocks have both sides.
+
+    ``level`` is that of the first look; each further look halves its error.
+    """
+    sides = [of_test(runs_of(data, (column,)), column) for data in (new, base)]
+    every = paired(sides[0], sides[1], column.name)
+    test = test_of(sides[0], sides[1], column.name, test="pairs")
+    if every is None or test is None or len(every) < 2:
         return None
-    ratio = paired_ratio(pairs, level=level)
-    interval: ModelInterval | None = interval_of(ratio.interval, 0.01)[0]
-    answer = answer_of(ratio.percent / 100, interval, signed_rank(pairs.apart()).p, len(pairs), level=level)
-    pay = blocks_pay(pairs)
+    finished, factor = every.finished, 2**looks
+    size = size_within(finished, 1 - (1 - level) / factor) if len(finished) else None
+    ratio = None if size is None or size.ratio is None else size.ratio
+    p = min(1.0, test.p * factor)
+    direction: Literal["lower", "higher"] = "lower" if test.w < test.w_expected else "higher"
+    found = Evidence(
+        p=p,
+        towards=direction if rejects(p, 1 - level) else None,
+        change=None if ratio is None else ratio.estimate / 100,
+        interval=None if ratio is None else interval_of(ratio.interval, 0.01)[0],
+        shift=None if size is None else size.shift.estimate,
+        shift_interval=None if size is None else interval_of(size.shift.interval)[0],
+        pairs=len(finished),
+        tested=len(every),
+        late=sum(column.name not in e.values for e in (*sides[0], *sides[1])),
+    )
+    pay = blocks_pay(finished) if len(finished) else None
     long = [value for data in (base, new) if isinstance(value := data.runs["duration_s"].median(), float)]
     return InPairs(
-        pairs=pairs,
-        answer=answer,
-        ratio=paired_ratio(pairs, level=gate_level),
-        mean=_mean(pairs, gate_level),
+        pairs=every,
+        answer=judged(found, level=level, family=factor),
+        ratio=paired_ratio(finished, level=gate_level) if ratio is not None else None,
+        mean=_mean(finished, gate_level),
         narrower=None if pay is None else pay.narrower,
         seconds_a_block=sum(long) if len(long) == 2 else None,
+        late=(int(np.isposinf(every.baseline).sum()), int(np.isposinf(every.treatment).sum())),
     )
 
 
 def _mean(pairs: Pairs, level: float) -> MeanRatio | str:
+    if len(pairs) == 0:
+        return "no pair of executions finished"
     try:
         return paired_mean_ratio(pairs, level=level)
     except StatsRefusedError as error:

@@ -69,6 +69,8 @@ class InPairs(_Model):
     pairs: int
     left_out: int
     """Executions whose block lacks the other side."""
+    timed_out: Executions
+    """Executions with a partner that the time limit ended and the test counts as slowest; they are in no size."""
     ratio: Number
     """100 (B / A - 1), the Hodges-Lehmann estimate of the pairs' ratios, in percent, with its interval at ``level``."""
     p: float
@@ -106,6 +108,8 @@ class RefusedCondition(_Model):
 
     condition: str
     reason: str
+    in_pairs: InPairs | None = None
+    """The answer for two commands: also where executions of one of them never finished."""
 
 
 class GateResult(_Model):
@@ -194,6 +198,7 @@ def document(
     machine = None
     if found.machine is not None:
         machine = [MachineDifference(key=one.key, a=one.base, b=one.new) for one in found.machine]
+    in_pairs = None if found.in_pairs is None else _in_pairs(found.in_pairs)
     return CompareDocument(
         outcome=found.outcome,
         metric=found.metric.name,
@@ -203,7 +208,7 @@ def document(
         conditions=[_condition(one) for one in found.compared],
         only_a=list(found.only_base),
         only_b=list(found.only_new),
-        refused=[RefusedCondition(condition=name, reason=reason) for name, reason in found.refused],
+        refused=[RefusedCondition(condition=name, reason=reason, in_pairs=in_pairs) for name, reason in found.refused],
         gates=[
             GateResult(fail_if=one.gate.text, condition=one.condition, outcome=one.outcome, reason=one.reason)
             for one in found.judgements
@@ -249,17 +254,13 @@ def _condition(one: Compared) -> Condition:
 
 
 def _in_pairs(found: gates.InPairs) -> InPairs:
-    answer, interval = found.answer, found.answer.interval
-    assert answer.change is not None
+    answer = found.answer
     assert answer.p is not None
     return InPairs(
         pairs=answer.pairs,
         left_out=found.pairs.left_out,
-        ratio=Number(value=100 * answer.change, low=100 * interval.low, high=100 * interval.high)
-        if interval
-        else Number(
-            value=None, low=None, high=None, refusal=Refusal.COUNT_OUT_OF_RANGE.value, reason=str(found.ratio.interval)
-        ),
+        timed_out=Executions(a=found.late[0], b=found.late[1]),
+        ratio=_ratio(found),
         p=answer.p,
         said=answer.said,
         seen_percent=None if answer.seen is None else 100 * answer.seen,
@@ -269,6 +270,19 @@ def _in_pairs(found: gates.InPairs) -> InPairs:
         else Number(value=found.mean.percent, low=found.mean.interval.low, high=found.mean.interval.high),
         narrower=found.narrower,
     )
+
+
+def _ratio(found: gates.InPairs) -> Number:
+    answer, interval = found.answer, found.answer.interval
+    if answer.change is not None and interval is not None:
+        return Number(value=100 * answer.change, low=100 * interval.low, high=100 * interval.high)
+    if any(found.late):
+        told = Refusal.INCOMPLETE_BLOCKS, "executions timed out, and those that finished do not show the size"
+    elif found.ratio is None:
+        told = Refusal.NOT_POSITIVE, "a value is zero or negative: no percentage of it exists"
+    else:
+        told = Refusal.COUNT_OUT_OF_RANGE, str(found.ratio.interval)
+    return Number(value=None, low=None, high=None, refusal=told[0].value, reason=told[1])
 
 
 def _number(found: Estimate | Refused) -> Number:

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from pagelab.analysis import sentences
+from pagelab.analysis.answer import rejects
 from pagelab.analysis.model import (
     Condition,
     Contrast,
@@ -18,7 +19,7 @@ from pagelab.analysis.model import (
     Summary,
     Verdict,
 )
-from pagelab.analysis.planned_test import Tested, paired, test_of
+from pagelab.analysis.planned_test import Tested, counts_as_slowest, of_test, paired, test_of
 from pagelab.analysis.summaries import interval_of, values_of
 from pagelab.stats import Interval as Ends
 from pagelab.stats import (
@@ -41,6 +42,7 @@ class _Pair:
     baseline: Condition
     metric: Metric
     planned: bool
+    primary: bool
 
 
 def contrasts_of(
@@ -61,8 +63,9 @@ def contrasts_of(
         looked = [None if c.p is None else min(1.0, c.p * design.p_factor) for c in planned]
         adjusted = holm(looked, alpha=_alpha(design.level))
         planned = [replace(c, p_holm=p) for c, p in zip(planned, adjusted.adjusted, strict=True)]
-    judged = [_judged(c, design, metrics, len(planned)) for c in planned + [c for c in found if not c.planned]]
-    return tuple(judged)
+    left = len(planned) - sum(c.p_holm is not None and rejects(c.p_holm, _alpha(design.level)) for c in planned)
+    family = sentences.Family(len(planned), left)
+    return tuple(_judged(c, design, metrics, family) for c in planned + [c for c in found if not c.planned])
 
 
 def _alpha(level: float) -> float:
@@ -77,15 +80,16 @@ def _pairs(design: Design, metrics: tuple[Metric, ...]) -> list[_Pair]:
         if condition.is_baseline or baseline is None or condition.left_out or baseline.left_out:
             continue
         primary = design.primaries.get(condition.workload, design.primary)
-        pairs.append(_Pair(condition, baseline, known[primary], planned=design.answer == "each" and design.tested))
-        pairs += [_Pair(condition, baseline, m, planned=False) for m in metrics if m.name != primary]
+        planned = design.answer == "each" and design.tested
+        pairs.append(_Pair(condition, baseline, known[primary], planned, primary=True))
+        pairs += [_Pair(condition, baseline, m, planned=False, primary=False) for m in metrics if m.name != primary]
     return [p for p in pairs if p.planned] + [p for p in pairs if not p.planned]
 
 
 def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Contrast:
     x = values_of(executions, pair.condition.id, pair.metric.name)
     y = values_of(executions, pair.baseline.id, pair.metric.name)
-    late = _timed_out(pair, pair.condition), _timed_out(pair, pair.baseline)
+    late = _timed_out(pair, pair.condition, executions), _timed_out(pair, pair.baseline, executions)
     empty = _untested(pair, x, y, late)
     test = _test(pair, executions, design) if pair.planned else None
     if test:
@@ -98,6 +102,7 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
             ties=test.ties,
             smallest_p=test.smallest_p,
             untested=test.untested,
+            pairs_tested=test.pairs,
         )
     if not x or not y:
         return empty
@@ -136,7 +141,7 @@ class _Estimate:
 
 
 @dataclass(frozen=True)
-class _Size:
+class Size:
     """The size of a difference, in the metric's unit and in percent."""
 
     shift: _Estimate
@@ -147,17 +152,17 @@ class _Size:
     pairs: Pairs | None = None
 
 
-def _over_all(x: list[float], y: list[float], level: float) -> _Size:
+def _over_all(x: list[float], y: list[float], level: float) -> Size:
     shift = hodges_lehmann(x, y, level=level)
     absolute = _Estimate(shift.estimate, shift.interval, shift.any_shape)
     try:
         ratio = relative_effect(x, y, level=level)
     except StatsRefusedError as error:
-        return _Size(absolute, None, str(error), shift.ties)
-    return _Size(absolute, _Estimate(ratio.percent, ratio.interval, ratio.any_shape), "", shift.ties)
+        return Size(absolute, None, str(error), shift.ties)
+    return Size(absolute, _Estimate(ratio.percent, ratio.interval, ratio.any_shape), "", shift.ties)
 
 
-def _within_pairs(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> _Size | None:
+def _within_pairs(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Size | None:
     """The size within the pairs in which both executions finished; None where there is no such pair."""
     name, level = pair.metric.name, design.interval_level
     sides = [
@@ -165,30 +170,34 @@ def _within_pairs(pair: _Pair, executions: tuple[Execution, ...], design: Design
         for condition in (pair.condition, pair.baseline)
     ]
     pairs = paired(sides[0], sides[1], name)
-    if pairs is None:
-        return None
+    return None if pairs is None else size_within(pairs, level)
+
+
+def size_within(pairs: Pairs, level: float) -> Size:
+    """The size within pairs of executions that finished."""
     shift = paired_shift(pairs.apart("difference"), level=level)
     absolute = _Estimate(shift.estimate, shift.interval, shift.any_shape)
     sizes = np.abs(pairs.apart())
     ties = bool(np.unique(sizes).size < sizes.size)
     if pairs.scale == "difference":
-        return _Size(absolute, None, "a value is zero or negative: no percentage exists", ties, pairs)
+        return Size(absolute, None, "a value is zero or negative: no percentage exists", ties, pairs)
     ratio = paired_ratio(pairs, level=level)
-    return _Size(absolute, _Estimate(ratio.percent, ratio.interval, ratio.any_shape), "", ties, pairs)
+    return Size(absolute, _Estimate(ratio.percent, ratio.interval, ratio.any_shape), "", ties, pairs)
 
 
 def _test(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Tested | None:
-    def counted(e: Execution, condition: Condition) -> bool:
-        late = e.status == "timed-out" and not e.warmup and pair.metric.name == "wall_s"
-        return e.condition == condition.id and (late or (e.analysed and pair.metric.name in e.values))
-
-    groups = [[e for e in executions if counted(e, condition)] for condition in (pair.condition, pair.baseline)]
+    groups = [
+        of_test((e for e in executions if e.condition == condition.id), pair.metric)
+        for condition in (pair.condition, pair.baseline)
+    ]
     return test_of(groups[0], groups[1], pair.metric.name, test=design.test)
 
 
-def _timed_out(pair: _Pair, condition: Condition) -> int:
-    """Number of executions that the time limit ended, if the metric is wall time: these are slower than all others."""
-    return condition.failures.get("timed-out", 0) if pair.planned and pair.metric.name == "wall_s" else 0
+def _timed_out(pair: _Pair, condition: Condition, executions: tuple[Execution, ...]) -> int:
+    """Number of executions that the time limit ended, if the metric is the primary one and a time."""
+    if not pair.primary:
+        return 0
+    return sum(e.condition == condition.id and counts_as_slowest(e, pair.metric) for e in executions)
 
 
 def _untested(pair: _Pair, x: list[float], y: list[float], late: tuple[int, int]) -> Contrast:
@@ -207,6 +216,7 @@ def _untested(pair: _Pair, x: list[float], y: list[float], late: tuple[int, int]
         w=None,
         w_expected=None,
         untested=0,
+        pairs_tested=None,
         pairs=None,
         narrower=None,
         p=None,
@@ -226,7 +236,7 @@ def _untested(pair: _Pair, x: list[float], y: list[float], late: tuple[int, int]
     )
 
 
-def _judged(contrast: Contrast, design: Design, metrics: tuple[Metric, ...], family: int) -> Contrast:
+def _judged(contrast: Contrast, design: Design, metrics: tuple[Metric, ...], family: sentences.Family) -> Contrast:
     metric = next(m for m in metrics if m.name == contrast.metric)
     judged = replace(contrast, verdict=_verdict(contrast, _alpha(design.level)))
     return replace(judged, sentence=sentences.contrast(judged, metric, design, family))
@@ -237,7 +247,7 @@ def _verdict(contrast: Contrast, alpha: float) -> Verdict:
         return "descriptive"
     if contrast.p_holm is None:
         return "not-testable"
-    if contrast.p_holm > alpha:
+    if not rejects(contrast.p_holm, alpha):
         return "no-difference"
     # The direction of the test: with ties, the shift can be 0 although the ranks differ.
     return "lower" if (contrast.w or 0.0) < (contrast.w_expected or 0.0) else "higher"

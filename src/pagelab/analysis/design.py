@@ -63,6 +63,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         notes=((f"{plan_module.CO_RUN[:1].upper()}{plan_module.CO_RUN[1:]}.",) if plan.co_run else ())
         + tuple(f"no execution has a value of the primary metric {name}" for name in absent)
         + tuple(text for is_primary, text in warm_up if is_primary)
+        + _without_value(data, executions, metrics, absent)
+        + _in_turn(data, executions, conditions)
         + _platforms(data)
         + _split_blocks(data),
         remarks=tuple(text for is_primary, text in warm_up if not is_primary),
@@ -106,6 +108,50 @@ def _all_warm_up(data: StudyData, executions: tuple[Execution, ...], primaries: 
         )
         for (is_primary, n), names in several.items()
     ]
+
+
+def _without_value(
+    data: StudyData, executions: tuple[Execution, ...], metrics: tuple[Metric, ...], absent: list[str]
+) -> tuple[str, ...]:
+    """A sentence for each primary metric of which some executions that ended well have no value: they are in no pair.
+
+    Metrics without any value, and executions whose measurements are all warm-up, have sentences of their own.
+    """
+    dropped = data.measurements.group_by("name", "run_id").agg(pl.col("dropped").all()).filter(pl.col("dropped"))
+    warm_up = {(f"measure.{name}", run) for name, run in dropped.select("name", "run_id").iter_rows()}
+    labels = {m.name: m.label for m in metrics}
+    missing: dict[str, list[str]] = {}
+    for condition in data.plan.conditions:
+        mine = [e for e in executions if e.condition == condition.name and e.analysed]
+        without = [e for e in mine if condition.metric not in e.values and (condition.metric, e.run_id) not in warm_up]
+        if without and condition.metric not in absent:
+            told = f"{len(without):,} of {wording.count(len(mine), 'execution')} in {condition.name}"
+            missing.setdefault(condition.metric, []).append(told)
+    return tuple(
+        f"{wording.listing([*told[:4], f'others in {len(told) - 4} more conditions'] if len(told) > 4 else told)} "
+        f"have no value of {labels[metric]} (none, or not a finite number): the conclusions are about the others."
+        for metric, told in missing.items()
+    )
+
+
+def _in_turn(data: StudyData, executions: tuple[Execution, ...], conditions: tuple[Condition, ...]) -> tuple[str, ...]:
+    """A sentence where imported executions of compared conditions stand one condition after the other in their file."""
+    if data.origin is None:
+        return ()
+    places: dict[str, list[int]] = {}
+    for e in executions:
+        places.setdefault(e.condition, []).append(e.position)
+    apart = {name for name, at in places.items() if len(at) > 1 and max(at) - min(at) == len(at) - 1}
+    several = Counter(c.workload for c in conditions if c.id in apart)
+    found = [c for c in conditions if c.id in apart and several[c.workload] > 1]
+    if not found:
+        return ()
+    first = sorted((c for c in found if c.workload == found[0].workload), key=lambda c: min(places[c.id]))[:2]
+    return (
+        f"The executions were not in turns: in {data.origin} all of {first[0].policy} come before those of "
+        f"{first[1].policy}. A machine that drifts from the one to the other looks like a difference between them; "
+        "to have them in turns: pagelab compare 'COMMAND A' 'COMMAND B'.",
+    )
 
 
 def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[Execution, ...]) -> Condition:

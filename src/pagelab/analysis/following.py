@@ -51,7 +51,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     if not analysis.design.tested and _extensible(analysis):
         return _with_tests(data, where)
     unknown = sorted(
-        (one for one in judged if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
+        (one for one in judged if _needs_more(one) and one.contrast.n and one.contrast.n_baseline),
         key=lambda one: one.answer.needed or one.answer.fewest,
     )
     # In one boot, ``pagelab try`` would answer another question than a study of many boots.
@@ -69,6 +69,11 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         if used is not None:
             return used
     return Following(f"pagelab report {where} --format data", "every number of it, as CSV and JSON")
+
+
+def _needs_more(one: Judged) -> bool:
+    """Whether more executions may decide; where some timed out, some of the next would, too."""
+    return one.answer.said == "cannot-tell" and not one.answer.late
 
 
 def _with_tests(data: StudyData, where: str) -> Following:
@@ -177,7 +182,7 @@ def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Followi
     """More executions of both commands where the comparison is undecided; else the data that a report omits."""
     words = again(kept(data.plan))
     for one in judged:
-        if one.answer.said == "cannot-tell" and words is not None:
+        if _needs_more(one) and words is not None:
             more = [*words, *measured(data.plan), "--executions", str(_needed(one))]
             return Following(shlex.join(more), f"{_aim(one)} needs about {_needed(one):,} executions of each")
     return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")

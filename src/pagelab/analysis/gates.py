@@ -8,6 +8,9 @@ from math import ceil, comb, log
 from statistics import NormalDist
 from typing import Literal
 
+import numpy as np
+
+from pagelab.analysis import wording
 from pagelab.analysis.answer import Answer
 from pagelab.analysis.limits import Limit
 from pagelab.errors import BadInputError
@@ -46,15 +49,40 @@ class InPairs:
     """B against A within blocks of one execution of each command."""
 
     pairs: Pairs
+    """All pairs; those with a time-out are in the test, and in no size."""
     answer: Answer
     """The answer on the ratio within pairs, at the level of the comparison."""
-    ratio: PairedRatio
+    ratio: PairedRatio | None
+    """None where no pair finished, or a value is zero or negative."""
     mean: MeanRatio | str
     """The change of the mean, or why there is none. It and the attribute before it are at the level of the gates."""
     narrower: float | None
     """Spread of the differences within pairs, divided by that between executions of different blocks: below 1 where
     blocks help."""
     seconds_a_block: float | None
+    late: tuple[int, int] = (0, 0)
+    """Executions of A and of B in these pairs that timed out, where the test counts them as slowest."""
+
+
+@dataclass(frozen=True)
+class TimeOuts:
+    """Executions that the time limit ended, and all executions, of each side."""
+
+    a: tuple[int, int] = (0, 1)
+    b: tuple[int, int] = (0, 1)
+
+    def more(self, side: Literal["A", "B"]) -> bool:
+        """Whether a greater share of this side's executions timed out."""
+        mine, other = (self.a, self.b) if side == "A" else (self.b, self.a)
+        return mine[0] * other[1] > other[0] * mine[1]
+
+    def __str__(self) -> str:
+        """``11 of 24 executions of B timed out, and none of A``."""
+        (first, second), (one, other) = ("B", "A"), (self.b, self.a)
+        if self.more("A"):
+            (first, second), (one, other) = ("A", "B"), (self.a, self.b)
+        rest = f"{other[0]} of {other[1]}" if other[0] else "none"
+        return f"{one[0]} of {one[1]} executions of {first} timed out, and {rest} of {second}"
 
 
 @dataclass(frozen=True)
@@ -87,8 +115,38 @@ def parse_gate(text: str) -> Gate:
     return Gate(text.strip(), METRICS[found[1]], found[2] == ">", float(found[3]))
 
 
+_MORE_TIME = "give them more time (--timeout; of a study: timeout in its study.toml)"
+
+
 def judge(
-    gate: Gate, condition: str, found: Changes, level: float, in_pairs: InPairs | None = None, seed: int = 1
+    gate: Gate,
+    condition: str,
+    found: Changes | str,
+    level: float,
+    in_pairs: InPairs | None = None,
+    seed: int = 1,
+    late: TimeOuts | None = None,
+) -> Judgement:
+    """Judges a gate. ``found`` is a text where the data were refused; ``late``: the executions that timed out.
+
+    Time-outs count as slowest in the ratio of pairs. They are in no other number, so an outcome that they may hide is
+    inconclusive: a pass where more of the slower side timed out, which includes the ratio, and a failure where more of
+    the other side did.
+    """
+    late = late or TimeOuts()
+    made = _judge(gate, condition, found, level, in_pairs, seed)
+    slow: Literal["A", "B"] = "B" if gate.above else "A"
+    fast: Literal["A", "B"] = "A" if gate.above else "B"
+    hidden = made.outcome == "pass" and late.more(slow)
+    hidden |= made.outcome == "fail" and gate.metric != "ratio" and late.more(fast)
+    if hidden:
+        reason = f"{late}, and what finished does not show how slow {slow if late.more(slow) else fast} is"
+        return Judgement(gate, condition, "inconclusive", f"{reason}; {_MORE_TIME}")
+    return made
+
+
+def _judge(
+    gate: Gate, condition: str, found: Changes | str, level: float, in_pairs: InPairs | None, seed: int
 ) -> Judgement:
     """Judges a gate: it fails where the whole interval of the change is beyond the limit *and* the permutation test at
     the limit rejects.
@@ -97,6 +155,10 @@ def judge(
     inconclusive. The interval shows the size. The test keeps the level where the interval is only approximate (rare
     modes, unequal numbers). With pairs, both are computed within them.
     """
+    if in_pairs is not None and gate.metric == "ratio" and any(in_pairs.late):
+        return _with_time_outs(gate, condition, in_pairs, (1 - level) / 2)
+    if isinstance(found, str):
+        return Judgement(gate, condition, "inconclusive", found)
     ends = _interval(gate, found, in_pairs)
     if isinstance(ends, str):
         return Judgement(gate, condition, "inconclusive", ends)
@@ -124,6 +186,8 @@ def judge(
 def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[float, float, float] | str:
     """Low end, estimate and high end in percent, or why there is none."""
     if in_pairs is not None and gate.metric == "ratio":
+        if in_pairs.ratio is None:
+            return "a value is zero or negative: no ratio of it exists; judge the mean"
         ratio = in_pairs.ratio.interval
         return str(ratio) if isinstance(ratio, NotAchievable) else (ratio.low, in_pairs.ratio.percent, ratio.high)
     if in_pairs is not None and gate.metric is Metric.MEAN:
@@ -158,13 +222,36 @@ def _exchanged(gate: Gate, found: Changes, in_pairs: InPairs | None, tail: float
         assert in_pairs is not None
         return _of_ratio(in_pairs, ratio)
     if in_pairs is not None and gate.metric is Metric.MEAN:
-        return flipped(in_pairs.pairs, ratio, seed=seed, tail=tail)
+        return flipped(in_pairs.pairs.finished, ratio, seed=seed, tail=tail)
     return found.exchanged(gate.metric, ratio, tail)
 
 
+def _with_time_outs(gate: Gate, condition: str, found: InPairs, tail: float) -> Judgement:
+    """Judges the ratio by the test alone, in which time-outs are slower than all that finished: no interval has them.
+
+    With values of zero or less there is no ratio, but where one of each pair timed out, there is a direction.
+    """
+    finished, n = found.pairs.finished, len(found.pairs)
+    told = wording.listing(
+        [f"{late} of {n} executions of {side}" for side, late in zip("AB", found.late, strict=True) if late]
+    )
+    if len(finished) and finished.scale != "ratio":
+        reason = "a value is zero or negative: no ratio of it exists"
+        return Judgement(gate, condition, "inconclusive", f"{reason}, and {told} timed out; {_MORE_TIME}")
+    test = _of_ratio(found, 1 + gate.limit_percent / 100)
+    beyond, within = (test.higher, test.lower) if gate.above else (test.lower, test.higher)
+    counted = f"with time-outs counted as slowest ({told})"
+    if beyond <= tail:
+        return Judgement(gate, condition, "fail", f"the change is beyond the limit, {counted}")
+    if within <= tail:
+        return Judgement(gate, condition, "pass", f"the change is within the limit, {counted}")
+    return Judgement(gate, condition, "inconclusive", f"{told} timed out, so the size is not known; {_MORE_TIME}")
+
+
 def _of_ratio(found: InPairs, ratio: float) -> Flipped:
-    """The test of the limit; the interval of the ratio is the inversion of this test."""
-    apart = found.pairs.apart() - log(ratio)
+    """The test of the limit; the interval of the ratio is the inversion of this test. Two time-outs tell nothing."""
+    both = np.isposinf(found.pairs.treatment) & np.isposinf(found.pairs.baseline)
+    apart = np.where(both, 0.0, found.pairs.apart("ratio") - log(ratio))
     lower, higher = (signed_rank(apart, alternative=side) for side in ("less", "greater"))
     return Flipped(lower.p, higher.p, lower.total, lower.count is not None)
 

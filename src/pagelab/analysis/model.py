@@ -163,8 +163,7 @@ class Contrast:
     n: int
     n_baseline: int
     timed_out: int
-    """Executions of the policy that the time limit ended: the test on wall time counts them as slowest; sizes omit
-    them."""
+    """Executions of the policy that the time limit ended: a test of times counts them as slowest; sizes omit them."""
     timed_out_baseline: int
     median: float | None
     median_baseline: float | None
@@ -174,6 +173,8 @@ class Contrast:
     """The mean of W where the policy makes no difference."""
     untested: int
     """Executions that a test within blocks leaves out, since their block holds only one of the two conditions."""
+    pairs_tested: int | None
+    """Blocks in which both conditions finished or timed out; None where blocks are ignored, or nothing is tested."""
     pairs: int | None
     """Blocks in which both conditions finished, from which sizes are computed; None where blocks are ignored."""
     narrower: float | None
@@ -247,6 +248,9 @@ class SetContrast:
     """Number of programs whose own ratio is below 1: described, not tested."""
     above: int
     verdict: Verdict
+    timed_out: int = 0
+    """Executions under the policy that timed out: they are in no ratio, so nothing in the policy's favour is said."""
+    timed_out_baseline: int = 0
 
 
 @dataclass(frozen=True)

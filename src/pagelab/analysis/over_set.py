@@ -8,6 +8,7 @@ from math import exp, log, log1p
 from typing import Literal
 
 from pagelab.analysis import wording
+from pagelab.analysis.answer import rejects
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import (
     Contrast,
@@ -62,7 +63,8 @@ def over_set_of(
             "time": {name: _one(time[name]) for name in wanted},
             "spread": {name: _one(spread[name]) for name in wanted},
         }
-        contrasts += [_contrast(policy, baseline, quantity, found, design) for quantity, found in logs.items()]
+        late = sum(c.timed_out for c in mine), sum(c.timed_out_baseline for c in mine)
+        contrasts += [_contrast(policy, baseline, quantity, found, design, late) for quantity, found in logs.items()]
         programs += [
             SetProgram(
                 name, policy, baseline, len(time[name]), _ratio(logs["time"][name]), _ratio(logs["spread"][name])
@@ -114,7 +116,9 @@ def _ratio(logarithm: float | str) -> float | None:
     return exp(logarithm) if isinstance(logarithm, float) else None
 
 
-def _contrast(policy: str, baseline: str, quantity: Quantity, found: Logs, design: Design) -> SetContrast:
+def _contrast(
+    policy: str, baseline: str, quantity: Quantity, found: Logs, design: Design, late: tuple[int, int]
+) -> SetContrast:
     empty = SetContrast(
         policy=policy,
         baseline=baseline,
@@ -129,6 +133,8 @@ def _contrast(policy: str, baseline: str, quantity: Quantity, found: Logs, desig
         below=0,
         above=0,
         verdict="not-testable",
+        timed_out=late[0],
+        timed_out_baseline=late[1],
     )
     logs = [value for value in found.values() if isinstance(value, float)]
     if not logs:
@@ -161,6 +167,8 @@ def _judged(contrasts: list[SetContrast], design: Design) -> list[SetContrast]:
 def _verdict(c: SetContrast, p_holm: float | None, alpha: float) -> Verdict:
     if p_holm is None or c.ratio is None:
         return "not-testable"
-    if p_holm > alpha * (1 + 1e-12) or c.ratio == 1:
+    if not rejects(p_holm, alpha) or c.ratio == 1:
         return "no-difference"
-    return "lower" if c.ratio < 1 else "higher"
+    # Executions that timed out are in no ratio: without them the side that has more of them looks better than it is.
+    hidden = c.timed_out > c.timed_out_baseline if c.ratio < 1 else c.timed_out < c.timed_out_baseline
+    return "no-difference" if hidden else "lower" if c.ratio < 1 else "higher"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from pagelab.analysis.model import Execution
+from pagelab.analysis.model import Execution, Metric
 from pagelab.stats import Pairs, StatsRefusedError, pairs_of, rank_sum, signed_rank, smallest_p, stratified_rank_sum
 
 TestName = Literal["pairs", "rank-sum", "stratified"]
@@ -22,6 +23,21 @@ class Tested:
     smallest_p: float
     """The smallest p that these numbers of executions can give, before any correction."""
     untested: int
+    pairs: int | None = None
+    """Number of pairs; None where blocks are ignored."""
+
+
+def counts_as_slowest(e: Execution, metric: Metric) -> bool:
+    """Whether the time limit ended the execution, and the metric is a time: it is then slower than all that finished.
+
+    Of processor time that is a convention: an execution that hangs asleep has used little, but it did not end.
+    """
+    return e.status == "timed-out" and not e.warmup and metric.kind == "time"
+
+
+def of_test(executions: Iterable[Execution], metric: Metric) -> list[Execution]:
+    """The executions that a test of the metric counts: those with a value, and those that count as slowest."""
+    return [e for e in executions if counts_as_slowest(e, metric) or (e.analysed and metric.name in e.values)]
 
 
 def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, *, test: TestName) -> Tested | None:
@@ -56,7 +72,7 @@ def _pairs(treatment: list[Execution], baseline: list[Execution], metric: str) -
     found = signed_rank(pairs.apart())
     least = smallest_p(len(pairs), len(pairs), stratified=True)
     untested = len(treatment) + len(baseline) - 2 * len(pairs)
-    return Tested(found.w, found.w_expected, found.p, str(found.method), found.ties, float(least), untested)
+    return Tested(found.w, found.w_expected, found.p, str(found.method), found.ties, float(least), untested, len(pairs))
 
 
 def _over_all(treatment: list[Execution], baseline: list[Execution], metric: str) -> Tested:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pagelab.analysis import wording
+from pagelab.analysis.answer import rejects
 from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 
 
-def contrast(c: Contrast, metric: Metric, design: Design, family: int) -> str:
-    """One or two sentences on one contrast. ``family`` is the number of planned contrasts."""
+@dataclass(frozen=True)
+class Family:
+    """The planned contrasts over which Holm corrects."""
+
+    size: int
+    undecided: int
+    """Those that the tests do not reject: the least number by which Holm multiplies the p of each of them."""
+
+
+def contrast(c: Contrast, metric: Metric, design: Design, family: Family) -> str:
+    """One or two sentences on one contrast."""
     if c.shift is None:
-        return _none_in_time(c, family) if c.verdict in ("lower", "higher") else _missing(c, metric)
+        return _none_in_time(c, metric, family) if c.verdict in ("lower", "higher") else _missing(c, metric)
     if not c.planned:
         return _descriptive(c, metric)
     if c.verdict in ("lower", "higher"):
@@ -70,17 +82,17 @@ def _sized(c: Contrast) -> bool:
     return estimate is not None and (estimate < 0 if c.verdict == "lower" else estimate > 0)
 
 
-def _unsized(c: Contrast, metric: Metric, family: int) -> str:
+def _unsized(c: Contrast, metric: Metric, family: Family) -> str:
     return (
-        f"{c.policy} {_verb(c, metric)} ({_p(c, family)}); the size of the difference cannot be estimated from the "
-        f"executions that finished.{_late(c)}"
+        f"{c.policy} {_verb(c, metric)} ({_p(c, family.size)}); the size of the difference cannot be estimated from "
+        f"the executions that finished.{_late(c)}"
     )
 
 
-def _found(c: Contrast, metric: Metric, family: int) -> str:
+def _found(c: Contrast, metric: Metric, family: Family) -> str:
     if not _sized(c):
         return _unsized(c, metric, family)
-    text = f"{c.policy} {_verb(c, metric)} {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})"
+    text = f"{c.policy} {_verb(c, metric)} {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family.size)})"
     if c.median is not None and c.median_baseline is not None:
         medians = wording.in_one_unit([c.median_baseline, c.median], metric)
         # Where the machine drifts, the ratio within pairs differs from the ratio of the medians.
@@ -112,17 +124,22 @@ def _late(c: Contrast) -> str:
     )
 
 
-def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
+def _not_found(c: Contrast, metric: Metric, design: Design, family: Family) -> str:
     alpha = 1 - design.level
-    lead = f"No difference found between {c.policy} and {c.baseline} for {c.workload} ({_p(c, family)})."
+    lead = f"No difference found between {c.policy} and {c.baseline} for {c.workload} ({_p(c, family.size)})."
     if metric.name != "wall_s":
         lead = lead.replace(f" for {c.workload}", f" in the {metric.label} of {c.workload}")
     lead += _late(c)
-    if c.smallest_p is not None and c.smallest_p * family * design.p_factor > alpha * (1 + 1e-12):
-        count = f"{wording.count(c.pairs or 0, 'pair')}" if design.test == "pairs" else f"{c.n} against {c.n_baseline}"
+    if c.smallest_p is not None and not rejects(c.smallest_p * family.undecided * design.p_factor, alpha):
+        numbers = c.n + c.timed_out, c.n_baseline + c.timed_out_baseline
+        pairs = wording.count(c.pairs_tested or 0, "pair")
+        count = pairs if design.test == "pairs" else f"{numbers[0]} against {numbers[1]}"
+        among = wording.count(family.size, "planned contrast")
+        if family.undecided < family.size:
+            among += f", of which {family.undecided} found nothing,"
         return (
             f"Cannot tell whether {c.policy} changes {c.workload}: with {count}{_of_executions(design)} and "
-            f"{wording.count(family, 'planned contrast')} none could have been found: the smallest possible p is "
+            f"{among} no difference could have been found: the smallest possible p is "
             f"{wording.digits(c.smallest_p, 2)} before correction.{_late(c)}"
         )
     return f"{lead}{_detectable(c, metric)}"
@@ -149,12 +166,11 @@ def _excludes_zero(interval: Interval) -> bool:
     return interval.low > 0 or interval.high < 0
 
 
-def _none_in_time(c: Contrast, family: int) -> str:
+def _none_in_time(c: Contrast, metric: Metric, family: Family) -> str:
     """A sentence where one side never finished within the time limit, so that there is a direction and no size."""
     late, other = (c.policy, c.baseline) if c.n == 0 else (c.baseline, c.policy)
-    verb = "lengthens" if c.verdict == "higher" else "shortens"
     return (
-        f"{c.policy} {verb} {c.workload} ({_p(c, family)}): no execution under {late} ended within the time limit, "
+        f"{c.policy} {_verb(c, metric)} ({_p(c, family.size)}): no execution under {late} ended within the time limit, "
         f"as those under {other} did; the size of the difference cannot be estimated."
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, log1p
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import Answer, answer_of, span
+from pagelab.analysis.answer import Answer, answer_of, left_by_holm, sized
 from pagelab.analysis.model import Design, Interval, SetContrast, SetPart
 
 MOST_TOLD = 2
@@ -20,9 +21,14 @@ def answer_to(c: SetContrast, part: SetPart, design: Design) -> Answer:
         else Interval(c.interval.low - 1, c.interval.high - 1, c.interval.level, c.interval.achieved)
     )
     change = None if c.ratio is None else c.ratio - 1
-    return answer_of(
-        change, interval, c.p_holm, c.programs, level=design.level, family=len(part.contrasts) * design.p_factor
-    )
+    left = left_by_holm([one.p_holm for one in part.contrasts], 1 - design.level)
+    among = next(n for one, n in zip(part.contrasts, left, strict=True) if one == c)
+    found = answer_of(change, interval, c.p_holm, c.programs, level=design.level, family=among * design.p_factor)
+    late = c.timed_out + c.timed_out_baseline
+    hidden = found.said in ("lower", "higher") and c.verdict == "no-difference"
+    if late and (hidden or found.said in ("same", "cannot-tell")):
+        return replace(found, said="cannot-tell", late=late, seen=None, needed=None)
+    return found
 
 
 def words(c: SetContrast, part: SetPart, design: Design) -> str:
@@ -128,7 +134,7 @@ def _facts(c: SetContrast, found: Answer, most: int) -> str:
     if c.interval is not None:
         ends = f"{_factor(c.interval.low)}–{_factor(c.interval.high)}"
         as_factor = c.quantity == "spread" or (c.ratio is not None and c.ratio >= 3)
-        shown = ends if as_factor or found.interval is None else span(found.interval)
+        shown = ends if as_factor or found.interval is None else sized(found, found.interval)
         facts.append(f"{wording.level(c.interval.level)} interval {shown}")
     if c.programs < most:
         facts.append(wording.count(c.programs, "program"))
@@ -170,6 +176,8 @@ def _undecided(c: SetContrast, found: Answer, part: SetPart) -> str:
     """
     if c.programs < found.fewest:
         return f"{found.fewest} programs are the fewest"
+    if found.late:
+        return f"{wording.count(found.late, 'execution')} timed out, which no ratio includes"
     if c.interval is not None and not c.interval.low <= 1 <= c.interval.high:
         return f"alone it would be a difference, among {len(part.contrasts)} comparisons it is not enough"
     if found.seen is None:
@@ -184,6 +192,8 @@ def _undecided_beside(c: SetContrast, found: Answer, part: SetPart) -> str:
     """As :func:`_undecided`, short enough for the space beside a picture's row."""
     if c.programs < found.fewest:
         return f"cannot tell: {found.fewest} programs are the fewest"
+    if found.late:
+        return f"cannot tell: {wording.count(found.late, 'execution')} timed out"
     if c.interval is not None and not c.interval.low <= 1 <= c.interval.high:
         return f"cannot tell among {len(part.contrasts)} comparisons"
     if found.seen is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, log1p
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import NEGLIGIBLE, Answer, answer_of, facts, sentence, words
+from pagelab.analysis.answer import NEGLIGIBLE, Answer, Evidence, facts, judged, left_by_holm, sentence, words
 from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.model import Analysis, Contrast, Design, Metric
 from pagelab.analysis.policy_summary import policy_summary
@@ -23,8 +23,6 @@ class Judged:
     contrast: Contrast
     metric: Metric
     answer: Answer
-    family: int = 1
-    """Number of comparisons over which Holm corrects."""
 
     @property
     def words(self) -> str:
@@ -33,16 +31,7 @@ class Judged:
             return "could not be made"
         if self.contrast.verdict == "descriptive":
             return self._described
-        if self._is_lost_to_holm:
-            return f"cannot tell among {self.family} comparisons"
         return words(self.answer, self.metric)
-
-    @property
-    def _is_lost_to_holm(self) -> bool:
-        """Whether the comparison alone would show a difference; its row then names no size that would be missed."""
-        interval = self.answer.interval
-        excludes = interval is not None and not interval.low <= 0 <= interval.high
-        return self.answer.said == "cannot-tell" and excludes and self.family > 1
 
     @property
     def _described(self) -> str:
@@ -57,44 +46,47 @@ class Judged:
 def judged_of(compared: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Judged, ...]:
     """The comparisons with their answers, the greatest reduction first, those without a size last."""
     known = {m.name: m for m in metrics}
-    family = len(compared)
-    found = [Judged(c, known[c.metric], _answer(c, design, family), family) for c in compared]
+    left = left_by_holm([c.p_holm for c in compared], 1 - design.level)
+    found = [
+        Judged(c, known[c.metric], _answer(c, design, among, len(compared)))
+        for c, among in zip(compared, left, strict=True)
+    ]
     return tuple(sorted(found, key=lambda one: inf if one.answer.change is None else one.answer.change))
 
 
-def _answer(c: Contrast, design: Design, family: int) -> Answer:
-    found = answer_of(
-        c.relative,
-        c.relative_interval,
-        c.p_holm,
-        (c.pairs or 0) if design.test == "pairs" else min(c.n, c.n_baseline),
-        level=design.level,
-        family=family * design.p_factor,
-        test=design.test,
+def _answer(c: Contrast, design: Design, among: int, comparisons: int) -> Answer:
+    in_pairs, late = design.test == "pairs", c.timed_out + c.timed_out_baseline
+    finished = (c.pairs or 0) if in_pairs else min(c.n, c.n_baseline)
+    tested = c.pairs_tested if in_pairs else min(c.n + c.timed_out, c.n_baseline + c.timed_out_baseline)
+    found = Evidence(
+        p=c.p_holm,
+        towards=c.verdict if c.verdict in ("lower", "higher") else None,
+        change=c.relative,
+        interval=c.relative_interval,
+        shift=c.shift,
+        shift_interval=c.shift_interval,
+        pairs=finished,
+        tested=finished if tested is None else tested,
+        late=late,
     )
-    if c.verdict in ("lower", "higher") and found.said != c.verdict:
-        # Time-outs are in the test and in no size; with ties, the estimate can be 0 although the ranks differ.
-        return replace(found, said=c.verdict, change=None, interval=None, seen=None)
-    if found.said == "same" and (c.timed_out or c.timed_out_baseline):
-        return replace(found, said="cannot-tell", seen=None)
-    return found
+    return judged(found, level=design.level, family=among * design.p_factor, comparisons=comparisons, test=design.test)
 
 
-def headline(judged: tuple[Judged, ...], design: Design) -> str:
+def headline(compared: tuple[Judged, ...], design: Design) -> str:
     """The greatest change that was found, and the answers of the other comparisons."""
-    if not judged:
+    if not compared:
         return "This study compares nothing: it has one policy, or no baseline ran."
-    if all(one.contrast.verdict == "not-testable" for one in judged):
+    if all(one.contrast.verdict == "not-testable" for one in compared):
         return "Nothing can be compared yet: a condition in every comparison has no executions."
     if not design.tested:
-        return _described(judged, design)
-    found = [one for one in judged if one.answer.said in ("lower", "higher")]
-    if not found and len(judged) > 1:
-        comparisons = wording.count(len(judged), "comparison")
-        return f"No difference was found in {comparisons}: {_tally(judged)}{_undecided(judged)}."
-    most = max(found or judged, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
-    rest = f"; of {len(judged)} comparisons {_tally(judged)}" if len(judged) > 1 else ""
-    return f"{_sentence(most, design)} ({', '.join(facts(most.answer, _unequal(most, design)))}){rest}."
+        return _described(compared, design)
+    found = [one for one in compared if one.answer.said in ("lower", "higher")]
+    if not found and len(compared) > 1:
+        comparisons = wording.count(len(compared), "comparison")
+        return f"No difference was found in {comparisons}: {_tally(compared)}{_undecided(compared)}."
+    most = max(found or compared, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
+    rest = f"; of {len(compared)} comparisons {_tally(compared)}" if len(compared) > 1 else ""
+    return f"{_sentence(most, design)} ({', '.join(facts(most.answer, most.metric, _unequal(most, design)))}){rest}."
 
 
 def _described(judged: tuple[Judged, ...], design: Design) -> str:
@@ -104,7 +96,7 @@ def _described(judged: tuple[Judged, ...], design: Design) -> str:
         return "Nothing can be compared yet: a condition in every comparison has no executions."
     most = max(sized, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
     greatest = f", the greatest of {len(sized)} changes" if len(sized) > 1 else ""
-    told = ", ".join(facts(most.answer, _unequal(most, design)))
+    told = ", ".join(facts(most.answer, most.metric, _unequal(most, design)))
     few = f"{design.executions} executions of each are" if design.executions != 1 else "one execution of each is"
     tests = "a test" if len(judged) == 1 else f"tests of {len(judged)} comparisons"
     said = _sentence(most, design).removesuffix(_NOT_TESTED)
@@ -120,15 +112,15 @@ def _unequal(one: Judged, design: Design) -> str | None:
 def _sentence(one: Judged, design: Design) -> str:
     """A comparison as a sentence: ``gups is 38.1% faster under 2M than under kernel``."""
     c, said = one.contrast, one.words
-    if c.workload == COMMAND and one.answer.change is not None:
+    if c.workload == COMMAND:
         return sentence(one.answer, one.metric, c.policy, c.baseline)
     lead = "" if one.metric.kind == "time" else f"{one.metric.label}: "
     meaning = policy_summary(design.policy_texts.get(c.policy, ""))
     policy = f"{c.policy} ({meaning})" if meaning else c.policy
     if one.answer.said not in ("lower", "higher"):
         return f"{lead}{c.workload} under {policy} against {c.baseline}: {said}"
-    said, _, unknown = said.partition(", size unknown")
-    size = "; the size is unknown" if one.answer.change is None else unknown
+    said = said.removesuffix(", size unknown")
+    size = "" if one.answer.has_size else "; the size is unknown"
     than = "as" if " times as " in said else "than"
     verb = "takes" if said.endswith("as long") else "is"
     return f"{lead}{c.workload} {verb} {said} under {policy} {than} under {c.baseline}{size}"
@@ -173,7 +165,7 @@ class ShownAnalysis(Shown, Analysis):
         rows = []
         for one in judged_of(self.compared(), self.design, self.metrics):
             name = f"{one.contrast.workload} · {one.contrast.policy}"
-            rows.append((name, f"{one.words} ({', '.join(facts(one.answer))})"))
+            rows.append((name, f"{one.words} ({', '.join(facts(one.answer, one.metric))})"))
         return rows + [("warning", caveat) for caveat in self.caveats]
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ def text(found: Comparison, sides: Sides | None, again: str | None, why: str = "
         heading += f", changes at {wording.level(round(found.gate_level, 6))} (divided over {count} judgements)"
     lines = []
     named = [f"{side}: {one.told()}" for side, one in zip("AB", sides or (), strict=False)]
-    in_pairs = next((one.in_pairs for one in found.compared if one.in_pairs is not None), None)
+    in_pairs = found.in_pairs
     if in_pairs is not None:
         lines += [*_first_screen(in_pairs, found, named, again), ""]
         if why:
@@ -49,7 +49,7 @@ def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: st
     """The verdict; what A and B are; both on one axis; and the next command, or the caveats, where there are any."""
     from pagelab.analysis import answer, wording
 
-    told, facts = found.answer, answer.facts(found.answer)
+    told, facts = found.answer, answer.facts(found.answer, whole.metric)
     sentence = answer.sentence(told, whole.metric, "B", "A")
     judged = [one for one in whole.judgements if one.gate.metric == "ratio"]
     lines = [f"{sentence}{_interval(found)}: {_outcome(judged)}" if judged else f"{sentence} ({', '.join(facts)})"]
@@ -65,6 +65,10 @@ def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: st
         lines.append("pairs were not more accurate: the two executions of a pair differ as much as any two")
     if found.pairs.left_out:
         lines.append(f"{wording.count(found.pairs.left_out, 'execution')} without a partner in the same block left out")
+    late = [f"{n} of {len(found.pairs)} of {side}" for side, n in zip("AB", found.late, strict=True) if n]
+    if late:
+        counted = f"executions in pairs that timed out: {wording.listing(late)}"
+        lines.append(f"{counted}; the test counts them as slower than all that finished, and no size includes them")
     return lines if lines[-1] else lines[:-1]
 
 
@@ -78,9 +82,9 @@ def _interval(found: InPairs) -> str:
     from pagelab.analysis.model import Interval
     from pagelab.stats import NotAchievable
 
-    ends = found.ratio.interval
-    if isinstance(ends, NotAchievable):
+    if found.ratio is None or found.answer.change is None or isinstance(found.ratio.interval, NotAchievable):
         return ""
+    ends = found.ratio.interval
     return f" ({answer.sized(found.answer, Interval(ends.low / 100, ends.high / 100, ends.level))})"
 
 
@@ -103,15 +107,19 @@ def _picture(found: InPairs, whole: Comparison, judged: list[Judgement]) -> list
     from pagelab.cli.forest import LIMIT, Row, forest
 
     told, finished = found.answer, found.pairs.finished
-    medians = [float(np.median(values)) for values in (finished.baseline, finished.treatment)]
-    shown = [f"median {each}" for each in wording.in_one_unit(medians, whole.metric)]
+    sides = [values[np.isfinite(values)] for values in (found.pairs.baseline, found.pairs.treatment)]
+    if len(finished):
+        sides = [finished.baseline, finished.treatment]
+    medians = [float(np.median(values)) for values in sides if values.size]
+    texts = iter(f"median {each}" for each in wording.in_one_unit(medians, whole.metric))
+    shown = [next(texts) if values.size else "none finished" for values in sides]
     low, high = (None, None) if told.interval is None else (told.interval.low, told.interval.high)
     rows = [
         Row("A", None, None, None, shown[0]),
         Row("B", told.change, low, high, f"{answer.words(told, whole.metric)}; {shown[1]}"),
     ]
     limits = sorted({one.gate.limit_percent / 100 for one in judged})
-    lines = [f"{whole.metric.label}, {len(found.pairs)} pairs; change against A", *forest(rows, limits)]
+    lines = [f"{whole.metric.label}, {wording.count(len(finished), 'pair')}; change against A", *forest(rows, limits)]
     drawn = [limit for limit in limits if any(LIMIT in line for line in lines)]
     named = wording.listing(list(dict.fromkeys(_limit(one) for one in judged)))
     return [*lines, f"{LIMIT} limit {named}"] if drawn else lines

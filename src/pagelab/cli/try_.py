@@ -35,7 +35,7 @@ from pagelab.errors import BadInputError
 if TYPE_CHECKING:
     from pagelab.analysis import Analysis
     from pagelab.analysis.answer import Answer
-    from pagelab.analysis.model import Contrast, Metric
+    from pagelab.analysis.model import Metric
     from pagelab.analysis.try_document import Setting as Judged
     from pagelab.analysis.try_document import TryDocument
     from pagelab.study.setting import Setting
@@ -207,10 +207,11 @@ def _document(
     wanted: Trying, found: Analysis, directory: Path, pilot: Pilot, blocks: int, again: list[str]
 ) -> TryDocument:
     from pagelab.analysis.try_document import TryDocument
+    from pagelab.analysis.verdict import judged_of
 
-    contrasts = {c.policy: c for c in found.compared()}
+    judged = {one.contrast.policy: one.answer for one in judged_of(found.compared(), found.design, found.metrics)}
     baseline = wanted.settings[0].name
-    answers = [_answer(contrasts[name], wanted.level, len(contrasts)) for name in wanted.names()[1:]]
+    answers = [judged[name] for name in wanted.names()[1:]]
     following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and the kernel's placement"
     further = _further(answers, wanted, blocks, pilot, again, directory)
     if further is not None:
@@ -242,7 +243,8 @@ def _further(
     from pagelab.study.budget import MOST_BLOCKS
     from pagelab.study.progress import shown_duration
 
-    missing = [one for one in answers if one.said == "cannot-tell"]
+    # More executions under a time limit that ended some of them would end as many again.
+    missing = [one for one in answers if one.said == "cannot-tell" and not one.late]
     needed = max((one.needed or 2 * wanted.fewest for one in missing), default=0)
     if needed <= blocks:
         return None
@@ -257,12 +259,6 @@ def _further(
     return command, f"{why}, {shown_duration(60 * minutes)}"
 
 
-def _answer(c: Contrast, level: float, family: int) -> Answer:
-    from pagelab.analysis.answer import answer_of
-
-    return answer_of(c.relative, c.relative_interval, c.p_holm, c.pairs or 0, level=level, family=family)
-
-
 def _judged(found: Answer, setting: str, name: str, baseline: str, metric: Metric) -> Judged:
     from pagelab.analysis import answer
     from pagelab.analysis.try_document import Setting as Judged
@@ -274,7 +270,7 @@ def _judged(found: Answer, setting: str, name: str, baseline: str, metric: Metri
         **change(found, metric),
         seen_percent=None if found.seen is None else 100 * found.seen,
         needed=found.needed,
-        sentence=f"{answer.sentence(found, metric, setting, baseline)} ({', '.join(answer.facts(found))}).",
+        sentence=f"{answer.sentence(found, metric, setting, baseline)} ({', '.join(answer.facts(found, metric))}).",
     )
 
 
@@ -295,7 +291,11 @@ def _text(document: TryDocument, found: Analysis) -> str:
         Row(one.setting, share(one.change_percent), share(one.low_percent), share(one.high_percent), one.words)
         for one in sorted(document.settings, key=lambda one: one.change_percent or 0.0)
     ]
-    of_each = f"{wording.count(document.executions, 'execution')} of each, in pairs"
+    pairs = sorted({one.pairs for one in document.settings})
+    numbers = f"{pairs[0]:,} to {pairs[-1]:,} pairs" if len(pairs) > 1 else wording.count(pairs[0], "pair")
+    # Fewer pairs than executions: some failed, timed out, or have no value.
+    in_pairs = "in pairs" if pairs == [document.executions] else f"{numbers} with both values"
+    of_each = f"{wording.count(document.executions, 'execution')} of each, {in_pairs}"
     head = f"{shlex.join(document.command)}: {metric.label}, {of_each}"
     verdict = _first(document)
     lines = [verdict, "", f"{head}; change against {document.baseline}", *forest(rows), ""]

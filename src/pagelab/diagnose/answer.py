@@ -81,18 +81,18 @@ def headline(found: Diagnosis, trouble: str | None = None) -> str:
 
 
 def _confirmed(found: Diagnosis, one: Confirmation, jump: str) -> str:
+    """The sentence on a confirmed source. Others that the exploration found were not run again: they come after it."""
     finding = _confirmed_finding(found, one)
     others = [_name(each) for each in lowering(found.findings) if each.key not in (COMBINED, finding.key)]
     several = finding.key == COMBINED
-    names = [_name(finding), *(others if not several else [])]
     removed = one.of_default.removed
-    plural = len(names) > 1 or several
-    ending = "" if plural else "s"
+    ending = "" if several else "s"
     decides = f"decide{ending} it" if removed.estimate >= MAIN else f"make{ending} part of it"
-    pinned = f"with {one.recommended}" if plural else "pinned"
+    pinned = f"with {one.recommended}" if several else "pinned"
+    unconfirmed = "" if several or not others else f"; {wording.listing(others)}: also seen, not confirmed"
     return (
-        f"{wording.capital(wording.listing(names))} {decides}: {jump}; {pinned}, {removed.estimate:.0%} of the "
-        f"variance is gone ({_range(removed)}, {one.executions} fresh executions of each)"
+        f"{wording.capital(_name(finding))} {decides}: {jump}; {pinned}, {removed.estimate:.0%} of the "
+        f"variance is gone ({_range(removed)}, {one.executions} fresh executions of each){unconfirmed}"
     )
 
 

@@ -121,10 +121,13 @@ def findings(
             refusals.append(error)
     if refusals and not ratios and all(error.refusal is Refusal.NO_SPREAD for error in refusals):
         raise refusals[0]
-    p = [found.p for found in ratios.values()] + [found.p for found in between.values()]
-    adjusted = holm(p, alpha=1 - settings.level).adjusted if p else ()
-    p_spread = dict(zip(ratios, adjusted, strict=False))
-    p_values = dict(zip(between, adjusted[len(ratios) :], strict=False))
+    # A planned test without data keeps its place in the family: otherwise the failures would choose it.
+    planned = [(source.key, "spread") for source in sources if source.left_out is None]
+    planned += [(source.key, "values") for source in sources if source.left_out is None and len(source.pins) > 1]
+    made = {(key, "spread"): found.p for key, found in ratios.items()}
+    made |= {(key, "values"): found.p for key, found in between.items() if key in ratios}
+    adjusted = holm([made.get(test) for test in planned], alpha=1 - settings.level).adjusted if planned else ()
+    corrected = dict(zip(planned, adjusted, strict=True))
     found = [
         Finding(key=one.key, label=one.label, verdict="left-out", reason=reasons[one.key], against=one.against)
         if one.key in reasons
@@ -133,9 +136,9 @@ def findings(
             *rows[one.key],
             settings,
             ratios[one.key],
-            p_spread[one.key],
+            corrected[one.key, "spread"],
             between.get(one.key),
-            p_values.get(one.key),
+            corrected.get((one.key, "values")),
         )
         for one in sources
     ]

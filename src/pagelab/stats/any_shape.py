@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pagelab.stats.interval import IntervalMethod, NotAchievable
+from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.order_statistics import PairOrder, pair_order, sign_bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pagelab.stats.selection import SortedRows
 
 
 def any_shape_order(pairs: NDArray[np.intp], n: int, m: int, level: float) -> PairOrder | NotAchievable:
@@ -44,6 +46,27 @@ def any_shape_order(pairs: NDArray[np.intp], n: int, m: int, level: float) -> Pa
     )
 
 
+def any_shape_of_many(rows: SortedRows, n: int, m: int, level: float) -> Interval | NotAchievable:
+    """The same interval, where the n x m pairs are too many to be stored; of tied pairs all are passed at once."""
+    exact = pair_order(n, m, level)
+    short = sign_bound(min(n, m), level)
+    if short is not None:
+        return short
+    if isinstance(exact, NotAchievable):
+        return exact
+
+    def beyond(value: float, *, including: bool) -> tuple[float, float]:
+        fallen = rows.passed(value, including=including)
+        risen = n - np.cumsum(np.bincount(fallen, minlength=m + 1))[:m]
+        passed = int(fallen.sum())
+        of_x = (float(((m - fallen) ** 2).sum()) - (n * m - passed) ** 2 / n) / (m * m) / max(1, n - 1) / n
+        of_y = (float((risen**2).sum()) - passed**2 / m) / (n * n) / max(1, m - 1) / m
+        variance, spread = _with_degrees(np.array([of_x]), np.array([of_y]), n, m)
+        return 0.5 - passed / (n * m), float(_quantiles(spread, level)[0] * np.sqrt(variance[0]))
+
+    return rows.widened(exact, level, beyond)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementPath:
     """Brunner and Munzel's variance of U / nm at every shift: index t = 0 … nm is a shift above t ordered pairs."""
@@ -66,11 +89,17 @@ def placement_path(pairs: NDArray[np.intp], n: int, m: int) -> PlacementPath:
     squares_y = _running(2 * risen + 1)
     of_x = (squares_x - (n * m - passed) ** 2 / n) / (m * m) / max(1, n - 1) / n
     of_y = (squares_y - passed**2 / m) / (n * n) / max(1, m - 1) / m
+    return PlacementPath(*_with_degrees(of_x, of_y, n, m))
+
+
+def _with_degrees(
+    of_x: NDArray[np.float64], of_y: NDArray[np.float64], n: int, m: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The sum of both parts of the variance, and Satterthwaite's degrees of freedom."""
     of_x, of_y = np.maximum(of_x, 0.0), np.maximum(of_y, 0.0)
     variance = of_x + of_y
     spread = of_x**2 / max(1, n - 1) + of_y**2 / max(1, m - 1)
-    degrees = np.divide(variance**2, spread, out=np.ones_like(variance), where=spread > 0)
-    return PlacementPath(variance, degrees)
+    return variance, np.divide(variance**2, spread, out=np.ones_like(variance), where=spread > 0)
 
 
 def earlier_in_group(group: NDArray[np.intp], groups: int, size: int) -> NDArray[np.int64]:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from pagelab.stats.attainable_p import smallest_equal_n, smallest_p
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.rank_null import EXACT_LIMIT, order_index
-from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
+from pagelab.stats.refusal import error_rate
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST_PAIRS = 10_000_000
-"""A larger n times m is refused: about a dozen arrays of that many numbers (8 bytes each) are in memory."""
+MOST_PAIRS = 2_000_000
+"""So many pairs are stored, in about a dozen arrays (8 bytes each); of more, the order statistics are selected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,6 @@ def middle(ordered: NDArray[np.float64]) -> float:
     """Median of sorted values, without overflow in the sum of the middle two."""
     low, high = float(ordered[(ordered.size - 1) // 2]), float(ordered[ordered.size // 2])
     return low if low == high else low / 2 + high / 2
-
-
-def refuse_too_many_pairs(n: int, m: int) -> None:
-    """Refuses n times m above ``MOST_PAIRS``, before memory runs out."""
-    if n * m > MOST_PAIRS:
-        raise StatsRefusedError(
-            Refusal.TOO_MANY_PAIRS,
-            f"{n} times {m} pairs: more than {MOST_PAIRS:,}; the unit is the execution: pass execution means",
-        )
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, inf
+from math import exp, inf, sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -12,6 +12,8 @@ from pagelab.stats.any_shape import earlier_in_group, leading, student_quantile
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.order_statistics import MOST_PAIRS, PairOrder, middle
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample, unit_range
+from pagelab.stats.selection import averages
+from pagelab.stats.selection import differences as differences_of
 from pagelab.stats.wilcoxon import walsh_order
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ def paired_shift(differences: ArrayLike, *, level: float = 0.95) -> PairedShift:
     found = one_sample(differences, "differences")
     n = found.size
     if n * (n + 1) // 2 > MOST_PAIRS:
-        raise StatsRefusedError(Refusal.TOO_MANY_PAIRS, f"{n} pairs: their averages are more than {MOST_PAIRS:,}")
+        return _of_many(found, level)
     first, second = np.triu_indices(n)
     averages = found[first] / 2 + found[second] / 2
     order = np.argsort(averages, kind="stable")
@@ -147,6 +149,27 @@ def paired_shift(differences: ArrayLike, *, level: float = 0.95) -> PairedShift:
         return PairedShift(middle(averages), exact, exact, n)
     wider = _any_shape(first[order], second[order], n, level, exact)
     return PairedShift(middle(averages), exact.bound(averages, level), wider.bound(averages, level), n)
+
+
+def _of_many(values: NDArray[np.float64], level: float) -> PairedShift:
+    """The same for more averages than are stored: their order statistics are selected."""
+    n, rows, exact = values.size, averages(values), walsh_order(values.size, level)
+    estimate = rows.median()
+    if isinstance(exact, NotAchievable):
+        return PairedShift(estimate, exact, exact, n)
+    quantile = student_quantile(n - 1, level)
+
+    def beyond(value: float, *, including: bool) -> tuple[float, float]:
+        """How far the share of averages above is from a half, and how far it may be."""
+        ends = rows.passed(value, including=including)
+        steps = np.bincount(rows.first[ends > rows.first], minlength=n + 1)
+        steps = steps - np.bincount(ends[ends > rows.first], minlength=n + 1)
+        above = n - ((ends - rows.first) + np.cumsum(steps)[:n] - (ends > rows.first))
+        total = int(above.sum())
+        variance = max(0.0, float((above**2).sum()) - total**2 / n) / (n - 1) / n**2
+        return total / n**2 - 0.5, quantile * 2 * sqrt(variance / n)
+
+    return PairedShift(estimate, rows.bound(exact, level), rows.widened(exact, level, beyond), n)
 
 
 def _any_shape(first: NDArray[np.intp], second: NDArray[np.intp], n: int, level: float, exact: PairOrder) -> PairOrder:
@@ -233,8 +256,21 @@ def blocks_pay(pairs: Pairs) -> BlocksPay | None:
         both = unit_range(np.concatenate([x, y]))
         x, y = both[: x.size], both[x.size :]
     within = _deviation(x - y)
-    between = _deviation(np.subtract.outer(x, y)[~np.eye(len(pairs), dtype=bool)])
+    if len(pairs) ** 2 > MOST_PAIRS:
+        between = _deviation_between(x, y)
+    else:
+        between = _deviation(np.subtract.outer(x, y)[~np.eye(len(pairs), dtype=bool)])
     return BlocksPay(within / between if between > 0 else 1.0, correlation)
+
+
+def _deviation_between(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """As :func:`_deviation` of all differences of different pairs, from sums over the sorted values."""
+    n = x.size
+    shifted, ordered = x - differences_of(x, y).median(), np.sort(y)
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    below = np.searchsorted(ordered, shifted)
+    every = shifted * (2 * below - n) + sums[-1] - 2 * sums[below]
+    return float((every - np.abs(shifted - y)).sum()) / (n * (n - 1))
 
 
 def _deviation(values: NDArray[np.float64]) -> float:

@@ -27,7 +27,6 @@ class Refusal(StrEnum):
     BASELINE_NOT_POSITIVE = "baseline-not-positive"
     TREATMENT_NEGATIVE = "treatment-negative"
     TOO_LARGE_FOR_EXACT = "too-large-for-exact"
-    TOO_MANY_PAIRS = "too-many-pairs"
     BAD_PLAN = "bad-plan"
     NOT_A_PLANNED_LOOK = "not-a-planned-look"
     INCOMPLETE_BLOCKS = "incomplete-blocks"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pagelab.stats.any_shape import any_shape_order
+from pagelab.stats.any_shape import any_shape_of_many, any_shape_order
 from pagelab.stats.interval import Interval, NotAchievable
-from pagelab.stats.order_statistics import PairOrder, middle, pair_order, refuse_too_many_pairs
+from pagelab.stats.order_statistics import MOST_PAIRS, PairOrder, middle, pair_order
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
+from pagelab.stats.selection import ratios as ratios_of
 from pagelab.stats.shift import hodges_lehmann
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 MOST_RATIO = 1e306
 """Largest ratio; in percent it is still in the double range."""
@@ -53,15 +54,16 @@ def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float =
         raise StatsRefusedError(
             Refusal.TREATMENT_NEGATIVE, f"treatment has {x.min():g}: ratios need values of 0 or more; use the shift"
         )
-    refuse_too_many_pairs(x.size, y.size)
     with np.errstate(over="ignore"):
-        unordered = np.divide.outer(x, y).ravel()
-    if not unordered.max() < MOST_RATIO:
+        largest = x.max() / y.min()
+    if not largest < MOST_RATIO:
         raise StatsRefusedError(Refusal.OVERFLOW, "a pairwise ratio exceeds the double range; use the shift")
+    if x.size * y.size > MOST_PAIRS:
+        return _of_many(x, y, level)
+    unordered = np.divide.outer(x, y).ravel()
     pairs = np.argsort(unordered, kind="stable")
     ratios = unordered[pairs]
-    lower, upper = float(ratios[(ratios.size - 1) // 2]), float(ratios[ratios.size // 2])
-    central = lower if lower == upper else sqrt(lower) * sqrt(upper)
+    central = _central(float(ratios[(ratios.size - 1) // 2]), float(ratios[ratios.size // 2]))
     percents = 100 * (ratios - 1)
     exact = pair_order(x.size, y.size, level)
     wider = any_shape_order(pairs, x.size, y.size, level)
@@ -72,3 +74,26 @@ def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float =
         any_shape=wider.bound(percents, level) if isinstance(wider, PairOrder) else wider,
         shift_over_median_percent=100 * shift / middle(np.sort(y)),
     )
+
+
+def _central(lower: float, upper: float) -> float:
+    """The middle of two ratios: their geometric mean, so that swapping the conditions gives its inverse."""
+    return lower if lower == upper else sqrt(lower) * sqrt(upper)
+
+
+def _of_many(x: NDArray[np.float64], y: NDArray[np.float64], level: float) -> RelativeEffect:
+    """The same for more ratios than are stored: their order statistics are selected."""
+    rows, exact = ratios_of(x, y), pair_order(x.size, y.size, level)
+    central = _central(rows.value((rows.size - 1) // 2), rows.value(rows.size // 2))
+    return RelativeEffect(
+        percent=100 * (central - 1),
+        interval=_in_percent(rows.bound(exact, level) if isinstance(exact, PairOrder) else exact),
+        any_shape=_in_percent(any_shape_of_many(rows, x.size, y.size, level)),
+        shift_over_median_percent=100 * hodges_lehmann(x, y, level=level).estimate / middle(np.sort(y)),
+    )
+
+
+def _in_percent(found: Interval | NotAchievable) -> Interval | NotAchievable:
+    if isinstance(found, NotAchievable):
+        return found
+    return replace(found, low=100 * (found.low - 1), high=100 * (found.high - 1))

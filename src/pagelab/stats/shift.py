@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pagelab.stats.any_shape import any_shape_order
+from pagelab.stats.any_shape import any_shape_of_many, any_shape_order
 from pagelab.stats.interval import Interval, NotAchievable
-from pagelab.stats.order_statistics import PairOrder, middle, pair_order, refuse_too_many_pairs
+from pagelab.stats.order_statistics import MOST_PAIRS, PairOrder, middle, pair_order
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
+from pagelab.stats.selection import differences
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -42,20 +44,29 @@ def hodges_lehmann(treatment: ArrayLike, baseline: ArrayLike, *, level: float = 
     ``NotAchievable`` if even the whole range misses too often.
     """
     x, y = one_sample(treatment, "treatment"), one_sample(baseline, "baseline")
-    refuse_too_many_pairs(x.size, y.size)
-    with np.errstate(over="ignore"):
-        unordered = np.subtract.outer(x, y).ravel()
-    if not np.isfinite(unordered).all():
+    if not isfinite(float(x.max()) - float(y.min())) or not isfinite(float(x.min()) - float(y.max())):
         raise StatsRefusedError(Refusal.OVERFLOW, "a pairwise difference exceeds the double range; rescale the unit")
-    pairs = np.argsort(unordered, kind="stable")
-    differences = unordered[pairs]
-    exact, wider = pair_order(x.size, y.size, level), any_shape_order(pairs, x.size, y.size, level)
     pooled = np.concatenate([x, y])
+    ties = bool(np.unique(pooled).size < pooled.size)
+    if x.size * y.size > MOST_PAIRS:
+        rows, order = differences(x, y), pair_order(x.size, y.size, level)
+        return Shift(
+            estimate=rows.median(),
+            interval=rows.bound(order, level) if isinstance(order, PairOrder) else order,
+            any_shape=any_shape_of_many(rows, x.size, y.size, level),
+            n_treatment=x.size,
+            n_baseline=y.size,
+            ties=ties,
+        )
+    unordered = np.subtract.outer(x, y).ravel()
+    pairs = np.argsort(unordered, kind="stable")
+    ordered = unordered[pairs]
+    exact, wider = pair_order(x.size, y.size, level), any_shape_order(pairs, x.size, y.size, level)
     return Shift(
-        estimate=middle(differences),
-        interval=exact.bound(differences, level) if isinstance(exact, PairOrder) else exact,
-        any_shape=wider.bound(differences, level) if isinstance(wider, PairOrder) else wider,
+        estimate=middle(ordered),
+        interval=exact.bound(ordered, level) if isinstance(exact, PairOrder) else exact,
+        any_shape=wider.bound(ordered, level) if isinstance(wider, PairOrder) else wider,
         n_treatment=x.size,
         n_baseline=y.size,
-        ties=bool(np.unique(pooled).size < pooled.size),
+        ties=ties,
     )

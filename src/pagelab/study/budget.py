@@ -10,11 +10,12 @@ difference. Time is that of the runs, with their own set-up and tear-down; the s
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, expm1, log, log1p, sqrt
 from pathlib import Path
-from statistics import NormalDist, median
+from statistics import median
 
 from ..errors import BadInputError
 from .answering import contrasts, fewest_for_tests
@@ -33,7 +34,6 @@ MOST_OF_A_COMMAND = 24 * 60
 """The most minutes of commands that take no study file, such as ``try`` and ``advise``."""
 _TELLS = 0.01
 """The change (1%) for which :func:`outlook` names the time."""
-_POWER = 0.8
 _NORMAL_DEVIATION = 1.2533
 """Standard deviation divided by mean absolute deviation, for a normal distribution."""
 _USED = "time_used"
@@ -53,9 +53,6 @@ class Pace:
     """Sum of the conditions' median durations; the longest of them where the conditions run at once."""
     scatter: float
     """Standard deviation of the log ratios within pairs, about their median, in the comparison where it is widest."""
-
-    def half_width(self, blocks: int, z: float) -> float:
-        return z * self.scatter / sqrt(blocks)
 
 
 def fewest_blocks(plan: Plan) -> int:
@@ -315,24 +312,35 @@ def outlook(paces: Sequence[Pace], blocks: Mapping[str, int], plan: Plan) -> str
     """The message about the changes that ``blocks`` are likely to show, and the time that a change of 1% needs."""
     if plan.answer == "set" or not contrasts(plan) or not any(pace.scatter for pace in paces):
         return ""
-    z = _reach(plan)
-    seen = {pace.workload: expm1(pace.half_width(blocks[pace.workload], z)) for pace in paces}
+    if min(blocks[pace.workload] for pace in paces) < fewest_for_tests(plan):
+        return ""
+    seen = {pace.workload: expm1(pace.scatter * _reach(plan, blocks[pace.workload])) for pace in paces}
     first = sorted(paces, key=lambda pace: seen[pace.workload])
     shown = ", ".join(f"{_percent(seen[pace.workload])} in {pace.workload}" for pace in first[:4])
     more = f", up to {_percent(seen[first[-1].workload])} in {first[-1].workload}" if len(first) > 4 else ""
     text = f"with {plan.minutes:.3g} min changes of {shown}{more} are likely to be seen (80%)"
     best = first[0]
-    needed = ceil((z * best.scatter / log1p(_TELLS)) ** 2)
+    needed = _blocks_for(plan, log1p(_TELLS) / best.scatter) if best.scatter else 0
     if needed > blocks[best.workload]:
         text += f"; {_TELLS:.0%} in {best.workload} alone needs {shown_duration(needed * best.block_s)}"
     return text
 
 
-def _reach(plan: Plan) -> float:
-    """The size of a change, in standard errors, that is found with power 0.8 in Holm's strictest step."""
-    normal = NormalDist()
+def _reach(plan: Plan, blocks: int) -> float:
+    """The size of a change, in standard deviations of pairs, that is found with power 0.8 in Holm's strictest step."""
+    from ..stats.power import shift_seen
+
     alpha = (1 - plan.level) / 2 ** len(plan.earlier_looks) / max(1, len(contrasts(plan)))
-    return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(_POWER)
+    # Of two independent executions the difference has the root of 2 times the deviation of one.
+    return shift_seen(blocks, alpha * (1 + 1e-9), plan.test) / (1 if plan.test == "pairs" else sqrt(2))
+
+
+def _blocks_for(plan: Plan, change: float) -> int:
+    """The fewest blocks with which a change of so many standard deviations of pairs is found with power 0.8."""
+    low = fewest_for_tests(plan)
+    while _reach(plan, 2 * low) > change:
+        low *= 2
+    return low + bisect_left(range(low, 2 * low), -change, key=lambda blocks: -_reach(plan, blocks))
 
 
 def _percent(fraction: float) -> str:
