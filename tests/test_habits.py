@@ -63,6 +63,13 @@ BAD = [
     (["run", "--polcy", "p.toml", "--", "true"], "did you mean --policy?"),
     (["run", "--page", "2M", "--", "true"], "did you mean --pages"),
     (["run"], "see: pagelab run --help"),
+    # Regression: an unknown unit, or no valid number, although study.toml demands a unit.
+    (["try", "--pages", "4K,2M", "--", "true"], "for 2 settings write --pages 4K --pages 2M\n"),
+    (["try", "--minutes", "soon", "--", "true"], '"soon" is no time; allowed: minutes, such as 5 or 0.5; or a time'),
+    (["run", "--timeout", "soon", "--", "true"], '"soon" is no time; allowed: seconds, such as 5 or 0.5; or a time'),
+    # Regression: both ended with "see: pagelab --help".
+    (["doctor", "--fix"], "requires an argument; see: pagelab doctor --keys"),
+    (["demo", "--minutes"], "requires an argument; see: pagelab demo --help"),
     (["run", "--cwd", "/a", "--cwd", "/b", "--", "true"], "--cwd is given 2 times"),
     (["run", "--env", "A=1", "--env", "A=2", "--", "true"], "--env A=… is given 2 times"),
     (["simulate", "paging", "TRACE", "--colors", "15"], "15 colours divide none of the memories"),
@@ -260,6 +267,15 @@ def test_help_shows_no_value_after_a_flag(words: list[str]) -> None:
     assert done.returncode == 0
     assert "<bool>" not in done.stdout
     assert "--help" in done.stdout
+
+
+def test_times_have_the_units_of_a_study() -> None:
+    """Regression: ``--minutes 30s`` and ``--timeout 5s`` were refused as no numbers."""
+    from pagelab.cli.times import minutes, seconds
+
+    assert [minutes(text) for text in ("30s", "5", "2min", "1.5 h", 0.5, "2m")] == [0.5, 5, 2, 90, 0.5, 2]
+    assert [seconds(text) for text in ("5s", "5", "500ms", "2min", 1e-3)] == [5, 5, 0.5, 120, 1e-3]
+    assert pagelab("run", "--quiet", "--timeout", "30s", "--", "true").returncode == 0
 
 
 def test_only_commands_with_an_option_for_another_directory_propose_it() -> None:

@@ -22,6 +22,16 @@ def pagelab(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **how)
 
 
+def test_a_warm_run_does_not_stand_for_a_cold_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: ``--flush all`` without rights ran the program with warm caches, and ended with 0."""
+    from pagelab.cli import run_once
+    from pagelab.errors import MachineError
+
+    monkeypatch.setattr(run_once, "_DROP_CACHES", "/no/such/file")
+    with pytest.raises(MachineError, match=r"^cannot drop the page cache: .*run it as root, or .* --flush FILE$"):
+        run_once.perform(run_once.Asked(argv=["true"], flush=["all"]))
+
+
 def test_the_summary_leaves_the_programs_output_alone() -> None:
     done = pagelab("-e", "faults", "--", "echo", "hello")
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr

@@ -114,7 +114,7 @@ def test_a_reservation_that_is_hardly_touched_is_not_told_as_memory(tmp_path: Pa
     [
         (("--", "false"), "no advice can be given; see it by itself: pagelab run --pages 4K -- false"),
         (("--", "not-there"), "cannot find the program not-there"),
-        (("--minutes", 0.1, "--", "sleep", "3"), "give it more than --minutes 0.1"),
+        (("--minutes", 0.1, "--", "sleep", "3"), "try --minutes 10, or time it: pagelab run -- sleep 3"),
         (("--budget", "1M", "--", "true"), "--budget 1M: less than one 2M page"),
         (("--budget", "lots", "--", "true"), "--budget lots: not a size"),
         (("--minutes", 0, "--", "true"), "--minutes 0: not within"),

@@ -204,6 +204,47 @@ def test_a_budget_that_is_too_small_says_what_would_do(tmp_path: Path) -> None:
         begin(settings(tmp_path, minutes=1e-6), tmp_path / "d", tools(steady))
 
 
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_refused_budget_leaves_nothing_and_the_least_minutes_are_proposed(tmp_path: Path, existed: bool) -> None:
+    """Regression: its directory stayed, refused the next diagnosis, and was refused when it was continued."""
+    directory = tmp_path / "sort.diagnosis"
+    if existed:
+        directory.mkdir()
+        (tmp_path / "mine").touch()
+    with pytest.raises(BadInputError) as refused:
+        begin(settings(tmp_path, minutes=1e-6), directory, tools(lambda _condition, _random: 60_000.0))
+    told = re.search(
+        r"program: (\d+) minutes? would .*, (\d+) would do well; run: .* --minutes (\d+) ", str(refused.value)
+    )
+    assert told is not None, refused.value
+    least, well, proposed = map(int, told.groups())
+    assert proposed == least <= well
+    assert directory.exists() == existed
+    assert not existed or not list(directory.iterdir())
+
+
+def test_a_diagnosis_without_a_named_directory_takes_the_next_free_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after a diagnosis of ``sort``, another program of that name had to be given --into."""
+    from typer.testing import CliRunner
+
+    from pagelab.cli.commands import app
+    from pagelab.diagnose import run
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sort.diagnosis").mkdir()
+    asked: list[Path] = []
+
+    def begun(_settings: Settings, directory: Path, *_: object) -> Diagnosis:
+        asked.append(directory)
+        raise BadInputError("enough")
+
+    monkeypatch.setattr(run, "begin", begun)
+    CliRunner().invoke(app, ["diagnose", "--", "sort", "b.txt"])
+    assert asked == [Path("sort-2.diagnosis")]
+
+
 def test_an_interrupted_diagnosis_continues_where_it_was(tmp_path: Path) -> None:
     started = 0
 
@@ -214,7 +255,7 @@ def test_an_interrupted_diagnosis_continues_where_it_was(tmp_path: Path) -> None
             os.kill(os.getpid(), signal.SIGINT)
         return stack(condition, random)
 
-    with pytest.raises(StudyInterruptedError):
+    with pytest.raises(StudyInterruptedError, match=f"continue with: pagelab diagnose --resume {tmp_path}/d$"):
         begin(settings(tmp_path), tmp_path / "d", tools(stopping))
     with pytest.raises(BadInputError, match="continue it with: pagelab diagnose --resume"):
         begin(settings(tmp_path), tmp_path / "d", tools(stopping))

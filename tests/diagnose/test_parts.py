@@ -178,6 +178,8 @@ def test_the_budget_that_is_named_would_do() -> None:
     with pytest.raises(BadInputError) as refused:
         allocate.allocate(0.5, 0, COST, DRAWN, 3, 20)
     least = float(str(refused.value).split("for this program: ")[1].split(" ")[0])
+    assert isinstance(refused.value, allocate.TooSmallError)
+    assert refused.value.minutes == least, "Regression: the command that was proposed had those that do well"
     assert allocate.allocate(least, 0, COST, DRAWN, 3, 20).blocks >= allocate.FEWEST_BLOCKS
 
 

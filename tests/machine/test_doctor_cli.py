@@ -84,6 +84,31 @@ def test_dry_run_touches_nothing(tree: FakeTree, tmp_path: Path) -> None:
     assert not (tmp_path / "journal.jsonl").exists()
 
 
+def test_a_dry_run_that_has_nothing_to_restore_says_so(tree: FakeTree, tmp_path: Path) -> None:
+    """Regression: it printed nothing."""
+    assert doctor("--restore", "--dry-run", **fake(tree, tmp_path)).stdout == "nothing to restore\n"
+
+
+def test_a_dry_run_tells_what_an_ordinary_user_may_not(tree: FakeTree, tmp_path: Path) -> None:
+    """Regression: ``--fix … --dry-run`` ended well where the real change was refused."""
+    for path in tree.root.rglob("enabled"):
+        path.chmod(0o444)
+    command = [sys.executable, "-m", "pagelab", "doctor", "--fix", "thp=always", "--dry-run"]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | fake(tree, tmp_path))
+    assert "would write always to" in done.stdout
+    assert done.returncode == 3
+    assert "cannot write /sys/kernel/mm/transparent_hugepage/enabled" in done.stderr
+
+
+def test_keys_are_listed_as_they_are_typed() -> None:
+    """Regression: "hugepages\\[-SIZE]=N", with a backslash."""
+    listed = doctor("--keys").stdout
+    assert "hugepages[-SIZE]=N" in listed
+    assert "\\" not in listed
+
+
 def test_restore_that_cannot_finish_exits_3_and_says_why(tree: FakeTree, tmp_path: Path) -> None:
     env = fake(tree, tmp_path)
     doctor("--fix", "aslr=0", **env)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -46,7 +47,19 @@ def test_what_disturbs_is_named_and_the_worst_comes_first(
 
 def test_advice_on_memory_has_a_number() -> None:
     (one,) = judge(replace(QUIET, memory_spread=0.07)).disturbances
-    assert one.advice == "where programs leave the caches ±3% takes up to 42 executions of each"
+    assert one.advice == "programs larger than the caches may need up to 42 executions of each setting for ±3%"
+
+
+def test_the_governor_is_advised_only_where_there_is_one(tmp_path: Path) -> None:
+    """Regression: in virtual machines without a frequency driver, ``--fix governor=performance`` was advised."""
+    changing = replace(QUIET, clock_fraction=0.392)
+    (one,) = judge(changing, tree=Tree(tmp_path)).disturbances
+    assert one.advice == "the host sets the clock: more executions average it out"
+    policy = tmp_path / "sys/devices/system/cpu/cpufreq/policy0"
+    policy.mkdir(parents=True)
+    (policy / "scaling_governor").write_text("powersave\n")
+    (one,) = judge(changing, tree=Tree(tmp_path)).disturbances
+    assert one.advice == "fix the governor: sudo pagelab doctor --fix governor=performance"
 
 
 def test_scheduling_is_nothing_to_processor_time() -> None:
@@ -95,4 +108,4 @@ def test_this_machine_is_measured() -> None:
 def test_no_advice_names_fewer_executions_than_can_tell() -> None:
     """A hypervisor that takes 1% scatters times so little that the formula alone says 1."""
     (one,) = judge(replace(QUIET, steal_fraction=0.011)).disturbances
-    assert one.advice == "times may scatter as much, and ±3% then takes up to 6 executions of each"
+    assert one.advice == "times may scatter as much: up to 6 executions of each setting may be needed for ±3%"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -203,6 +205,34 @@ def test_commands_that_take_longer_than_their_time_say_what_would_do(tmp_path: P
         assert "resume" not in done.stderr
 
 
+@pytest.mark.parametrize("into", [(), ("--into", "kept")])
+def test_what_is_not_kept_cannot_be_continued_after_an_interruption(tmp_path: Path, into: tuple[str, ...]) -> None:
+    """Regression: after Ctrl-C ``compare`` named a ``study resume`` of a directory that it removed."""
+    log = tmp_path / "log"
+    command = f"echo x >> {log}; sleep 0.1"
+    words = [sys.executable, "-m", "pagelab", "compare", command, command + " ", "-n", "5000", *into]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        deadline = monotonic() + 120
+        while not (log.exists() and len(log.read_text()) > 2 * 4) and monotonic() < deadline:
+            sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, error = running.communicate(timeout=60)
+    assert running.returncode == 130, error
+    if into:
+        assert f"continue with: pagelab study resume {tmp_path / 'kept'}\n" in error
+        with Store.open(tmp_path / "kept", write=False) as store:
+            assert store.finished()
+    else:
+        last = error.splitlines()[-1]
+        assert last == ("pagelab: stopped by SIGINT; nothing is kept; begin with --into DIR to be able to continue")
+
+
+def test_a_trial_that_failed_leaves_the_directory_free(tmp_path: Path) -> None:
+    """Regression: the same command with another program was refused, since --into had the trial that failed."""
+    assert run(tmp_path, "true", "false", "--into", "kept").returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_time_is_used_in_whole_pairs(tmp_path: Path) -> None:
     """The two have nothing in common but the block: one as short as the other is long still runs as often."""
     commands = ("sleep 0.01", "sleep 0.1")
@@ -250,6 +280,13 @@ def test_executions_are_interleaved(tmp_path: Path) -> None:
         (("true", ""), "B: the command is empty"),
         (("true", "echo 'open"), "B: cannot split"),
         (("true",), "compare true with what?"),
+        (
+            ("sort", "-n", "numbers.txt"),
+            'pagelab compare takes each command as one argument, in quotes: pagelab compare "sort -n numbers.txt" '
+            '"OTHER"; for two settings of one command: pagelab try --pages 4K --pages 2M -- sort -n numbers.txt',
+        ),
+        (("--", "sort", "-n", "numbers.txt"), 'in quotes: pagelab compare "sort -n numbers.txt" "OTHER"; '),
+        (("true", "true", "-n", "five"), "unable to parse string as an integer"),
         (("true", "/"), "/ is a directory and true is none"),
         (("true", "true", "-n", "1"), "--executions 1: not within 2"),
         (("true", "true", "--cpu", "x"), "--cpu x: not a list of CPUs"),

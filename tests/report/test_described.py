@@ -68,7 +68,7 @@ def test_the_page_has_sizes_and_no_tests(tmp_path: Path) -> None:
     written = write_report(data, tmp_path / "report", ("html",))
     assert written.page is not None
     page = re.sub(r"\s+", " ", written.page.read_text(encoding="utf-8"))
-    assert "None. With so few executions no result, however clear, could have reached the level 5%" in page
+    assert "No test was made. With so few executions no result, however clear, could have reached the level 5%" in page
     assert "Holm’s step-down" not in page
     assert "no tests: no result could have reached 5% over 1 comparison" in page
 

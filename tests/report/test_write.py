@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import factory
@@ -15,7 +16,7 @@ import polars as pl
 import pytest
 from factory import Run, data_of
 
-from pagelab.analysis import Analysis, StudyData
+from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.analysis.model import Contrast
 from pagelab.errors import BadInputError
 from pagelab.report import tables, write_report
@@ -100,9 +101,54 @@ def test_an_older_report_is_replaced_as_a_whole(small: Path, tmp_path: Path) -> 
     out = tmp_path / "out"
     write_report(data_of(small), out, ("data",))
     (out / "stale.txt").write_text("from an older version")
-    write_report(data_of(small), out, ("svg",))
-    assert {p.name for p in out.iterdir()} == {".pagelab-report", "plots"}
+    write_report(data_of(small), out)
+    assert not (out / "stale.txt").exists()
     assert {p.name for p in tmp_path.iterdir()} == {"study", "out"}
+
+
+def test_a_format_written_later_keeps_the_page(small: Path, tmp_path: Path) -> None:
+    """Regression: ``report DIR --format data`` deleted the page and the plots of the report that proposed it."""
+    out = tmp_path / "out"
+    write_report(data_of(small), out, ("html", "svg", "png"))
+    page = (out / "index.html").read_bytes()
+    plots = {p.name for p in (out / "plots").iterdir()}
+    (out / "plots" / "of-an-older-version.svg").write_text("<svg/>")
+    write_report(data_of(small), out, ("data", "svg"))
+    assert (out / "index.html").read_bytes() == page
+    assert {p.name for p in (out / "plots").iterdir()} == plots, "what is written again has no older files"
+    assert (out / "contrasts.csv").exists()
+
+
+def test_where_nothing_remains_to_be_done_files_are_named_not_a_command(tmp_path: Path) -> None:
+    """Regression: after ``report DIR`` the next command was ``report DIR --format data``, although data were there."""
+    times = "".join(f"{policy},{2 - (policy == 'b') + n / 1000}\n" for n in range(12) for policy in "ab")
+    (tmp_path / "times.csv").write_text(f"policy,time\n{times}")
+    made = tmp_path / "study"
+    assert run("import", tmp_path / "times.csv", "--into", made).returncode == 0
+    done = run("report", made)
+    assert f"every number of it: {made}/report/contrasts.csv, analysis.json\n" in done.stdout
+    assert "next:" not in done.stdout
+    assert ">contrasts.csv, analysis.json</a>" in (made / "report" / "index.html").read_text()
+    again = run("report", made, "--format", "html", "--out", tmp_path / "page")
+    assert f"next: pagelab report {made} --format data\n" in again.stdout, "what is not there is still proposed"
+
+
+def test_intervals_in_seconds_say_that_they_are_not_paired(tmp_path: Path) -> None:
+    """Regression: paired intervals in percent excluded 0, those in seconds below them did not, and nothing said why."""
+    plan = factory.plan(["w"], ["a", "b"], 8)
+    for test, told in (("pairs", True), ("rank-sum", False)):
+        made = factory.store(
+            tmp_path / test, plan.model_copy(update={"test": test}), lambda _c, s: Run(wall_s=1 + s.execution / 1000)
+        )
+        note = tables.shifts(analyse(data_of(made))).note
+        assert ("do not pair the executions" in str(note)) == told
+
+
+def test_no_more_than_the_peak_is_placed(typical_analysis: Analysis) -> None:
+    """Regression: "22.9 MiB of 22.7 MiB" of the peak."""
+    more = [replace(p, resident_bytes=1.01 * p.peak_bytes) for p in typical_analysis.placements]
+    table = tables.placement(replace(typical_analysis, placements=tuple(more)))
+    assert {str(row[3]).split(" of ")[0] for row in table.rows} == {"all"}
 
 
 def test_other_peoples_files_are_never_replaced(small: Path, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:
         (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\nframes = \"bin-hopping\""), 2,
          'policy "other" cannot be applied: preload = "never" forbids'),
         (("preload =", "cpus = [4095]\npreload ="), 3, "cpus = [4095] cannot be used"),
-        (("\"sh\", ", "\"/no/such/sh\", "), 2, "loud/kernel: cannot find the program /no/such/sh"),
+        (("\"sh\", ", "\"/no/such/sh\", "), 2, "pagelab: cannot find the program /no/such/sh (directory "),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_before_anything_runs(
@@ -148,6 +148,25 @@ def test_what_cannot_run_is_refused_before_anything_runs(
     said = pagelab("study", "run", spec(tmp_path, STUDY.replace(*change)), cwd=tmp_path, expect=code).stderr
     assert words in said
     assert not (tmp_path / "small.study").exists()
+
+
+def test_plans_and_results_that_are_mistaken_for_each_other_are_told_apart(tmp_path: Path) -> None:
+    """Regression: a study.toml was "no database", its lock "Not a directory", and results were to be replaced."""
+    file = spec(tmp_path, STUDY)
+    for words in (("report", file), ("study", "status", file), ("study", "resume", file)):
+        said = pagelab(*words, cwd=tmp_path, expect=2).stderr
+        assert said == f"pagelab: {file} is no study: it is a study's plan; run it with: pagelab study run {file}\n"
+    pagelab("study", "run", file, cwd=tmp_path)
+    for words in (("report", file), ("study", "status", file)):
+        said = pagelab(*words, cwd=tmp_path, expect=2).stderr
+        assert said.endswith("it is a study's plan; its results: pagelab report small.study\n")
+    said = pagelab("study", "run", "small.study", cwd=tmp_path, expect=2).stderr
+    assert said.endswith("it is a study's directory; continue it with: pagelab study resume small.study\n")
+    for place in (".", "nowhere"):
+        said = pagelab("report", place, cwd=tmp_path, expect=2).stderr
+        assert "small.study; name one of them\n" in said
+    said = pagelab("study", "run", "other.toml", cwd=tmp_path, expect=2).stderr
+    assert said.endswith("start one with: pagelab study init other.toml\n")
 
 
 def test_there_is_nothing_to_resume(tmp_path: Path) -> None:

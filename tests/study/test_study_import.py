@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -171,10 +172,41 @@ def test_an_imported_study_is_neither_continued_nor_overwritten(tmp_path: Path) 
     path = buffering(tmp_path)
     samples = read_csv(path, Columns())
     import_into(tmp_path / "out", samples, origin=path, name="b")
-    with pytest.raises(StudyError, match="was imported from"):
+    report = f"see it with: pagelab report {tmp_path}/out$"
+    with pytest.raises(StudyError, match=f"was imported from .*; {report}"):
         resume_study(tmp_path / "out", tools())
-    with pytest.raises(StudyError, match="already holds a study"):
+    with pytest.raises(StudyError, match=f"already holds a study; {report}") as refused:
         import_into(tmp_path / "out", samples, origin=path, name="b")
+    assert refused.value.another_would_do
+
+
+def imported(tmp_path: Path, text: str, *words: str) -> str:
+    """What ``pagelab import`` of a CSV says."""
+    (tmp_path / "t.csv").write_text(text)
+    command = [sys.executable, "-m", "pagelab", "import", "t.csv", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+
+
+def test_a_guessed_column_and_a_single_condition_are_told(tmp_path: Path) -> None:
+    """Regression: any last column was taken for seconds, and one condition was "compared with" itself."""
+    assert imported(tmp_path, "a,b\n1,2\n").splitlines() == [
+        'seconds are taken from the last column, "b"; another: --time COLUMN',
+        "warning: only one condition (t/1): nothing to compare; another factor: --factor COLUMN",
+        "1 execution of 1 condition; see them with: pagelab report t.study",
+    ]
+    assert imported(tmp_path, "a,time\nx,2\ny,2\n", "--into", "two").splitlines() == [
+        "2 executions of 2 conditions, compared with x; see them with: pagelab report two"
+    ]
+
+
+def test_few_imported_executions_are_told_with_their_number(tmp_path: Path) -> None:
+    """Regression: "None executions of each are too few for a test"."""
+    path = tmp_path / "t.csv"
+    path.write_text("policy,time\na,1\na,1.1\na,1.2\nb,2\nb,2.1\nb,2.2\n")
+    import_into(tmp_path / "out", read_csv(path, Columns()), origin=path, name="t")
+    with Store.open(tmp_path / "out", write=False) as store:
+        found = analyse(load(store))
+    assert "not tested: 3 executions of each are too few for a test." in found.headline
 
 
 def measured_inside(directory: Path, seed: int, column: str = "execution") -> Path:

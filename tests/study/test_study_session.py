@@ -237,9 +237,17 @@ def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there_is_found_before_the_first_run(tmp_path: Path) -> None:
     spec = spec_in(tmp_path, TWO_BY_TWO.replace('"true"', '"trew"'))
-    with pytest.raises(StudyError, match="a/kernel: cannot find the program trew"):
+    with pytest.raises(StudyError, match=r"^cannot find the program trew in PATH; run: command -v trew$"):
         run_study(spec, tmp_path / "out", tools())
     assert not (tmp_path / "out").exists()
+
+
+def test_a_program_that_cannot_be_executed_is_not_called_missing(tmp_path: Path) -> None:
+    """Regression: "cannot find the program" was said of a file without the right to execute it."""
+    (tmp_path / "a.awk").write_text("#!/usr/bin/awk -f\n")
+    spec = spec_in(tmp_path, TWO_BY_TWO.replace('"true"', f'"{tmp_path}/a.awk"'))
+    with pytest.raises(StudyError, match=f"^cannot run .*a.awk: it is not executable; run: chmod .x {tmp_path}/a.awk$"):
+        run_study(spec, tmp_path / "out", tools())
 
 
 def test_ctrl_c_ends_cleanly_and_resume_goes_on(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 
 import numpy as np
 import polars as pl
@@ -117,6 +120,34 @@ def test_a_command_that_fails_is_told_with_its_words_and_leaves_nothing(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_time_of_an_execution_that_was_stopped_is_not_guessed(tmp_path: Path) -> None:
+    """Regression: --minutes 1 was named as too little, then 3, and so on: the time was that of the limit."""
+    done = run(tmp_path, "--env", "A=1", "--env", "A=2", "--minutes", 0.1, "--", "sleep", "30")
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "it was stopped there, so the time needed is not known; try --minutes 10, or time it: pagelab run -- sleep 30\n"
+    )
+
+
+def test_stopped_in_its_pilot_it_leaves_nothing_and_says_how_to_begin_again(tmp_path: Path) -> None:
+    """Regression: after Ctrl-C in the pilot, ``try`` proposed to resume the pilot, and its directory was no study."""
+    settings = ("--env", "A=1", "--env", "A=2", "--minutes", "5")
+    program = ("sh", "-c", f"echo x >> {tmp_path}/log; sleep 60")
+    words = [sys.executable, "-m", "pagelab", "try", *settings, "--", *program]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        deadline = monotonic() + 120
+        while not (tmp_path / "log").exists() and monotonic() < deadline:
+            sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, error = running.communicate(timeout=60)
+    assert running.returncode == 130, error
+    assert error.splitlines()[-1] == (
+        "pagelab: stopped by SIGINT before the first comparison; nothing is kept; begin again with: "
+        f"{shlex.join(['pagelab', 'try', *settings, '--', *program])}"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
 def test_a_pilot_without_runs_says_nothing() -> None:
     names = ("wall_s", "cpu_s", "waiting_s", "steal_s")
     assert metric_of(pl.DataFrame(schema=dict.fromkeys(names, pl.Float64))) == ("wall_s", "")
@@ -138,6 +169,24 @@ def test_a_program_that_only_waits_for_a_processor_is_judged_by_processor_time(t
     found = json.loads(done.stdout)
     assert found["metric"] == "cpu_s"
     assert "waited for a processor" in found["metric_why"]
+
+
+def test_a_program_that_is_not_there_is_told_once_and_a_quoted_command_with_the_remedy(tmp_path: Path) -> None:
+    """Regression: "sort-numbers/4K: cannot find the program sort numbers", once for each setting."""
+    settings = ("--pages", "4K", "--pages", "2M")
+    done = run(tmp_path, *settings, "--", "sotr")
+    assert done.stderr.endswith("cannot find the program sotr in PATH; run: command -v sotr\n")
+    assert done.stderr.count("sotr") == 2
+    done = run(tmp_path, *settings, "--", "sort numbers.txt")
+    assert done.stderr == (
+        "pagelab: cannot find the program 'sort numbers.txt'; leave the quotes out: "
+        "pagelab try --pages 4K --pages 2M -- sort numbers.txt\n"
+    )
+    command = [sys.executable, "-m", "pagelab", "run", "sort -n numbers.txt"]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert told.returncode == 2
+    assert told.stderr.endswith("leave the quotes out: pagelab run -- sort -n numbers.txt\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:

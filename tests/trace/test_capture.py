@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -249,6 +250,33 @@ def test_a_killed_program_is_told_of(known: str, tmp_path: Path) -> None:
     answer = json.loads(run.stdout)
     assert answer["status"] == -9
     assert all(image["ended"] == "killed" for image in answer["images"])
+
+
+def test_simulators_warn_of_a_trace_whose_program_was_killed(known: str, tmp_path: Path) -> None:
+    """Regression: the trace of a killed program was simulated like a whole one, with no word."""
+    cli("-o", "t", "--", known, "die", cwd=tmp_path)
+    for words in (["paging", "t", "--memory", "64M", "--json"], ["tlb", "t", "--processor", "zen-3", "--json"]):
+        command = [sys.executable, "-m", "pagelab", "simulate", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "warning: t is incomplete: its program was killed; see: pagelab trace info t\n" in done.stderr
+        json.loads(done.stdout)
+
+
+def test_an_interrupted_capture_tells_how_much_its_trace_has(tmp_path: Path) -> None:
+    """Regression: after Ctrl-C a part of the trace stayed, and only ``pagelab: interrupted`` was said."""
+    program = [sys.executable, "-c", "print('on', flush=True)\nwhile True: pass"]
+    command = [sys.executable, "-m", "pagelab", "trace", "-o", "t", "--", *program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "on\n"
+        running.send_signal(signal.SIGINT)
+        _, error = running.communicate(timeout=120)
+    assert running.returncode == 130, error
+    references = trace.info(tmp_path / "t")["references"]
+    assert error.splitlines()[-1] == (
+        f"pagelab: interrupted; t has the references until then ({references:,}); for all of them, repeat the command "
+        "with --force"
+    )
 
 
 def test_a_long_capture_tells_meanwhile_how_long_and_how_much(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from pagelab.errors import BadInputError, MachineError, PagelabError
 from pagelab.layouts import Layout, footprint
 from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages, used
 from pagelab.layouts.layout import POOLS
-from pagelab.study.budget import MOST_BLOCKS, fewest_of
+from pagelab.study.budget import MOST_BLOCKS, fewest_of, unknown_time
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
@@ -299,8 +299,8 @@ def _footprint(pilot: Trying, directory: Path, tools: Tools, asked: Asked) -> pl
     late = runs.filter(pl.col("status") == "timed-out").height
     if late and limit != asked.timeout_s:
         raise BadInputError(
-            f"one execution takes more than {shown_duration(limit)}, and {_CANNOT} with fewer than "
-            f"{rows(SIZES[0]) * _FEWEST_BLOCKS}; give it more than --minutes {asked.minutes:g}"
+            f"one execution takes more than {shown_duration(max(1.0, limit))}, and {_CANNOT} with fewer than "
+            f"{rows(SIZES[0]) * _FEWEST_BLOCKS}; {unknown_time(asked.minutes, asked.argv)}"
         )
     failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message")
     if failed.height:

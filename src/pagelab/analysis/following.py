@@ -32,6 +32,8 @@ _BESIDE = 1.15
 class Following:
     command: str
     why: str
+    table: str | None = None
+    """Where nothing remains to be done: the file of a whole report that has every number, beside ``analysis.json``."""
 
 
 def following_of(analysis: Analysis, data: StudyData) -> Following:
@@ -68,7 +70,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         used = _run(one, analysis)
         if used is not None:
             return used
-    return Following(f"pagelab report {where} --format data", "every number of it, as CSV and JSON")
+    return Following(f"pagelab report {where}", "every number of it, as CSV and JSON", "contrasts.csv")
 
 
 def _needs_more(one: Judged) -> bool:
@@ -153,7 +155,7 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
             f"twice the executions, {_longer(data, executions)} more: intervals 0.71 times as wide, "
             "where executions differ more than programs do; a further look, which is judged more strictly",
         )
-    return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
+    return Following(f"pagelab report {where}", "every program’s ratio, as CSV and JSON", "set_programs.csv")
 
 
 def _can_be_looked_at(data: StudyData) -> bool:

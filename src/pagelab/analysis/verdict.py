@@ -97,7 +97,9 @@ def _described(judged: tuple[Judged, ...], design: Design) -> str:
     most = max(sized, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
     greatest = f", the greatest of {len(sized)} changes" if len(sized) > 1 else ""
     told = ", ".join(facts(most.answer, most.metric, _unequal(most, design)))
-    few = f"{design.executions} executions of each are" if design.executions != 1 else "one execution of each is"
+    fewest = min(min(one.contrast.n, one.contrast.n_baseline) for one in sized)  # an import plans no number
+    executions = fewest if design.executions is None else design.executions
+    few = f"{executions} executions of each are" if executions != 1 else "one execution of each is"
     tests = "a test" if len(judged) == 1 else f"tests of {len(judged)} comparisons"
     said = _sentence(most, design).removesuffix(_NOT_TESTED)
     return f"{said}{greatest} ({told}){_NOT_TESTED}: {few} too few for {tests}."

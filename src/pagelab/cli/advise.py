@@ -19,9 +19,10 @@ from pagelab.cli.options import (
     Seed,
     Timeout,
     checked,
+    command_words,
     free_directory,
-    in_utf8,
 )
+from pagelab.cli.times import seconds as seconds_of
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _NAME = 60
 def advise_command(
     argv: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=in_utf8),
+        typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=command_words),
     ] = None,
     pid: Annotated[
         int | None,
@@ -52,7 +53,13 @@ def advise_command(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", metavar="S", help="How long --pid watches (default: 5).", rich_help_panel=WHAT),
+        typer.Option(
+            "--seconds",
+            parser=seconds_of,
+            metavar="S",
+            help="How long --pid watches (default: 5).",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     budget: Annotated[
         str | None,
@@ -243,7 +250,7 @@ def _text(told: AdviceDocument) -> str:
     if told.left_out:
         more = "regions gain" if told.evidence == "mosaics" else "tiles of 2 MiB miss"
         lines.append(f"{told.left_out} more {more}, and the budget has no room for them")
-    if told.metric_why:
+    if told.metric_why and (told.regions or told.checked):
         lines.append(f"CPU time is compared: {told.metric_why}")
     lines += [f"warning: {caveat}" for caveat in told.caveats if not tells_noise(caveat)][:1]
     if told.policy:

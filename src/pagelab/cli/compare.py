@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pagelab import terminal
+from pagelab.cli.habits import REFUSED
 from pagelab.cli.options import (
     JUDGE,
     MEASURE,
@@ -28,6 +31,7 @@ from pagelab.cli.options import (
 )
 from pagelab.cli.run_settings import compared
 from pagelab.cli.settings import NOTHING, Typed, given
+from pagelab.cli.times import minutes as minutes_of
 
 if TYPE_CHECKING:
     from pagelab.analysis.compare import Comparison
@@ -87,6 +91,7 @@ def compare_command(
         typer.Option(
             "--minutes",
             "-m",
+            parser=minutes_of,
             metavar="N",
             help="Time instead of a number: as many executions of each as fit.",
             rich_help_panel=WHAT,
@@ -193,6 +198,30 @@ def compare_command(
     raise typer.Exit(EXIT[found.outcome])
 
 
+def _refuse_unquoted(values: dict[str, Any], rest: list[str], _context: object) -> None:
+    """Refuses the words of one command as they are typed in a shell, and names the two ways to write them."""
+    from pagelab.errors import BadInputError
+
+    base, new, executions = (values.get(name) for name in ("base", "new", "executions"))
+    if not isinstance(base, str) or " " in base or Path(base).exists():
+        return
+    if rest:
+        words = [base, *([new] if isinstance(new, str) else []), *rest]
+    elif not isinstance(new, str) and isinstance(executions, str) and not executions.lstrip("+-").isdigit():
+        words = [base, "-n", executions]
+    else:
+        return
+    command = shlex.join(words)
+    quoted = f'"{command}"' if not set(command) & set('"$`\\') else shlex.quote(command)
+    raise BadInputError(
+        f'pagelab compare takes each command as one argument, in quotes: pagelab compare {quoted} "OTHER"; for two '
+        f"settings of one command: pagelab try --pages 4K --pages 2M -- {command}"
+    )
+
+
+setattr(compare_command, REFUSED, _refuse_unquoted)
+
+
 def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, as_json: bool) -> None:
     """Prints the comparison. ``why``: why a metric other than wall time is compared, if the user named none."""
     if as_json:
@@ -255,5 +284,32 @@ def run_commands(pair: Pair, into: Path | None) -> tuple[tuple[StudyData, StudyD
         raise BadInputError(f"--into {into}: it exists; compare its executions with: pagelab compare {into}")
     with tempfile.TemporaryDirectory(prefix="pagelab-compare-") as temporary:
         directory = (into or Path(temporary) / "study").resolve()
-        why = run_pair(pair, directory, local_tools(), for_terminal())
+        with _told_what_is_kept(directory, into):
+            why = run_pair(pair, directory, local_tools(), for_terminal())
         return studies(str(directory), None), why
+
+
+@contextmanager
+def _told_what_is_kept(directory: Path, into: Path | None) -> Iterator[None]:
+    """Removes a directory that has no study in it yet, and names no command for a study that is not kept."""
+    from shutil import rmtree
+
+    from pagelab.errors import MachineError
+    from pagelab.study.errors import FullDiskError, StudyInterruptedError
+    from pagelab.study.store import NAME
+
+    try:
+        yield
+    except BaseException as error:
+        if into is not None and (directory / NAME).exists():
+            raise
+        rmtree(directory, ignore_errors=True)
+        if isinstance(error, StudyInterruptedError):
+            advice = "begin with --into DIR to be able to continue" if into is None else "run the same command again"
+            raise StudyInterruptedError(f"{error.stopped}; nothing is kept; {advice}", error.stopped) from None
+        if isinstance(error, FullDiskError):
+            raise MachineError(
+                f"{error.reason}; nothing is kept; make room (see: df -h {directory.parent.parent}), or name a "
+                "directory on another disk: --into DIR"
+            ) from None
+        raise

@@ -38,7 +38,7 @@ def text(found: Comparison, sides: Sides | None, again: str | None, why: str = "
         lines += named
     lines.append(heading)
     for one in found.compared:
-        lines += ["", *_condition(one, found.metric)]
+        lines += ["", *_condition(one, found.metric, {str(judged.gate.metric) for judged in found.judgements})]
     lines += ["", *_notes(found)]
     for judgement in found.judgements:
         lines.append(f"{judgement.outcome}: {judgement.gate.text} in {judgement.condition}: {judgement.reason}")
@@ -125,7 +125,8 @@ def _picture(found: InPairs, whole: Comparison, judged: list[Judgement]) -> list
     return [*lines, f"{LIMIT} limit {named}"] if drawn else lines
 
 
-def _condition(one: Compared, column: Column) -> list[str]:
+def _condition(one: Compared, column: Column, limited: set[str]) -> list[str]:
+    """``limited``: the metrics on which limits are set."""
     from pagelab.stats import coverage
     from pagelab.stats.nondeterminism import Refused
 
@@ -137,7 +138,9 @@ def _condition(one: Compared, column: Column) -> list[str]:
             missing.setdefault(change.percent.message, []).append(_LABEL[change.metric.value])
         else:
             lines.append(f"  {_LABEL[change.metric.value]:<16}{_change(change, column, one)}")
-    lines += [f"  {' and '.join(names)} cannot be told: {reason}" for reason, names in missing.items()]
+    # Commands that are timed as a whole have no spread inside: that is said only to whoever set a limit on it.
+    if not table.is_single.all() or limited & {"nondeterminism-in-measurement", "nondeterminism-in-execution"}:
+        lines += [f"  {' and '.join(names)} cannot be told: {reason}" for reason, names in missing.items()]
     told = coverage.sentence_on_changes(
         table.executions.tolist(), single=bool(table.is_single.all()), in_pairs=one.in_pairs is not None
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
+from pagelab.cli.times import minutes as minutes_of
 
 if TYPE_CHECKING:
     from pagelab.study.session import Finished
@@ -18,7 +19,8 @@ def demo_command(
         "demo-out"
     ),
     minutes: Annotated[
-        float | None, typer.Option("--minutes", "-m", metavar="N", help="Time for the runs (default: 5).")
+        float | None,
+        typer.Option("--minutes", "-m", parser=minutes_of, metavar="N", help="Time for the runs (default: 5)."),
     ] = None,
     executions: Annotated[
         int | None, typer.Option("--executions", min=1, help="Executions of each condition, instead of a time.")

@@ -16,8 +16,10 @@ from pagelab.cli.options import (
     MeasureRegex,
     Seed,
     Timeout,
-    in_utf8,
+    command_words,
+    free_directory,
 )
+from pagelab.cli.times import minutes as minutes_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,15 +32,19 @@ _PIPED_WIDTH = 110
 def diagnose_command(
     argv: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=in_utf8),
+        typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=command_words),
     ] = None,
     minutes: Annotated[
-        float, typer.Option("--minutes", metavar="M", help="Budget of time.", rich_help_panel=JUDGE)
+        float,
+        typer.Option("--minutes", "-m", parser=minutes_of, metavar="N", help="Budget of time.", rich_help_panel=JUDGE),
     ] = 10.0,
     into: Annotated[
         Path | None,
         typer.Option(
-            "--into", metavar="DIR", help="Directory of the diagnosis (default: CMD.diagnosis).", rich_help_panel=OUTPUT
+            "--into",
+            metavar="DIR",
+            help="Directory of the diagnosis (default: CMD.diagnosis, or the next free number).",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     resume: Annotated[
@@ -105,7 +111,8 @@ def diagnose_command(
     elif not argv:
         raise BadInputError("name a program; such as: pagelab diagnose -- ./bench --size 1000")
     else:
-        directory = into or Path(f"{Path(argv[0]).name}.diagnosis")
+        # A directory that is named is refused where it has a diagnosis, with the command that continues it.
+        directory = into or free_directory(None, Path(argv[0]).name, ".diagnosis", "")
         settings = _settings(argv, minutes, unchanged, negligible, level, seed, metric, measure_regex, timeout)
         found = begin(settings, directory, local_tools(), for_terminal())
     page = write(directory, found)

@@ -219,14 +219,15 @@ def _show_needs(console: Console, context: Context, probes: list[Probe]) -> None
 
 def _keys() -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from pagelab.machine.settings import FIXED, PATTERNS
 
     table = Table("setting", "what it does", box=None)
     for pattern, meaning in PATTERNS:
-        table.add_row(pattern.replace("[", r"\["), meaning)
+        table.add_row(Text(pattern), Text(meaning))
     for setting in FIXED:
-        table.add_row(f"{setting.key}={setting.values}", setting.why)
+        table.add_row(Text(f"{setting.key}={setting.values}"), Text(setting.why))
     terminal.console().print(table)
 
 
@@ -257,9 +258,10 @@ def _fix(assignments: list[str], dry_run: bool) -> None:
     if dry_run:
         for change in changes:
             terminal.echo(f"would write {change.value} to {change.path} (now {changer.tree.get(change.path)})")
-        return
     command = f"{own_command()} doctor --fix {' '.join(assignments)}"
     _check_rights(changer, changes, command)
+    if dry_run:
+        return
     made = changer.apply(changes, f"doctor --fix {' '.join(assignments)}")
     for entry in made:
         terminal.echo(f"{entry.path}: {entry.old} → {entry.new}")
@@ -294,6 +296,8 @@ def _restore(force: bool, dry_run: bool) -> None:
         for entry in reversed(active):
             note = f"; left: process {entry.pid} still runs" if entry.owner_lives and not force else ""
             terminal.echo(f"would write {entry.old} to {entry.path} (now {changer.tree.get(entry.path)}){note}")
+        if not active:
+            terminal.echo("nothing to restore")
         return
     if active and os.geteuid() != 0 and not os.access(changer.journal.path, os.W_OK):
         raise MachineError(f"cannot restore {active[0].path}: not root; run: sudo {own_command()} doctor --restore")

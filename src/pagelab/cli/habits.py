@@ -25,6 +25,11 @@ CONTEXT: dict[str, Any] = {
 # Typer brings its own copy of click, in a place that is not public.
 MISTAKE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 """A command line that cannot be understood."""
+REFUSED = "pagelab_refused"
+"""Attribute of a command's function: a function of the parsed words, the remaining words and the context. It raises
+BadInputError for command lines of which the parser's own error would not say what was meant."""
+_LISTINGS = {"pagelab doctor --fix": "--keys"}
+"""Command and option → the option that lists the allowed values, for errors of the command line."""
 _PLACES = ("--into", "--out")
 """Options that name the directory of a command's results."""
 
@@ -53,6 +58,9 @@ def adapt(command: Any) -> Any:
                 _name_the_nearest(error, command, context)
                 raise
             _refuse_repeated(order, context)
+            refuse = getattr(command.callback, REFUSED, None)
+            if refuse is not None:
+                refuse(values, rest, context)
             if any("--json" in one.opts and values.get(one.name) for one in command.params):
                 terminal.only_json()
             return values, rest, order
@@ -139,6 +147,8 @@ def show_version(wanted: bool) -> None:
 
 
 def _name_the_nearest(error: Any, command: Any, context: Any) -> None:
+    if getattr(error, "ctx", None) is None:
+        error.ctx = context  # an option without its argument comes without
     name = getattr(error, "option_name", None)
     if name is None or type(error).__name__ != "NoSuchOption":
         return
@@ -166,5 +176,6 @@ def answer(error: Any) -> int:
         return int(error.exit_code)
     message = str(error.format_message()).strip().rstrip(".")
     path = context.command_path if context else "pagelab"
-    terminal.say(f"pagelab: {message[:1].lower()}{message[1:]}; see: {path} --help\n")
+    listing = _LISTINGS.get(f"{path} {getattr(error, 'option_name', None)}", "--help")
+    terminal.say(f"pagelab: {message[:1].lower()}{message[1:]}; see: {path} {listing}\n")
     return int(error.exit_code)

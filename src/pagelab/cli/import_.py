@@ -60,7 +60,15 @@ def import_command(
     """
     from pagelab.analysis.wording import count
     from pagelab.errors import BadInputError
-    from pagelab.study.imported import Columns, guess_format, import_into, metric_of, read_csv, read_hyperfine
+    from pagelab.study.imported import (
+        Columns,
+        guess_format,
+        guessed_time,
+        import_into,
+        metric_of,
+        read_csv,
+        read_hyperfine,
+    )
 
     chosen = format_ or guess_format(file)
     if chosen not in ("csv", "hyperfine"):
@@ -79,11 +87,17 @@ def import_command(
         level=level,
         metric=metric_of(samples),
     )
+    guessed = guessed_time(file, columns) if chosen == "csv" else None
+    if guessed is not None:
+        terminal.echo(f'seconds are taken from the last column, "{guessed}"; another: --time COLUMN')
+    if len(plan.conditions) == 1:
+        (only,) = plan.conditions
+        terminal.echo(f"warning: only one condition ({only.name}): nothing to compare; another factor: --factor COLUMN")
     measured = sum(len(sample.measurements) for sample in samples)
     inside = f" with {count(measured, 'measurement')}" if measured else ""
+    against = f", compared with {plan.baseline}" if len(plan.conditions) > 1 else ""
     terminal.echo(
-        f"{count(len(samples), 'execution')}{inside} of {count(len(plan.conditions), 'condition')}, compared with "
-        f"{plan.baseline}; "
+        f"{count(len(samples), 'execution')}{inside} of {count(len(plan.conditions), 'condition')}{against}; "
         f"see them with: pagelab report {directory}"
     )
 

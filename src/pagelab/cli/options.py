@@ -8,6 +8,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from pagelab.cli.times import minutes as minutes_of
+from pagelab.cli.times import seconds as seconds_of
 from pagelab.errors import BadInputError
 
 WHAT = "What runs"
@@ -55,7 +57,13 @@ Variables = Annotated[
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="End an execution after this long.", rich_help_panel=WHAT),
+    typer.Option(
+        "--timeout",
+        parser=seconds_of,
+        metavar="SECONDS",
+        help="End an execution after this long.",
+        rich_help_panel=WHAT,
+    ),
 ]
 MeasureRegex = Annotated[
     str | None,
@@ -71,7 +79,9 @@ Seed = Annotated[
     int,
     typer.Option("--seed", help="Seed of all draws: the same seed gives the same digits.", rich_help_panel=JUDGE),
 ]
-Minutes = Annotated[float, typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT)]
+Minutes = Annotated[
+    float, typer.Option("--minutes", "-m", parser=minutes_of, metavar="N", help="Time to spend.", rich_help_panel=WHAT)
+]
 CoRun = Annotated[
     bool,
     typer.Option(
@@ -91,8 +101,14 @@ OneMetric = Annotated[
 ]
 
 
-def in_utf8(argv: list[str] | None) -> list[str] | None:
-    """The command; raises BadInputError for a word, or a working directory, that no file in UTF-8 can hold."""
+def command_words(context: typer.Context, argv: list[str] | None) -> list[str] | None:
+    """The command; raises BadInputError for a word, or a working directory, that no file in UTF-8 can hold, and for a
+    whole command in one pair of quotes.
+    """
+    from pagelab.cli.quoted import refuse_quoted
+
+    if not context.resilient_parsing:
+        refuse_quoted(argv or (), context.command_path)
     words = [*(("the command has", word) for word in argv or ()), ("the working directory is", str(Path.cwd()))]
     for what, word in words if argv else ():
         if any("\ud800" <= letter <= "\udfff" for letter in word):
@@ -103,7 +119,7 @@ def in_utf8(argv: list[str] | None) -> list[str] | None:
 
 Argv = Annotated[
     list[str],
-    typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=in_utf8),
+    typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=command_words),
 ]
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pagelab import terminal
+
+if TYPE_CHECKING:
+    from pagelab.analysis.following import Following
 
 
 def report_command(
@@ -29,7 +33,7 @@ def report_command(
     """Write the report of a study: one self-contained page, plots and data.
 
     It reads the store and runs nothing: it works while the study runs, on a store from another machine, and on
-    imported data. An older report in the same place is replaced as a whole.
+    imported data. An older report in the same place is replaced; with --format, its files of other formats stay.
 
     **Examples**
 
@@ -65,13 +69,21 @@ def report_command(
     if diagnosed.exists():
         terminal.echo(f"next: see the diagnosis that these executions were for: {diagnosed}")
     else:
-        following = following_of(written.analysis, data)
-        terminal.echo(f"next: {following.command}\n      ({following.why})")
+        terminal.echo(_next(following_of(written.analysis, data), written.directory, directory))
     terminal.echo(f"report: {(written.page or written.directory).resolve()}")
     for caveat in others:
         terminal.echo(f"warning: {caveat}")
     if show and written.page is not None:
         _open(written.page)
+
+
+def _next(following: Following, report: Path, study: Path) -> str:
+    """The next command; where nothing remains to be done, the files that have every number."""
+    if following.table is None:
+        return f"next: {following.command}\n      ({following.why})"
+    if (report / following.table).exists():
+        return f"every number of it: {report / following.table}, analysis.json"
+    return f"next: pagelab report {shlex.quote(str(study))} --format data\n      ({following.why})"
 
 
 def _beside(directory: Path) -> Path:

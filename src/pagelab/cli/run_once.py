@@ -49,9 +49,21 @@ class Asked(NamedTuple):
     propagate: bool = False
 
 
+_DROP_CACHES = "/proc/sys/vm/drop_caches"
+
+
 def perform(one: Asked) -> int:
     """Makes the run, shows and writes the requested results; returns the exit code of ``pagelab run``."""
     mode, files = _flush(one.flush or [])
+    if mode == "all" and not os.access(_DROP_CACHES, os.W_OK, effective_ids=True):
+        raise MachineError(
+            f"cannot drop the page cache: {_DROP_CACHES} cannot be written, and a warm run would stand for a cold one; "
+            "run it as root, or drop single files: --flush FILE"
+        )
+    if " " in one.argv[0]:
+        from pagelab.cli.quoted import refuse_quoted
+
+        refuse_quoted(one.argv, "pagelab run")
     request = {
         "argv": one.argv,
         "policy_toml": _policy(one.policy, one.pages, one.fetch, one.frames, one.via, one.backend, one.layout),

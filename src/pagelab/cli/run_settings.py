@@ -11,6 +11,7 @@ import typer
 
 from pagelab.cli.options import SETTINGS, WHAT
 from pagelab.cli.settings import FLAGS
+from pagelab.cli.times import seconds as seconds_of
 from pagelab.contract.rows import RunSetting
 
 _PARAMETER = "settings"
@@ -34,7 +35,8 @@ def compared(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(one: RunSetting) -> Any:
-    return typer.Option(f"--{one.flag}", metavar=one.metavar, help=one.help, rich_help_panel=WHAT)
+    read = seconds_of if one.kind == "seconds" else None
+    return typer.Option(f"--{one.flag}", parser=read, metavar=one.metavar, help=one.help, rich_help_panel=WHAT)
 
 
 def parameter_of(flag: str) -> str:

@@ -64,6 +64,11 @@ POLICY_AXES = ("pages", "fetch", "frames", "backend", "policy")
 
 def given(axes: dict[str, list[str] | list[Path] | None]) -> dict[str, list[str]]:
     """The typed values as text, by axis, without the axes that were not typed."""
+    for value in axes.get("pages") or ():
+        sizes = str(value).split(",")
+        if len(sizes) > 1 and all(re.fullmatch(r"kernel|\d+[KMG]", size) for size in sizes):
+            several = " ".join(f"--pages {size}" for size in sizes)
+            raise BadInputError(f"--pages {value}: not a page size; for {len(sizes)} settings write {several}")
     return {name: [str(value) for value in values] for name, values in axes.items() if values}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
+from pagelab.cli.times import seconds as seconds_of
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def stat_command(
     by_colour: Annotated[bool, typer.Option("--by-colour", help="One row per colour.")] = False,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="SECONDS", help="Repeat until the process ends or Ctrl-C."),
+        typer.Option("--watch", parser=seconds_of, metavar="SECONDS", help="Repeat until the process ends or Ctrl-C."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON (pagelab.stat/1), with --watch one line a time.")

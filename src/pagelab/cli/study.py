@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
+from pagelab.cli.times import minutes as minutes_of
 
 if TYPE_CHECKING:
     from pagelab.study.session import Finished
@@ -45,7 +46,9 @@ def run_command(
     quick: Annotated[bool, typer.Option("--quick", help="The study's quick form: its [quick] table.")] = False,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", "-m", metavar="N", help="Time for the runs: as many executions as fit."),
+        typer.Option(
+            "--minutes", "-m", parser=minutes_of, metavar="N", help="Time for the runs: as many executions as fit."
+        ),
     ] = None,
     cluster: Cluster = None,
     reboot: Reboot = False,
@@ -177,7 +180,10 @@ def resume_command(
         typer.Option("--executions", "-n", metavar="N", help="Executions of each condition in all; more than planned."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", "-m", metavar="N", help="Time for further executions: as many as fit.")
+        float | None,
+        typer.Option(
+            "--minutes", "-m", parser=minutes_of, metavar="N", help="Time for further executions: as many as fit."
+        ),
     ] = None,
     as_begun: Annotated[
         bool, typer.Option("--as-begun", help="Continue with the original file although it was edited since.")
@@ -319,7 +325,8 @@ def conclude(finished: Finished, directory: Path) -> None:
         stopped = f", to the maximum of {finished.stopped_at} blocks: the precision asked for was not reached"
     elif finished.stopped_at:
         stopped = f", stopped by its precision after {finished.stopped_at} blocks"
-    terminal.say(f"{finished.runs} runs are done{stopped}; see them with: pagelab report {directory}\n")
+    done = "1 run is" if finished.runs == 1 else f"{finished.runs} runs are"
+    terminal.say(f"{done} done{stopped}; see them with: pagelab report {directory}\n")
     _answer(directory)
     if finished.failed:
         raise RunFailedError(

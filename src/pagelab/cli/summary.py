@@ -73,7 +73,7 @@ def _times(record: Mapping[str, Any]) -> str:
     if time.get("waiting_ns") is not None:
         cells.append(("waiting", nanoseconds(time["waiting_ns"])))
     if time.get("spawn_to_main_ns") is not None:
-        cells.append(("to main", nanoseconds(time["spawn_to_main_ns"])))
+        cells.append(("start-up", nanoseconds(time["spawn_to_main_ns"])))
     return table([[name for name, _ in cells], [value for _, value in cells]], ">" * len(cells))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from typer.core import TyperGroup
 
 from pagelab import terminal
 from pagelab.cli.options import Argv
-from pagelab.errors import BadInputError, RunFailedError
+from pagelab.errors import BadInputError, PagelabError, RunFailedError
 from pagelab.spelling import meant, nearest
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def capture_command(
         )
         terminal.echo(f"pagelab: {words}", err=True)
     if way == "qemu":
-        with _told_meanwhile(path):
+        with _told_what_is_kept(path), _told_meanwhile(path):
             found = trace.capture(
                 argv,
                 path,
@@ -198,15 +199,48 @@ def capture_command(
             raise BadInputError(
                 "lackey has no windows, ranges, pools and foreign programs; run: pagelab trace --way qemu"
             )
-        found = trace.capture_with_lackey(
-            argv, path, full=full, page_bytes=page, kinds=chosen, level=level, force=force
-        )
+        with _told_what_is_kept(path):
+            found = trace.capture_with_lackey(
+                argv, path, full=full, page_bytes=page, kinds=chosen, level=level, force=force
+            )
     else:
         raise BadInputError(f"--way {way}: allowed: qemu, lackey")
     _show_capture(found, as_json=as_json)
     if found.status != 0:
         how = f"exit code {found.status}" if found.status > 0 else f"signal {-found.status}"
         raise RunFailedError(f"{argv[0]} ended with {how}; its trace is kept: {path}")
+
+
+class CutShortError(PagelabError):
+    """A capture was interrupted; the trace has what was captured until then."""
+
+    exit_code = 130
+
+
+@contextmanager
+def _told_what_is_kept(path: Path) -> Iterator[None]:
+    """Tells after Ctrl-C that the trace is only a part, and how all of it is captured."""
+    from pagelab import trace
+
+    before = _written_at(path)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if _written_at(path) == before:
+            raise
+        references = trace.info(path)["references"]
+        raise CutShortError(
+            f"interrupted; {path} has the references until then ({references:,}); for all of them, repeat the command "
+            "with --force"
+        ) from None
+
+
+def _written_at(path: Path) -> int | None:
+    """When the file was written last, in ns; None where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _told_meanwhile(path: Path) -> AbstractContextManager[None]:

@@ -85,8 +85,10 @@ def try_command(
         pagelab try --aslr on --aslr off -- python3 job.py
     """
     checked(seed=seed, minutes=minutes, level=level)
+    from pagelab.study.errors import StudyInterruptedError
     from pagelab.study.launching import local_tools
     from pagelab.study.progress import for_terminal
+    from pagelab.study.store import NAME
     from pagelab.study.trying import Trying, run_try
 
     axes = {
@@ -118,6 +120,16 @@ def try_command(
     except BadInputError:
         _discard(directory)
         raise
+    except (StudyInterruptedError, KeyboardInterrupt) as error:
+        if (directory / NAME).exists():
+            raise
+        _discard(directory)
+        stopped = error.stopped if isinstance(error, StudyInterruptedError) else "stopped"
+        place = [] if into is None else ["--into", str(into)]
+        command = shlex.join([*_again(axes, metric, wanted), "--minutes", f"{minutes:g}", *place, "--", *argv])
+        raise StudyInterruptedError(
+            f"{stopped} before the first comparison; nothing is kept; begin again with: {command}", stopped
+        ) from None
     from pagelab.analysis import analyse, load
     from pagelab.study.store import Store
 

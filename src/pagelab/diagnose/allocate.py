@@ -86,7 +86,7 @@ def allocate(
 
 
 class TooSmallError(BadInputError):
-    """The budget is too small; ``minutes`` would do."""
+    """The budget is too small; ``minutes`` is the least that would do."""
 
     def __init__(self, message: str, minutes: float) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ def too_small(minutes: float, least: float, full: float) -> TooSmallError:
     return TooSmallError(
         f"--minutes {minutes:g} is too little for this program: {_minutes_text(least)} would find what makes most of "
         f"the spread, {full:g} would do well",
-        full,
+        least,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,16 @@ class Campaign:
         # Files of others in the directory stay.
         with suppress(OSError):
             pilot.rmdir()
+            if not keep:
+                self.directory.rmdir()
+
+    def clear(self, *, keep: bool) -> None:
+        """Removes a diagnosis whose budget is refused: no command could continue it."""
+        for phase in ("pilot", "probe"):
+            rmtree(self.directory / phase, ignore_errors=True)
+        (self.directory / STATE).unlink(missing_ok=True)
+        # Files of others in the directory stay.
+        with suppress(OSError):
             if not keep:
                 self.directory.rmdir()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from math import sqrt
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from pagelab.diagnose.campaign import Campaign, State, new_directory
 from pagelab.diagnose.model import Caveat, Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import Range
-from pagelab.errors import BadInputError, PagelabError
+from pagelab.errors import BadInputError, MachineError, PagelabError
 from pagelab.stats.refusal import Refusal, StatsRefusedError
+from pagelab.study.errors import FullDiskError, StudyInterruptedError
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.tools import Tools
 
@@ -31,7 +33,7 @@ def begin(settings: Settings, directory: Path, tools: Tools, progress: Progress 
     state.save(directory)
     campaign = Campaign(directory, state, tools, progress or Silent())
     try:
-        return _work(campaign)
+        return _work(campaign, keep=existed)
     except PagelabError:
         campaign.clear_unless_run(keep=existed)
         raise
@@ -43,13 +45,31 @@ def resume(directory: Path, tools: Tools, progress: Progress | None = None) -> D
     return _work(Campaign(directory, State.load(directory), tools, progress or Silent()))
 
 
-def _work(campaign: Campaign) -> Diagnosis:
-    campaign.pilot()
+def _work(campaign: Campaign, *, keep: bool = False) -> Diagnosis:
     try:
-        campaign.plan()
+        return _phases(campaign)
     except allocate.TooSmallError as error:
+        # Another budget needs another diagnosis, and what is left of this one would only be in its way.
+        campaign.clear(keep=keep)
         again = answer.again(campaign.state.settings, campaign.directory, minutes=error.minutes)
         raise BadInputError(f"{error}; run: {again}") from None
+    except StudyInterruptedError as error:
+        raise StudyInterruptedError(
+            f"{error.stopped}; the finished executions are kept; continue with: "
+            f"pagelab diagnose --resume {shlex.quote(str(campaign.directory))}",
+            error.stopped,
+        ) from None
+    except FullDiskError as error:
+        place = shlex.quote(str(campaign.directory))
+        raise MachineError(
+            f"{error.reason}; the finished executions are kept; make room (see: df -h {place}), then continue with: "
+            f"pagelab diagnose --resume {place}"
+        ) from None
+
+
+def _phases(campaign: Campaign) -> Diagnosis:
+    campaign.pilot()
+    campaign.plan()
     try:
         diagnosis = _diagnose(campaign)
     except StatsRefusedError as error:

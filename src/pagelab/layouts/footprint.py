@@ -38,8 +38,8 @@ class Footprint:
     def __post_init__(self) -> None:
         if not self.tiles:
             raise BadInputError(
-                "the program uses no memory of its pools, so there is nothing to lay out; what it uses: "
-                "pagelab map -- CMD"
+                "the program uses no heap or anonymous memory that pages could be chosen for, so there is nothing to "
+                "lay out; what it uses: pagelab map -- CMD"
             )
         for pool, at in self.tiles:
             if pool not in POOLS or at % self.page_bytes or not 0 <= at <= POOL_BYTES - 2 * self.page_bytes:
@@ -108,7 +108,10 @@ def of_trace(
     addresses = [int(page) * page_bytes for page in found]
     tiles = [(pool.memory, at - pool.start) for pool in pools for at in addresses if pool.start <= at < pool.end]
     if not tiles:
-        raise BadInputError(f"{path}: no reference of the trace lies in a pool: there is nothing to lay out")
+        raise BadInputError(
+            f"{path}: no reference lies in heap or anonymous memory that pages could be chosen for, so there is "
+            "nothing to lay out; what the program uses: pagelab map -- CMD"
+        )
     return Footprint(tuple(tiles), page_bytes)
 
 

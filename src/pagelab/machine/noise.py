@@ -18,6 +18,7 @@ from itertools import repeat
 from math import ceil, sqrt
 
 from .probe import Context, Finding, Question
+from .settings import has_governor
 from .sysfs import Tree
 
 DURATION_S = 0.5
@@ -196,9 +197,9 @@ class Verdict:
         return not self.disturbances
 
 
-def judge(found: Noise, *, wall: bool = True) -> Verdict:
+def judge(found: Noise, *, wall: bool = True, tree: Tree | None = None) -> Verdict:
     """Judges measured noise; the limits are rules of thumb. ``wall`` false: only processor time is measured in the
-    study, and other programs on the CPU take nothing from it.
+    study, and other programs on the CPU take nothing from it. ``tree``: where a frequency driver is looked for.
     """
     load = os.getloadavg()[0]
     given = (
@@ -214,23 +215,25 @@ def judge(found: Noise, *, wall: bool = True) -> Verdict:
             found.steal_fraction or 0.0,
             QUIET_LOST_FRACTION,
             f"the hypervisor took {found.steal_fraction or 0.0:.0%} of all CPUs",
-            f"times may scatter as much, and ±3% then takes up to "
-            f"{_executions_for_3_percent(found.steal_fraction or 0.0)} executions of each",
+            f"times may scatter as much: up to {_executions_for_3_percent(found.steal_fraction or 0.0):,} executions "
+            "of each setting may be needed for ±3%",
         ),
         (
             "memory",
             found.memory_spread or 0.0,
             QUIET_MEMORY,
-            f"memory is ±{found.memory_spread or 0.0:.0%} as fast from moment to moment",
-            f"where programs leave the caches ±3% takes up to {_executions_for_3_percent(found.memory_spread or 0.0)} "
-            "executions of each",
+            f"memory speed varies by ±{found.memory_spread or 0.0:.0%}",
+            "programs larger than the caches may need up to "
+            f"{_executions_for_3_percent(found.memory_spread or 0.0):,} executions of each setting for ±3%",
         ),
         (
             "clock",
             found.clock_fraction,
             QUIET_CLOCK,
             f"the clock changed by {found.clock_fraction:.1%}",
-            "fix the governor: pagelab doctor --fix governor=performance",
+            "fix the governor: sudo pagelab doctor --fix governor=performance"
+            if has_governor(tree or Tree())
+            else "the host sets the clock: more executions average it out",
         ),
     )
     several = [
@@ -265,7 +268,7 @@ def _figures(found: Noise) -> str:
 
 def _ask(context: Context) -> Finding:
     found = measure(context.tree)
-    verdict = judge(found)
+    verdict = judge(found, tree=context.tree)
     value = {**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]}
     if verdict.quiet:
         return Finding("ok", f"quiet: {verdict.text}", value)

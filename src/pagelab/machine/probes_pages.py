@@ -89,7 +89,7 @@ def _cache(entry: dict[str, Any]) -> Finding:
     sharing = max(len(cpus) for cpus in entry["shared_cpus"])
     text = (
         f"{size}, {entry['ways']} ways, {entry['line_bytes']} B lines, {entry['sets']} sets: "
-        f"{entry['colours']} page colours; {sharing} CPU(s) share one"
+        f"{entry['colours']} page colour{'' if entry['colours'] == 1 else 's'}; {sharing} CPU(s) share one"
     )
     return Finding("ok", text, entry)
 

@@ -211,8 +211,17 @@ def device_bdi(tree: Tree, device: str) -> str:
     return (tree.get(f"/sys/block/{name}/dev") or device) if "/" not in name else device
 
 
+def _policies(tree: Tree) -> list[str]:
+    return [name for name in tree.names(_CPUFREQ) if tree.exists(f"{_CPUFREQ}/{name}/scaling_governor")]
+
+
+def has_governor(tree: Tree) -> bool:
+    """Whether ``governor=NAME`` can be set: in most virtual machines there is no frequency driver."""
+    return bool(_policies(tree))
+
+
 def _governor(tree: Tree, value: str) -> list[Change]:
-    policies = [name for name in tree.names(_CPUFREQ) if tree.exists(f"{_CPUFREQ}/{name}/scaling_governor")]
+    policies = _policies(tree)
     if not policies:
         raise MachineError(
             "cannot set governor: no frequency driver here (usual in virtual machines); see: pagelab doctor"

@@ -112,7 +112,8 @@ class _Fewest:
 
     def error(self, left_s: float) -> BadInputError:
         """The error that says what it takes, and with how many minutes it fits."""
-        minutes = 1.1 * (self.asked.minutes + max(0.0, self.seconds - left_s) / 60)
+        # The next trial may find executions slower than this one did.
+        minutes = 1.5 * (self.asked.minutes + max(0.0, self.seconds - left_s) / 60)
         simulating = ""
         if self.simulating_s >= 1:
             simulating = f", and simulating their counts takes about {shown_duration(self.simulating_s)}"

@@ -37,6 +37,7 @@ from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
 from pagelab.record import Record
+from pagelab.study.budget import unknown_time
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.interrupts import Interrupts
 from pagelab.study.lock import DirectoryLock
@@ -270,7 +271,7 @@ def _tried(session: Session, directory: Path) -> list[Execution]:
     if late is not None and session.asked.timeout_s is None:
         raise BadInputError(
             f"one execution takes more than {shown_duration(late.duration_s)}, and at least {session.fewest_runs} are "
-            f"needed; give it more than --minutes {session.asked.minutes:g}"
+            f"needed; {unknown_time(session.asked.minutes, session.asked.argv)}"
         )
     executions.refuse_failed(runs)
     return runs

@@ -293,7 +293,8 @@ def read(path: Path) -> ModelFile:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInputError(
-            f"cannot read {path}: it does not exist; make it with: pagelab model import FILE.csv --into {path}"
+            f"cannot read {path}: it does not exist; make it with: pagelab model run --into {path} -- CMD; "
+            f"or from measured times: pagelab model import FILE.csv --into {path}"
         ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise BadInputError(f"cannot read {path}: it is no model's file ({error})") from None
@@ -301,7 +302,7 @@ def read(path: Path) -> ModelFile:
     if schema != SCHEMA:
         newer = isinstance(schema, str) and schema.startswith("pagelab.model/")
         why = f"it has {schema}, and this pagelab reads {SCHEMA}" if newer else f"it is no model's file ({SCHEMA})"
-        raise BadInputError(f"cannot read {path}: {why}; make one with: pagelab model import FILE.csv")
+        raise BadInputError(f"cannot read {path}: {why}; make one with: pagelab model run -- CMD")
     try:
         return ModelFile.model_validate(data)
     except ValidationError as error:

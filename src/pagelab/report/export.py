@@ -96,7 +96,7 @@ def write_plots(directory: Path, analysis: Analysis, formats: tuple[str, ...] = 
     import vl_convert
 
     plots = directory / "plots"
-    plots.mkdir()
+    plots.mkdir(exist_ok=True)
     for figure in figures_of(analysis):
         spec = figure.for_paper()
         if "svg" in formats:

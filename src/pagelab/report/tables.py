@@ -129,12 +129,19 @@ def shifts(analysis: Analysis) -> Table:
 
     rows, groups = grouped(_by_workload(analysis, row))
     level = wording.level(analysis.design.interval_level)
+    unpaired = ""
+    if analysis.design.test == "pairs":
+        unpaired = (
+            " These intervals do not pair the executions, so they are wider; the verdict rests on the table above."
+        )
     return Table(
         columns=("policy", "median, baseline", "median, policy", "shift", f"{level} interval", "any shape"),
         rows=rows,
         groups=groups,
         caption="Shifts: Hodges–Lehmann estimates",
-        note="The shift is the median of all differences, not the difference of the medians." + _of_shifts(analysis),
+        note="The shift is the median of all differences, not the difference of the medians."
+        + unpaired
+        + _of_shifts(analysis),
     )
 
 
@@ -275,7 +282,9 @@ def placement(analysis: Analysis) -> Table:
             if p.condition in ids:
                 tiles = f"{p.tiles_got:,} of {p.tiles_asked:,}" if p.tiles_asked and p.tiles_got is not None else NONE
                 worst = wording.share(p.fraction_least) if p.fraction_least is not None else NONE
-                seen = f"{wording.size(p.resident_bytes)} of {wording.size(p.peak_bytes)}"
+                # Pages that were counted one by one can be a little more than the kernel's own peak.
+                part = "all" if p.resident_bytes >= p.peak_bytes else wording.size(p.resident_bytes)
+                seen = f"{part} of {wording.size(p.peak_bytes)}"
                 sizes = ", ".join(
                     f"{wording.page_size(s.page_bytes)}: {wording.size(s.bytes)}" for s in p.by_size if s.bytes
                 )

@@ -13,6 +13,13 @@ from pagelab.errors import BadInputError, MachineError, system_reason
 
 FORMATS = ("html", "svg", "png", "data")
 """Formats of a report; ``data`` means CSV, Parquet and JSON."""
+_ENDINGS = {
+    "html": (".html",),
+    "svg": (".svg",),
+    "png": (".png",),
+    "data": (".csv", ".parquet", ".json", ".jsonl"),
+}
+"""Format → endings of its files."""
 _MARK = ".pagelab-report"
 """A file in every report, by which a directory is known as a report that may be replaced."""
 
@@ -29,6 +36,7 @@ class Written:
 def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS) -> Written:
     """Analyses *data* and puts the report into the directory *out*, replacing an older report there.
 
+    Files of an older report stay where they belong to formats that are not written.
     Everything is built in a temporary directory beside *out* and renamed, so that *out* never holds half a report.
     Raises `BadInputError` where *out* exists and is not a report.
     """
@@ -42,6 +50,8 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
             f"cannot write a report to {out}: {error.strerror} (errno {error.errno}); choose a place with --out"
         ) from None
     try:
+        if out.exists():
+            _keep(out, building, formats)
         _build(building, analysis, data, formats)
         building.chmod(0o755 & ~_umask())
         _swap(building, out)
@@ -65,6 +75,16 @@ def _refuse_foreign(out: Path) -> None:
         raise BadInputError(f"cannot write a report to {out}: it is a file; name a directory with --out")
     if any(out.iterdir()) and not (out / _MARK).exists():
         raise BadInputError(f"cannot write a report to {out}: it holds other files; name a new directory with --out")
+
+
+def _keep(older: Path, building: Path, formats: tuple[str, ...]) -> None:
+    """Copies the files of an older report that belong to formats that are not written."""
+    endings = [ending for format_ in FORMATS if format_ not in formats for ending in _ENDINGS[format_]]
+    for file in sorted(older.rglob("*")):
+        if file.suffix in endings and file.is_file():
+            kept = building / file.relative_to(older)
+            kept.parent.mkdir(exist_ok=True)
+            shutil.copy2(file, kept)
 
 
 def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[str, ...]) -> None:

@@ -90,7 +90,7 @@ def each_unreachable(plan: Plan) -> list[RunWarning]:
     reach = _reach_of_each(plan)
     if reach.reachable or (plan.blocks and _holm_reaches(plan)):
         return []
-    later = "" if plan.precision else f"; tests need {reach.smallest_n} executions of each"
+    later = "" if plan.precision else f"; tests need {reach.smallest_n} executions of each before the first look"
     message = (
         f"described without tests: with {_counted(reach.n_treatment, 'execution')} of each condition no difference in "
         f"{_counted(planned, 'comparison')} could be found, however clear (the smallest possible p is "

@@ -10,6 +10,7 @@ difference. Time is that of the runs, with their own set-up and tear-down; the s
 from __future__ import annotations
 
 import heapq
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -194,6 +195,15 @@ def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
     raise TooLongError(reason, store.path.parent, more, in_all)
 
 
+def unknown_time(minutes: float, argv: Sequence[str]) -> str:
+    """Advice where the first execution was stopped by its share of ``minutes``: any computed time would be a guess."""
+    more = min(MOST_OF_A_COMMAND, max(10, ceil(5 * minutes)))
+    return (
+        f"it was stopped there, so the time needed is not known; try --minutes {more}, "
+        f"or time it: pagelab run -- {shlex.join(argv)}"
+    )
+
+
 def rounded_up(minutes: float) -> str:
     """``minutes`` rounded up for ``--minutes``: to a tenth, and to whole minutes above ten."""
     return f"{ceil(minutes)}" if minutes > 10 else f"{max(0.1, ceil(10 * minutes) / 10):g}"
@@ -318,7 +328,9 @@ def outlook(paces: Sequence[Pace], blocks: Mapping[str, int], plan: Plan) -> str
     first = sorted(paces, key=lambda pace: seen[pace.workload])
     shown = ", ".join(f"{_percent(seen[pace.workload])} in {pace.workload}" for pace in first[:4])
     more = f", up to {_percent(seen[first[-1].workload])} in {first[-1].workload}" if len(first) > 4 else ""
-    text = f"with {plan.minutes:.3g} min changes of {shown}{more} are likely to be seen (80%)"
+    minutes = plan.minutes or 0.0
+    time = f"{minutes:.3g} min" if minutes >= 1 else shown_duration(60 * minutes)
+    text = f"with {time} changes of {shown}{more} are likely to be seen (80%)"
     best = first[0]
     needed = _blocks_for(plan, log1p(_TELLS) / best.scatter) if best.scatter else 0
     if needed > blocks[best.workload]:

@@ -167,7 +167,10 @@ def resume_study(
     with DirectoryLock(directory), Store.open(directory) as store:
         meta = store.meta()
         if "origin" in meta:
-            raise StudyError(f"{directory} was imported from {meta['origin']}; there is nothing to continue")
+            raise StudyError(
+                f"{directory} was imported from {meta['origin']}; there is nothing to continue; see it with: "
+                f"pagelab report {directory}"
+            )
         _refuse_other_place(directory, meta, cluster)
         if instead is None and not in_boot:
             refuse_restarts(store.plan(), f"pagelab study resume {directory}")

@@ -32,6 +32,22 @@ class StudyInterruptedError(PagelabError):
 
     exit_code = 130
 
+    def __init__(self, message: str, stopped: str = "stopped") -> None:
+        super().__init__(message)
+        self.stopped = stopped
+        """``stopped by SIGINT``: for commands that keep nothing, or continue in another way."""
+
+
+class FullDiskError(MachineError):
+    """A run could not be stored; every run that had finished is in the store."""
+
+    def __init__(self, reason: str, kept: str, directory: Path) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{reason}; {kept}; make room (see: df -h {directory}), "
+            f"then continue with: pagelab study resume {directory}"
+        )
+
 
 @dataclass(frozen=True)
 class Problem:

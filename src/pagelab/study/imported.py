@@ -162,6 +162,14 @@ def _of_execution(values: Mapping[str, str], time: str) -> dict[str, str]:
     return {name: value for name, value in values.items() if name != time and name.lower() not in MEASUREMENT}
 
 
+def guessed_time(path: Path, columns: Columns) -> str | None:
+    """The last column, where it is taken for seconds although nothing says so; else None."""
+    if columns.time is not None:
+        return None
+    _, header = next(_rows(path))
+    return None if "time" in header else header[-1]
+
+
 def metric_of(samples: Sequence[Sample]) -> str:
     """The metric that is compared by default: wall time, or the measurements where executions have these instead."""
     names = {name for sample in samples for name, _, _ in sample.measurements if sample.run.wall_s is None}
@@ -356,7 +364,7 @@ def import_into(
     plan = tested_or_described(plan) if alike else plan
     directory.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(directory):
-        check_destination(directory)
+        check_destination(directory, imported=True)
         slots = _slots(samples, conditions)
         with Store.create(directory, plan, slots, "", {"origin": str(origin)}) as store:
             store.commit_imported(

@@ -129,7 +129,7 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
     if failed:
         named = {name: side for (name, _), side in zip(_conditions(directory / TRIAL), SIDES, strict=True)}
         cut = trial.timeout_s != pair.timeout_s and any(one.status == "timed-out" for one in failed)
-        hint = f"; all of it was given --minutes {pair.minutes:g}" if cut else ""
+        hint = f"; all of it was given --minutes {pair.minutes:g}, so the time needed is not known" if cut else ""
         raise BadInputError(told(failed, lambda one: named[one.condition], hint))
     why = ""
     if pair.regex is not None and pair.metric is None:

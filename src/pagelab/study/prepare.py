@@ -171,12 +171,21 @@ def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
     return store
 
 
-def check_destination(directory: Path) -> None:
-    """Checks that a study can be written into the directory. Raises StudyError."""
+def _was_imported(directory: Path) -> bool:
+    with Store.open(directory, write=False) as store:
+        return "origin" in store.meta()
+
+
+def check_destination(directory: Path, *, imported: bool = False) -> None:
+    """Checks that a study can be written into the directory; ``imported``: one that nothing continues.
+
+    Raises StudyError.
+    """
     if (directory / NAME).exists():
-        raise another_would_do(
-            StudyError(f"{directory} already holds a study; continue it with: pagelab study resume {directory}")
-        )
+        further = f"see it with: pagelab report {directory}"
+        if not imported and not _was_imported(directory):
+            further = f"continue it with: pagelab study resume {directory}"
+        raise another_would_do(StudyError(f"{directory} already holds a study; {further}"))
     if not os.access(directory, os.W_OK | os.X_OK):
         raise another_would_do(StudyError(f"cannot write to {directory}; run: ls -ld {directory}"))
     free = shutil.disk_usage(directory).free

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -36,12 +37,31 @@ def fingerprints(plan: Plan) -> dict[str, str]:
 
 
 def missing(plan: Plan) -> list[str]:
-    """Errors for commands that cannot be started. Conditions with a set-up are exempt: it may create the program."""
-    return [
-        f"{condition.name}: cannot find the program {condition.request.argv[0]} (directory {condition.request.cwd})"
+    """Errors for programs that cannot be started, one for each program.
+
+    Conditions with a set-up are exempt: it may create the program.
+    """
+    found = (
+        _why_missing(condition)
         for condition in plan.active()
         if not condition.setup and not plan.setup and resolve(condition) is None
-    ]
+    )
+    return list(dict.fromkeys(found))
+
+
+def _why_missing(condition: Condition) -> str:
+    word = condition.request.argv[0]
+    if "/" not in word:
+        if " " in word:
+            apart = ", ".join(f'"{part}"' for part in word.split())
+            return f"cannot find the program {word}; its name has spaces: for a program with arguments write {apart}"
+        return f"cannot find the program {word} in PATH; run: command -v {shlex.quote(word)}"
+    path = Path(condition.request.cwd or ".") / word
+    if path.is_dir():
+        return f"cannot run {word}: it is a directory; name a file in it"
+    if path.is_file():
+        return f"cannot run {word}: it is not executable; run: chmod +x {shlex.quote(str(path))}"
+    return f"cannot find the program {word} (directory {condition.request.cwd}); run: ls -ld {path.parent}"
 
 
 def changed(before: dict[str, str]) -> list[str]:

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import MachineError
 from ..record import RunWarning, WarningKind
 from . import budget
 from .co_run import CoRunExecutor
-from .errors import NothingStartsError, StudyError, StudyInterruptedError
+from .errors import FullDiskError, NothingStartsError, StudyError, StudyInterruptedError
 from .host_backing import HostBacking, needed_in
 from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
@@ -69,7 +68,7 @@ class Session:
     def work(self, noise: RunWarning | None = None) -> Finished:
         """Makes all missing runs; finished ones are kept.
 
-        Raises :class:`StudyInterruptedError` when asked to stop, MachineError where the disk is full.
+        Raises :class:`StudyInterruptedError` when asked to stop, :class:`FullDiskError` where the disk is full.
         """
         with self._told_of_a_full_disk():
             return self._work(noise)
@@ -81,10 +80,10 @@ class Session:
         except (OSError, sqlite3.OperationalError) as error:
             if not _is_full(error):
                 raise
-            raise MachineError(
-                f"cannot store a run in {self._directory}: {os.strerror(errno.ENOSPC)} (errno {errno.ENOSPC}); "
-                f"{self._kept()}; make room (see: df -h {self._directory}), "
-                f"then continue with: {self._resume}"
+            raise FullDiskError(
+                f"cannot store a run in {self._directory}: {os.strerror(errno.ENOSPC)} (errno {errno.ENOSPC})",
+                self._kept(),
+                self._directory,
             ) from error
 
     def _kept(self) -> str:
@@ -111,9 +110,8 @@ class Session:
                     self._progress.stop()
                     self._store.interrupt_attempts(f"by {interrupts.seen}" if interrupts.seen else "by an error")
             if reason == "interrupted":
-                raise StudyInterruptedError(
-                    f"stopped by {interrupts.seen}; {self._kept()}; continue with: {self._resume}"
-                )
+                stopped = f"stopped by {interrupts.seen}"
+                raise StudyInterruptedError(f"{stopped}; {self._kept()}; continue with: {self._resume}", stopped)
         finally:
             self._store.end_session(self._id, reason)
         return self._summary()

@@ -376,7 +376,16 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
 
 def read(path: Path) -> RawStudy:
     """The study written in ``path``. Raises :class:`SpecError` with every problem found."""
-    return parse(toml_model.read_text(path, "start one with: pagelab study init"), path)
+    return parse(toml_model.read_text(path, _instead(path)), path)
+
+
+def _instead(path: Path) -> str:
+    """The next command where ``path`` cannot be read as a study.toml."""
+    if (path / "study.db").exists():
+        return f"it is a study's directory; continue it with: pagelab study resume {path}"
+    if path.exists():
+        return "name a study.toml; start one with: pagelab study init OTHER.toml"
+    return f"start one with: pagelab study init {path}"
 
 
 def parse(text: str, path: Path | str) -> RawStudy:

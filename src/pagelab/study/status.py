@@ -62,7 +62,7 @@ class Status:
 
 def status_of(directory: Path) -> Status:
     """Reads the store without disturbing a session. Raises StudyError where there is no study."""
-    holder = holder_of(directory)
+    holder = holder_of(directory) if directory.is_dir() else None
     with Store.open(directory, write=False) as store:
         plan, slots, finished = store.plan(), store.slots(), store.finished()
         runs = store.rows("SELECT position, condition, status, duration_s FROM run")

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..record import Record, RunWarning, WarningKind
-from . import migrations
+from . import elsewhere, migrations
 from .connection import NAME as NAME
 from .connection import connect, connect_to_read, sync_directory
 from .errors import StudyError
@@ -112,7 +112,9 @@ class Store:
         directory = Path(directory)
         path = directory / NAME if directory.is_dir() or not directory.exists() else directory
         if not path.exists():
-            raise StudyError(f"no study in {directory} (no {path.name}); start one with: pagelab study run SPEC")
+            raise StudyError(f"no study in {directory} (no {path.name}); {elsewhere.instead(directory)}")
+        if path.suffix == ".toml":
+            raise StudyError(f"{path} is no study: {elsewhere.instead(path)}")
         if not path.is_file():
             raise StudyError(f"{path} is no study; name the directory of one, or start it with: pagelab study run SPEC")
         try:

@@ -10,7 +10,7 @@ from time import monotonic
 import polars as pl
 
 from pagelab.errors import BadInputError
-from pagelab.study.budget import LEAST_MINUTES, fewest_of
+from pagelab.study.budget import LEAST_MINUTES, fewest_of, unknown_time
 from pagelab.study.pair import Failure, failures_of, only_measurement, run_own, told
 from pagelab.study.plan import CO_RUN
 from pagelab.study.prepare import TRIAL
@@ -146,11 +146,10 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
         runs = _trial(part, directory / str(number), tools, limit)
         late = runs.filter(pl.col("status") == "timed-out").height
         if late and limit != wanted.timeout_s:
-            least = ceil(limit * in_turn * wanted.fewest / 60)
             executions = wanted.fewest * in_turn
             raise BadInputError(
                 f"one execution takes more than {shown_duration(limit)}; {wanted.minutes:g} min for {executions} "
-                f"executions allow {allowed:.2g} s each; give it more than --minutes {least}"
+                f"executions allow {allowed:.2g} s each; {unknown_time(wanted.minutes, wanted.argv)}"
             )
         failed = failures_of(directory / str(number))
         if failed:

@@ -9,6 +9,7 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import Seed
+from pagelab.cli.times import minutes as minutes_of
 from pagelab.errors import BadInputError
 
 
@@ -20,7 +21,9 @@ def check_command(
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Pages of a policy instead: TOML, Mosalloc CSV.")
     ] = None,
-    minutes: Annotated[float, typer.Option("--minutes", "-m", metavar="N", help="Time for the runs.")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", "-m", parser=minutes_of, metavar="N", help="Time for the runs.")
+    ] = 5.0,
     seed: Seed = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the model's file with this layout as its only test.")

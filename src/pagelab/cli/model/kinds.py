@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, Minutes, Seed, Timeout, checked, described, in_utf8, one_of
+from pagelab.cli.options import MEASURE, OUTPUT, Minutes, Seed, Timeout, checked, command_words, described, one_of
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def kinds_command(
         typer.Argument(
             metavar="NAME.model | [--] CMD...",
             help="A model's directory, or the program and arguments.",
-            callback=in_utf8,
+            callback=command_words,
         ),
     ],
     minutes: Minutes = 5.0,

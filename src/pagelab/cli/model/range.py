@@ -9,6 +9,7 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import Seed
+from pagelab.cli.times import minutes as minutes_of
 from pagelab.errors import BadInputError
 
 
@@ -17,7 +18,9 @@ def range_command(
     at: Annotated[
         float, typer.Option("--at", metavar="PERCENT", help="The level of C: 0 is that of 2M pages, 100 of 4K pages.")
     ] = 50.0,
-    minutes: Annotated[float, typer.Option("--minutes", "-m", metavar="N", help="Time for the runs.")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", "-m", parser=minutes_of, metavar="N", help="Time for the runs.")
+    ] = 5.0,
     seed: Seed = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the layouts and the floor as JSON.")] = False,
 ) -> None:

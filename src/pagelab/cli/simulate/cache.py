@@ -76,11 +76,13 @@ def cache_command(
 
         pagelab simulate cache fft.trace --hierarchy pentium-4 --frames kernel --frames page-coloring --study fft.study
     """
+    from pagelab.cli.simulate.values import warn_of_killed
     from pagelab.simulate.cache_runs import cache
     from pagelab.simulate.export import as_study, check_directory, write_table
 
     if study is not None:
         check_directory(study)
+    warn_of_killed(trace)
     history = _history(past, memory, {"used": used, "cached": cached, "turnover": turnover})
     wanted = [*(frames or []), *(str(path) for path in policy or [])] or ["kernel"]
     seeds = range(seed, seed + executions)

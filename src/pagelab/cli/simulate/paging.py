@@ -82,7 +82,7 @@ def paging_command(
 
         pagelab simulate paging sort.trace --coloring xor:0x1041,0x2082 --colors 1,2,4 --json
     """
-    from pagelab.cli.simulate.values import directory, memories, page_bytes_of
+    from pagelab.cli.simulate.values import directory, memories, page_bytes_of, warn_of_killed
     from pagelab.errors import BadInputError
     from pagelab.simulate.page_faults import coloring as coloring_of
     from pagelab.sizes import numbers
@@ -94,6 +94,7 @@ def paging_command(
     shared = {"colouring": name, "masks": masks, "page_bytes": page_bytes}
     wanted = _Wanted(trace, counts, sizes, page_bytes, shared)
     directory(out)
+    warn_of_killed(trace)
     sampled = sample is not None or sample_pages is not None
     if policy == "lru" and not sampled:
         _all_sizes(wanted, threads, out, as_json)

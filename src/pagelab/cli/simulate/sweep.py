@@ -56,6 +56,7 @@ def sweep_command(
 
         pagelab simulate sweep colours.toml --out colours.sweep --cluster tcp://10.0.0.1:8786
     """
+    from pagelab.cli.simulate.values import warn_of_killed
     from pagelab.errors import BadInputError
     from pagelab.simulate.sweeping.run import planned
 
@@ -65,6 +66,8 @@ def sweep_command(
         _show_plan(*planned(spec, out), as_json=as_json)
         return
     done = _run(spec, out, {"processes": processes, "cluster": cluster, "attempts": attempts})
+    for trace in done.plan.traces:
+        warn_of_killed(Path(trace.path))
     if as_json:
         terminal.echo(json.dumps(_as_data(done), indent=1))
     else:

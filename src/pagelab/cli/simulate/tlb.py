@@ -75,10 +75,12 @@ def tlb_command(
         pagelab simulate tlb gups.trace --processor sandy-bridge --caches --output windows.parquet
     """
     from pagelab.cli.simulate.cache import _progress
+    from pagelab.cli.simulate.values import warn_of_killed
     from pagelab.simulate.export import write_table
     from pagelab.simulate.placements import placement, placement_of_pages, regions_of_map
     from pagelab.simulate.tlb_runs import tlb
 
+    warn_of_killed(trace)
     known = regions_of_map(regions) if regions else []
     wanted = [placement_of_pages(text, regions=known) for text in pages or []]
     wanted += [placement(path, regions=known) for path in policy or []]

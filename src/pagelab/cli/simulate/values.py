@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from pagelab import terminal
 from pagelab.errors import BadInputError
 from pagelab.machine.settings import size_name
 from pagelab.sizes import size_bytes
@@ -18,6 +20,21 @@ def page_bytes_of(text: str) -> int:
     if found < 1 or found & (found - 1):
         raise BadInputError(f"--page-size {text}: not a power of two; allowed: 4K, 16K, 64K, 2M ...")
     return found
+
+
+def warn_of_killed(trace: Path) -> None:
+    """Warns on standard error where the program of ``trace`` was killed while it was captured: its rest is missing."""
+    from pagelab.trace import TraceError, info
+
+    try:
+        images = (info(trace)["ending"] or {}).get("images") or ()
+    except TraceError:
+        return  # told by what reads it
+    killed = sum(image["ended"] == "killed" for image in images)
+    if not killed:
+        return
+    who = "its program was" if len(images) == 1 else f"{killed} of its {len(images)} processes were"
+    terminal.say(f"warning: {trace} is incomplete: {who} killed; see: pagelab trace info {shlex.quote(str(trace))}\n")
 
 
 def memories(text: str, page_bytes: int, counts: Sequence[int]) -> list[int]:
