@@ -2,7 +2,6 @@
 #include "tests.h"
 
 #include <linux/mempolicy.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -334,11 +333,8 @@ void test_file_dirty(void)
     write_file("/proc/sys/vm/dirty_background_bytes", "4190208");
     for (int is_hinted = 0; is_hinted < 2; is_hinted++)
         CHILD({
-            cpu_set_t first;
             size_t nodes[2];
-            CPU_ZERO(&first);
-            CPU_SET(0, &first);
-            CHECK(sched_setaffinity(0, sizeof first, &first) == 0);
+            stay_on_first_node();
             if (is_hinted) set(PAGE_HINTS_SET_FILE, hint("page-coloring", 16));
             sync();
             count_nodes(900, nodes);

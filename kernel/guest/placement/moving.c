@@ -178,7 +178,10 @@ void test_compaction(void)
     const char *names[] = {"page-coloring", "bin-hopping"};
     volatile char *memory[2];
     long kept[2], moved[2];
-    char *held = fragment((size_t)free_pages() / 2);
+    char *held;
+    /* What lies on the other node is not fragmented, and has nothing to compact. */
+    stay_on_first_node();
+    held = fragment((size_t)free_pages() / 2);
     for (int at = 0; at < 2; at++) {
         memory[at] = map(COUNT);
         set(PAGE_HINTS_SET_RANGE, ranged(hint(names[at], 16), memory[at], COUNT));
@@ -212,9 +215,11 @@ void test_pin(void)
     static int nodes[COUNT], status[COUNT];
     volatile char *pinned = map(COUNT), *other = map(COUNT);
     struct page_hint pin = hint("page-coloring", 16), asked = {.size = sizeof asked, .start = (uintptr_t)pinned};
-    char *held = fragment((size_t)free_pages() / 2);
+    char *held;
     int file = hints_of(0, O_RDWR);
     long refused = statistic("page-coloring", "pinned");
+    stay_on_first_node();
+    held = fragment((size_t)free_pages() / 2);
     pin.flags = PAGE_HINT_PIN;
     set(PAGE_HINTS_SET_RANGE, ranged(pin, pinned, COUNT));
     set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), other, COUNT));

@@ -4,6 +4,8 @@
 
 #include "../common.h"
 
+#include <sched.h>
+
 void test_colors(void);
 void test_vectors(void);
 void test_vectors_fragmented(void);
@@ -98,6 +100,15 @@ static inline void check_free_again(long before)
     }
     printf("%ld pages free before, %ld after\n", before, after);
     CHECK(after >= before - 512);
+}
+
+/* From then on memory comes from the first node, as long as it has some. */
+static inline void stay_on_first_node(void)
+{
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    CHECK(sched_setaffinity(0, sizeof first, &first) == 0);
 }
 
 static inline int node_of(volatile void *page)
