@@ -1,6 +1,7 @@
 /* Files: demand fetch, and the page cache. */
 #include "tests.h"
 
+#include <linux/mempolicy.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -241,4 +242,107 @@ void test_file(void)
         EXPECT(PAGE_HINTS_SET_FILE, NULL, EFAULT);
         expect(hints_of(0, O_RDONLY), PAGE_HINTS_SET_FILE, &hopping, EBADF, __LINE__);
     }
+}
+
+/* A new file on the disk: how many of its pages lie on each node. */
+static void count_nodes(size_t pages, size_t nodes[2])
+{
+    const char *path[] = {"/mnt/nodes"};
+    volatile char *memory;
+    nodes[0] = nodes[1] = 0;
+    write_pages(path, 1, pages);
+    memory = map_cached(path[0], pages);
+    for (size_t at = 0; at < pages; at++) {
+        int node = node_of(memory + at * PAGE);
+        CHECK(node == 0 || node == 1, "page %zu: node %d", at, node);
+        nodes[node]++;
+    }
+    munmap((void *)memory, pages * PAGE);
+    unlink(path[0]);
+}
+
+/* As many pages on one node as on the other, but for what the file system needs in between. */
+static void check_both_nodes(const char *how)
+{
+    size_t nodes[2];
+    count_nodes(1000, nodes);
+    printf("%s: %zu pages on one node, %zu on the other\n", how, nodes[0], nodes[1]);
+    CHECK(nodes[0] >= 450 && nodes[1] >= 450, "%s", how);
+}
+
+/* Whoever goes round the nodes does so by one for each page, whether it is hinted or not. */
+static void check_rounds(void)
+{
+    unsigned long anywhere[] = {ANYWHERE};
+    struct page_hint nothing = hint("modulo", 16);
+    nothing.values = (uintptr_t)anywhere;
+    nothing.value_count = 1;
+    check_both_nodes("without a hint");
+    set(PAGE_HINTS_SET_DEFAULT, hint("page-coloring", 16));
+    check_both_nodes("without a file hint");
+    set(PAGE_HINTS_SET_FILE, hint("page-coloring", 16));
+    check_both_nodes("placed");
+    set(PAGE_HINTS_SET_FILE, nothing);
+    check_both_nodes("not placed");
+}
+
+/* Since the first hint of a boot the kernel asks for hints, of all processes. */
+static void have_been_hinted(void)
+{
+    CHILD(set(PAGE_HINTS_SET_FILE, hint("page-coloring", 16)));
+}
+
+void test_file_interleave(void)
+{
+    enum { WEIGHTED_INTERLEAVE = 6 };
+    const int modes[] = {MPOL_INTERLEAVE, WEIGHTED_INTERLEAVE};
+    unsigned long both = 3;
+    have_been_hinted();
+    for (int at = 0; at < 2; at++)
+        CHILD({
+            CHECK(syscall(SYS_set_mempolicy, modes[at], &both, 64) == 0);
+            check_rounds();
+        });
+}
+
+/* memory_spread_page, which only groups of version 1 have. */
+void test_file_spread(void)
+{
+    char text[16];
+    have_been_hinted();
+    mkdir("/tmp/cpuset", 0755);
+    CHECK(mount("none", "/tmp/cpuset", "cgroup", 0, "cpuset") == 0);
+    CHECK(mkdir("/tmp/cpuset/spread", 0755) == 0);
+    write_file("/tmp/cpuset/spread/cpuset.cpus", "0-1");
+    write_file("/tmp/cpuset/spread/cpuset.mems", "0-1");
+    write_file("/tmp/cpuset/spread/cpuset.memory_spread_page", "1");
+    CHILD({
+        snprintf(text, sizeof text, "%d", getpid());
+        write_file("/tmp/cpuset/spread/tasks", text);
+        check_rounds();
+    });
+    usleep(100000);
+    CHECK(rmdir("/tmp/cpuset/spread") == 0 && umount("/tmp/cpuset") == 0);
+}
+
+/* Pages to be written to go to the other node when one is at its dirty limit, hinted or not. */
+void test_file_dirty(void)
+{
+    write_file("/proc/sys/vm/dirty_bytes", "4194304");
+    /* As high as can be: nothing is written back meanwhile. */
+    write_file("/proc/sys/vm/dirty_background_bytes", "4190208");
+    for (int is_hinted = 0; is_hinted < 2; is_hinted++)
+        CHILD({
+            size_t nodes[2];
+            stay_on_first_node();
+            if (is_hinted) set(PAGE_HINTS_SET_FILE, hint("page-coloring", 16));
+            sync();
+            count_nodes(900, nodes);
+            printf("%s hint: %zu pages on the near node, %zu on the other\n", is_hinted ? "with a" : "without", nodes[0],
+                   nodes[1]);
+            /* Half of the limit is a node's. */
+            CHECK(nodes[0] > 300 && nodes[1] > 200);
+        });
+    write_file("/proc/sys/vm/dirty_ratio", "20");
+    write_file("/proc/sys/vm/dirty_background_ratio", "10");
 }

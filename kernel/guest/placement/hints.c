@@ -331,6 +331,47 @@ void test_fork(void)
     for (int at = 0; at < 30; at++) CHECK((int)(frame_of(bins + at * PAGE) % 16) == at % 16, "page %d", at);
 }
 
+/* Holds so many references on a page that the kernel takes it for one that a device writes to. */
+static void hold_for_device(volatile char *page)
+{
+    enum { PIPES = 5, SLOTS = 256 };
+    struct iovec piece[SLOTS];
+    int file = open("/mnt/file", O_RDONLY | O_DIRECT | O_CLOEXEC), pipes[2];
+    /* From then on the kernel asks for pages like that one in this process. */
+    CHECK(file >= 0 && read(file, (void *)page, PAGE) == (ssize_t)PAGE);
+    close(file);
+    for (int at = 0; at < SLOTS; at++) piece[at] = (struct iovec){(void *)page, 1};
+    for (int at = 0; at < PIPES; at++) {
+        CHECK(pipe2(pipes, O_CLOEXEC) == 0 && fcntl(pipes[1], F_SETPIPE_SZ, SLOTS * PAGE) == SLOTS * (int)PAGE);
+        CHECK(vmsplice(pipes[1], piece, SLOTS, SPLICE_F_NONBLOCK) == SLOTS);
+    }
+}
+
+/* fork() copies such a page at once: by the child's hints, and for the child's counts. */
+void test_fork_pinned(void)
+{
+    volatile char *bins = map(64);
+    struct page_hint hopping = hint("bin-hopping", 16);
+    unsigned long placed;
+    uint64_t frame;
+    hopping.flags = PAGE_HINT_FIRST;
+    set(PAGE_HINTS_SET_RANGE, ranged(hopping, bins, 64));
+    touch(bins, 10);
+    hold_for_device(bins);
+    placed = counters().placed;
+    frame = frame_of(bins);
+    CHECK(placed == 10 && frame % 16 == 0);
+    CHILD({
+        CHECK(frame_of(bins) != frame && frame_of(bins) % 16 == 10, "frame %lx after %lx", frame_of(bins), frame);
+        CHECK(counters().placed == 1 && fallen(counters()) == 0, "%llu placed", counters().placed);
+        touch(bins + 10 * PAGE, 1);
+        CHECK(frame_of(bins + 10 * PAGE) % 16 == 11);
+    });
+    CHECK(counters().placed == placed && frame_of(bins) == frame, "%llu placed", counters().placed);
+    touch(bins + 10 * PAGE, 1);
+    CHECK(frame_of(bins + 10 * PAGE) % 16 == 10);
+}
+
 /* In an image started by exec: how many pages of 64 fresh ones were placed. */
 int exec_placed(void)
 {
@@ -370,6 +411,15 @@ void test_boot_default(void)
             unsigned long before = counters().placed;
             touch(map(64), 64);
             CHECK(counters().placed == before);
+            /* A child has no hints either, nor has its own: the boot parameter does not come back. */
+            CHILD({
+                touch(map(64), 64);
+                CHECK(counters().placed == 0 && command(hints_of(0, O_RDONLY), PAGE_HINTS_GET, &asked) == ENOENT);
+                CHILD({
+                    touch(map(64), 64);
+                    CHECK(counters().placed == 0);
+                });
+            });
         });
     CHECK(statistic("bin-hopping", "placed") > 256);
 }

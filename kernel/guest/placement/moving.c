@@ -2,6 +2,7 @@
 #include "tests.h"
 
 #include <linux/mempolicy.h>
+#include <sys/prctl.h>
 
 /* Frames of `pages` pages, in their order. */
 static uint64_t *frames_of(volatile char *memory, size_t pages)
@@ -92,13 +93,21 @@ void test_remap_evicts(void)
     CHECK(moved.moved == got && moved.failed == COUNT - got && got >= COUNT - 8);
     check_contents(memory, COUNT);
     check_contents(other, COUNT);
-    /* Pinned pages keep their frames. */
     free(taken);
     taken = frames_of(memory, COUNT);
-    pin.flags = PAGE_HINT_PIN;
-    set(PAGE_HINTS_SET_RANGE, ranged(pin, memory, COUNT));
     asked.values = (uintptr_t)taken;
     set(PAGE_HINTS_SET_RANGE, ranged(asked, other, COUNT));
+    /* A child that has given up its rights has the hint, but moves nobody's pages for it. */
+    CHILD({
+        touch(other, COUNT);
+        CHECK(setgid(1000) == 0 && setuid(1000) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
+        moved = remap(other, COUNT, 0);
+        CHECK(moved.failed == COUNT && !moved.moved, "%llu moved", moved.moved);
+    });
+    for (size_t at = 0; at < COUNT; at++) CHECK(frame_of(memory + at * PAGE) == taken[at]);
+    /* Pinned pages keep their frames. */
+    pin.flags = PAGE_HINT_PIN;
+    set(PAGE_HINTS_SET_RANGE, ranged(pin, memory, COUNT));
     moved = remap(other, COUNT, 0);
     CHECK(moved.failed == COUNT && !moved.moved, "%llu moved", moved.moved);
     for (size_t at = 0; at < COUNT; at++) CHECK(frame_of(memory + at * PAGE) == taken[at]);
@@ -112,6 +121,33 @@ void test_remap_evicts(void)
     check_contents(other, COUNT);
     free(taken);
     CHECK(held != NULL);
+}
+
+/* A color moves no page to another node, to which its memory may not go: not even when its own is full. */
+void test_remap_stays(void)
+{
+    enum { COUNT = 256, STEP = 256 };
+    CHILD({
+        volatile char *memory = map(COUNT);
+        size_t most = (size_t)free_pages(), filled = 0;
+        volatile char *filling = map(most);
+        unsigned long mask = 2;
+        struct page_hint_remap moved;
+        CHECK(syscall(SYS_mbind, memory, COUNT * PAGE, MPOL_BIND, &mask, 64, 0) == 0);
+        touch(memory, COUNT);
+        CHECK(syscall(SYS_mbind, filling, most * PAGE, MPOL_PREFERRED, &mask, 64, 0) == 0);
+        do {
+            CHECK(filled + STEP <= most, "the node is never full");
+            touch(filling + filled * PAGE, STEP);
+            filled += STEP;
+        } while (node_of(filling + (filled - 1) * PAGE) == 1);
+        set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, COUNT));
+        moved = remap(memory, COUNT, 0);
+        printf("moved %llu there %llu failed %llu\n", moved.moved, moved.there, moved.failed);
+        CHECK(moved.moved + moved.there + moved.failed == COUNT);
+        for (size_t at = 0; at < COUNT; at++) CHECK(node_of(memory + at * PAGE) == 1, "page %zu", at);
+        check_contents(memory, COUNT);
+    });
 }
 
 /* Pages whose frames no longer have the colors of `then`. */
@@ -142,7 +178,10 @@ void test_compaction(void)
     const char *names[] = {"page-coloring", "bin-hopping"};
     volatile char *memory[2];
     long kept[2], moved[2];
-    char *held = fragment((size_t)free_pages() / 2);
+    char *held;
+    /* What lies on the other node is not fragmented, and has nothing to compact. */
+    stay_on_first_node();
+    held = fragment((size_t)free_pages() / 2);
     for (int at = 0; at < 2; at++) {
         memory[at] = map(COUNT);
         set(PAGE_HINTS_SET_RANGE, ranged(hint(names[at], 16), memory[at], COUNT));
@@ -176,9 +215,11 @@ void test_pin(void)
     static int nodes[COUNT], status[COUNT];
     volatile char *pinned = map(COUNT), *other = map(COUNT);
     struct page_hint pin = hint("page-coloring", 16), asked = {.size = sizeof asked, .start = (uintptr_t)pinned};
-    char *held = fragment((size_t)free_pages() / 2);
+    char *held;
     int file = hints_of(0, O_RDWR);
     long refused = statistic("page-coloring", "pinned");
+    stay_on_first_node();
+    held = fragment((size_t)free_pages() / 2);
     pin.flags = PAGE_HINT_PIN;
     set(PAGE_HINTS_SET_RANGE, ranged(pin, pinned, COUNT));
     set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), other, COUNT));

@@ -205,6 +205,13 @@ void test_attacker(void)
         exact.value_count = 1;
         exact = ranged(exact, memory, 1);
         EXPECT(PAGE_HINTS_SET_RANGE, &exact, EPERM);
+        /* Values are kernel memory that no limit counts: a page of them. */
+        struct page_hint many = hint("modulo", 16);
+        many.values = (uintptr_t)calloc(PAGE / 8 + 1, 8);
+        many.value_count = PAGE / 8 + 1;
+        EXPECT(PAGE_HINTS_SET_DEFAULT, &many, EPERM);
+        many.value_count = PAGE / 8;
+        EXPECT(PAGE_HINTS_SET_DEFAULT, &many, 0);
         struct page_hint_remap own = {.start = (uintptr_t)memory, .length = PAGE};
         EXPECT(PAGE_HINTS_REMAP, &own, 0);
         CHECK(hints_of(1, O_RDWR) < 0);

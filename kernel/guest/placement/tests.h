@@ -4,6 +4,8 @@
 
 #include "../common.h"
 
+#include <sched.h>
+
 void test_colors(void);
 void test_vectors(void);
 void test_vectors_fragmented(void);
@@ -14,11 +16,13 @@ void test_defaults(void);
 void test_per_process(void);
 void test_other_process(void);
 void test_fork(void);
+void test_fork_pinned(void);
 void test_private_file(void);
 void test_exec(void);
 void test_exact(void);
 void test_remap(void);
 void test_remap_evicts(void);
+void test_remap_stays(void);
 void test_swap(void);
 void test_userfaultfd(void);
 void test_ksm(void);
@@ -42,6 +46,9 @@ void test_boot_default(void);
 void test_prepaging(void);
 void test_demand(void);
 void test_file(void);
+void test_file_interleave(void);
+void test_file_spread(void);
+void test_file_dirty(void);
 void test_cost(void);
 void test_cost_hints(void);
 void test_cost_random(void);
@@ -93,6 +100,15 @@ static inline void check_free_again(long before)
     }
     printf("%ld pages free before, %ld after\n", before, after);
     CHECK(after >= before - 512);
+}
+
+/* From then on memory comes from the first node, as long as it has some. */
+static inline void stay_on_first_node(void)
+{
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    CHECK(sched_setaffinity(0, sizeof first, &first) == 0);
 }
 
 static inline int node_of(volatile void *page)
