@@ -169,6 +169,17 @@ def test_selected_order_statistics_are_those_of_the_sorted_pairs(x: list[float],
         assert replace(one, any_shape=None) == replace(other, any_shape=None)
 
 
+def test_selection_ends_where_two_values_are_nearly_all_pairs() -> None:
+    """Two values make up all differences, and the middle lies at the border between them, at which no sample divides
+    the rest.
+    """
+    x = np.repeat([1.0, 2.0], [2_001, 1_999])
+    found = stats.hodges_lehmann(x, np.ones(1_000))
+    assert (found.estimate, found.interval.low, found.interval.high) == (0.0, 0.0, 1.0)  # type: ignore[union-attr]
+    assert stats.relative_effect(x, np.ones(1_000)).percent == 0.0
+    assert stats.paired_shift(x - 1).estimate == 0.5
+
+
 def test_selected_any_shape_intervals_are_those_of_the_sorted_pairs() -> None:
     """Of tied pairs the selection passes all at once, so without ties. Tight against wide makes the two differ."""
     random = np.random.default_rng(8)

@@ -56,21 +56,26 @@ class SortedRows:
         random = np.random.Generator(np.random.PCG64([seed, rank]))
         low, high = self.first, self.end
         before = 0
-        """Number of entries left of ``low``, all of them smaller than what is looked for."""
+        """Number of entries left of ``low``, none of them larger than what is looked for."""
+        single = False
         while True:
             left = int((high - low).sum())
             if left <= _STORED:
                 return float(np.partition(self._entries(low, high), rank - before)[rank - before])
-            below, above = self._around(low, high, (rank - before) / left, random)
+            below, above = self._around(low, high, (rank - before) / left, random, single=single)
             start = self._count(below, low, high, including=False)
             stop = self._count(above, low, high, including=True)
             smaller, upto = before + int((start - low).sum()), before + int((stop - low).sum())
-            if below == above and smaller <= rank < upto:
+            if rank < smaller:
+                high = start
+            elif rank >= upto:
+                low, before = stop, upto
+            elif below == above:
                 return below
-            if smaller <= rank:
-                low, before = start, smaller
-            if rank < upto:
-                high = np.maximum(stop, low)
+            else:
+                low, high, before = start, stop, smaller
+            # Of many ties, the two can be the ends of all the rest: a single one then always leaves some out.
+            single = int((high - low).sum()) == left
 
     def median(self) -> float:
         """The median, as :func:`pagelab.stats.order_statistics.middle` of all entries."""
@@ -111,8 +116,10 @@ class SortedRows:
         columns = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
         return self.entry(rows, columns)
 
-    def _around(self, low: Places, high: Places, share: float, random: np.random.Generator) -> tuple[float, float]:
-        """Two entries between which the entry at this share of the rest is likely to lie."""
+    def _around(
+        self, low: Places, high: Places, share: float, random: np.random.Generator, *, single: bool
+    ) -> tuple[float, float]:
+        """Two entries between which the entry at this share of the rest is likely to lie; ``single``: twice one."""
         ends = np.cumsum(high - low)
         drawn = np.sort(random.integers(0, int(ends[-1]), _SAMPLE))
         rows = np.searchsorted(ends, drawn, side="right")
@@ -120,6 +127,8 @@ class SortedRows:
         found = np.sort(self.entry(rows, columns))
         error = _MARGIN * sqrt(_SAMPLE * share * (1 - share)) + 1
         at = share * (_SAMPLE - 1)
+        if single:
+            return float(found[int(at)]), float(found[int(at)])
         return float(found[max(0, int(at - error))]), float(found[min(_SAMPLE - 1, ceil(at + error))])
 
     def _count(self, value: float, low: Places, high: Places, *, including: bool) -> Places:
