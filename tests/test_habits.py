@@ -67,6 +67,9 @@ BAD = [
     (["try", "--pages", "4K,2M", "--", "true"], "for 2 settings write --pages 4K --pages 2M\n"),
     (["try", "--minutes", "soon", "--", "true"], '"soon" is no time; allowed: minutes, such as 5 or 0.5; or a time'),
     (["run", "--timeout", "soon", "--", "true"], '"soon" is no time; allowed: seconds, such as 5 or 0.5; or a time'),
+    # Regression: cannot find "sort -n x" in PATH.
+    (["map", "--", "sort -n x"], "leave the quotes out: pagelab map -- sort -n x\n"),
+    (["trace", "--", "sort -n x"], "leave the quotes out: pagelab trace -- sort -n x\n"),
     # Regression: both ended with "see: pagelab --help".
     (["doctor", "--fix"], "requires an argument; see: pagelab doctor --keys"),
     (["demo", "--minutes"], "requires an argument; see: pagelab demo --help"),

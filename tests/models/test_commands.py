@@ -138,7 +138,7 @@ def test_predictions_have_an_interval_and_warn_beyond_the_layouts(fitted: Path) 
         (("model", "import", "w.csv"), "it exists; replace it with --force"),
         (("model", "import", "w.csv", "--into", "n.model", "--source", "guessed"), "allowed: counted, simulated"),
         (("model", "import", "w.csv", "--into", "n.model", "--where", "role"), "write it as KEY=VALUE"),
-        (("model", "report", "none.model"), "it does not exist; make it with: pagelab model import"),
+        (("model", "report", "none.model"), "it does not exist; make it with: pagelab model run --into "),
     ],
 )
 def test_bad_input_is_answered_with_what_is_allowed(fitted: Path, words: tuple[str, ...], message: str) -> None:

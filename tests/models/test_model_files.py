@@ -156,7 +156,7 @@ def test_other_files_are_refused(tmp_path: Path, change: dict[str, object], mess
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(BadInputError, match=message):
         read(path).points()
-    with pytest.raises(BadInputError, match="it does not exist; make it with: pagelab model import"):
+    with pytest.raises(BadInputError, match="it does not exist; make it with: pagelab model run --into "):
         read(tmp_path / "absent.model")
     path.write_text("no JSON")
     with pytest.raises(BadInputError, match="it is no model's file"):

@@ -11,6 +11,7 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import on_off
+from pagelab.cli.quoted import refuse_quoted
 from pagelab.cli.run_once import check_output
 from pagelab.errors import BadInputError, MachineError, PagelabError, system_reason
 
@@ -115,6 +116,8 @@ def map_command(
         sudo pagelab map --frames bin-hopping --aslr off --save bins.json -- ./solver
     """
     pid, when = _pid(target), _when(at)
+    if pid is None:
+        refuse_quoted(target, "pagelab map")
     flags = (pages, fetch, frames, via, layout)
     governed = policy is not None or any(flags)
     randomised = on_off(aslr)
