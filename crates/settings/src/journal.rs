@@ -1,6 +1,7 @@
 //! The journal's file: its allowed owner, one lock, whole lines.
 
 use crate::entry::{self, Entry, Snapshot, State};
+use crate::lock::{Lock, OnWait};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -37,6 +38,16 @@ pub enum Unusable {
     },
     /// It contains something else, and is left as it is.
     NotJournal(PathBuf),
+    /// Another process held the lock until the caller gave up; the sentence names both.
+    Locked(String),
+}
+
+impl Unusable {
+    /// Whether nothing of this process's can be in it: it was never written by it.
+    #[must_use]
+    pub fn is_of_others(&self) -> bool {
+        matches!(self, Unusable::NotRegular(_) | Unusable::Foreign { .. } | Unusable::NotJournal(_))
+    }
 }
 
 impl fmt::Display for Unusable {
@@ -68,6 +79,7 @@ impl fmt::Display for Unusable {
                  to another file, or to one that does not exist yet",
                 path.display()
             ),
+            Unusable::Locked(why) => write!(out, "cannot lock the settings journal: {why}"),
         }
     }
 }
@@ -97,6 +109,8 @@ pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
 #[derive(Debug)]
 pub struct Journal {
     file: File,
+    /// Released when dropped.
+    _lock: Lock,
     /// Bytes of whole lines.
     length: u64,
     pub(crate) boot: String,
@@ -126,23 +140,15 @@ fn open(path: &Path) -> Result<File, Unusable> {
     Ok(file)
 }
 
-fn wait_for_lock(file: &File) -> io::Result<()> {
-    loop {
-        match file.lock() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
-}
-
 impl Journal {
-    /// Opens, locks and reads the journal, after other writers have finished.
+    /// Opens, locks and reads the journal, after other writers have finished; `on_wait` decides how long it waits for
+    /// them.
     ///
     /// # Errors
     ///
-    /// Where the file is not one that may be used.
-    pub fn lock(path: &Path) -> Result<Journal, Unusable> {
-        Journal::lock_as(path, entry::boot_id())
+    /// Where the file is not one that may be used, or the lock not had.
+    pub fn lock(path: &Path, on_wait: OnWait<'_>) -> Result<Journal, Unusable> {
+        Journal::lock_as(path, entry::boot_id(), on_wait)
     }
 
     /// As [`Journal::lock`], taking this for the present boot.
@@ -150,10 +156,10 @@ impl Journal {
     /// # Errors
     ///
     /// As [`Journal::lock`].
-    pub fn lock_as(path: &Path, boot: String) -> Result<Journal, Unusable> {
+    pub fn lock_as(path: &Path, boot: String, on_wait: OnWait<'_>) -> Result<Journal, Unusable> {
         let file = open(path)?;
         let unopened = |error| Unusable::Unopened(path.to_owned(), error);
-        wait_for_lock(&file).map_err(unopened)?;
+        let lock = Lock::take(path, on_wait)?;
         let length = file.metadata().map_err(unopened)?.len();
         let mut content = vec![0; usize::try_from(length).unwrap_or(0)];
         file.read_exact_at(&mut content, 0).map_err(unopened)?;
@@ -166,7 +172,7 @@ impl Journal {
             // A last line without its newline was being written when its writer died.
             file.set_len(whole).map_err(unopened)?;
         }
-        Ok(Journal { file, length: whole, boot, snapshot })
+        Ok(Journal { file, _lock: lock, length: whole, boot, snapshot })
     }
 
     /// Writes one line; whole, or not at all.
@@ -185,6 +191,13 @@ impl Journal {
         self.length += line.len() as u64;
         self.snapshot.put(entry);
         Ok(())
+    }
+
+    /// From now on every append fails, as beyond a limit on file size.
+    #[cfg(test)]
+    pub(crate) fn cannot_be_written(&mut self) {
+        self.file = File::open("/dev/null").expect("there");
+        self.length = 0;
     }
 
     /// Appends the entry again, in another state.
@@ -209,10 +222,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Active changes of one process, the latest first.
+    /// Active changes of one process, the latest first. `start` is that of [`crate::process_start`]: changes of an
+    /// earlier process with the same number are not its own.
     #[must_use]
-    pub fn active_of(&self, pid: i32) -> Vec<Entry> {
-        self.snapshot.active(&self.boot).rev().filter(|entry| entry.pid == pid).cloned().collect()
+    pub fn active_of(&self, pid: i32, start: Option<u64>) -> Vec<Entry> {
+        let is_its = |entry: &&Entry| {
+            entry.pid == pid && entry.pid_start.zip(start).is_none_or(|(known, start)| known == start)
+        };
+        self.snapshot.active(&self.boot).rev().filter(is_its).cloned().collect()
     }
 
     /// Whether another run or command holds this setting.

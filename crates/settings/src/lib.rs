@@ -5,10 +5,12 @@
 
 mod entry;
 mod journal;
+mod lock;
 mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Entry, Snapshot, State, boot_id, is_alive};
+pub use entry::{Entry, Snapshot, State, boot_id, is_alive, process_start};
 pub use journal::{Journal, Unusable, default_path, read};
+pub use lock::{OnWait, Waiting};
 pub use rules::{Kernel, Outcome, Refusal, Settings, Stopped, Trouble, Undone, normalise};
