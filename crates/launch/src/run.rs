@@ -46,6 +46,10 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     Phase::Prepare.begin(&mut watcher);
     let address = Address::take(token);
     let mut ready = prepare(request, token)?;
+    if ready.runner.change {
+        // What the caller has open is the caller's: sudo(8) gives another user no more than the standard streams.
+        sys::files::close_all_at_exec(3);
+    }
     let placing = write_plan(&mut ready, address)?;
     let streams = streams::prepare(request, &ready.run_dir)?;
     let measure = match request.measurements.fd {
@@ -401,13 +405,31 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     done
 }
 
-/// Writes a record: to a file by way of a temporary one and a rename, or to standard output.
-pub fn write(record: &Record, path: Option<&Path>) -> Result<()> {
+/// Where a record goes.
+pub enum Destination<'d> {
+    /// Standard output.
+    Output,
+    /// A file, by way of a temporary one and a rename.
+    Path(&'d Path),
+    /// The caller's pipe.
+    Caller(&'d File),
+}
+
+/// Writes a record.
+pub fn write(record: &Record, to: Destination<'_>) -> Result<()> {
     let text = serde_json::to_vec(record)
         .map_err(|error| Error::Internal(format!("cannot encode the record: {error}")))?;
-    let done = match path {
-        None => std::io::Write::write_all(&mut std::io::stdout(), &[text, b"\n".to_vec()].concat()),
-        Some(path) => replace(path, &text),
+    let cannot = |to: String, next: String| {
+        move |error| Error::Cannot(format!("cannot write the record to {to}: {}; {next}", sys::errno_text(&error)))
     };
-    done.map_err(|error| Error::BadInput(format!("cannot write the record: {}", sys::errno_text(&error))))
+    match to {
+        Destination::Output => std::io::Write::write_all(&mut std::io::stdout(), &[text, b"\n".to_vec()].concat())
+            .map_err(cannot("standard output".to_owned(), "name a file in the request: \"record\"".to_owned())),
+        Destination::Path(path) => {
+            let shown = path.display();
+            replace(path, &text).map_err(cannot(shown.to_string(), format!("run: df -h {shown}; ulimit -f")))
+        }
+        Destination::Caller(mut file) => std::io::Write::write_all(&mut file, &text)
+            .map_err(cannot("its caller".to_owned(), "run it again".to_owned())),
+    }
 }

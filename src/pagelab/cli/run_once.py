@@ -51,6 +51,7 @@ class Asked(NamedTuple):
 
 def perform(one: Asked) -> int:
     """Makes the run, shows and writes the requested results; returns the exit code of ``pagelab run``."""
+    kept = launcher.of_caller()
     mode, files = _flush(one.flush or [])
     request = {
         "argv": one.argv,
@@ -65,14 +66,14 @@ def perform(one: Asked) -> int:
         "run_dir_root": None if one.run_dir is None else str(one.run_dir),
         "events": one.events or [],
         "per_process_counters": one.per_process,
-        "measurements": {"fd": launcher.MEASURE_FD, "regex": one.measure_regex},
+        "measurements": {"fd": launcher.measure_fd(kept), "regex": one.measure_regex},
         "flush": {"mode": mode, "files": files},
         "tell_limits": not one.quiet,
         **asked(one.settings),
     }
     check_output(one.output)
     described = machine.describe()
-    written = launcher.launch(request, described)
+    written = launcher.launch(request, described, kept)
     if one.json_ or one.output is not None:
         from pagelab import runner
 

@@ -124,7 +124,9 @@ impl Watch<'_> {
             if story.program.is_some() && leave_at_ns.is_none() {
                 leave_at_ns = Some(now + LEFT_GRACE_NS);
             }
-            if ending.is_none() && self.deadline_ns.is_some_and(|deadline| now >= deadline) {
+            // A program that has ended did so in time; what it left behind has its own grace.
+            let is_late = story.program.is_none() && self.deadline_ns.is_some_and(|deadline| now >= deadline);
+            if ending.is_none() && is_late {
                 story.cut = story.cut.or(Some(Cut::TimedOut));
                 ending = Some(Ending::begin(now, 0));
             }
@@ -142,7 +144,8 @@ impl Watch<'_> {
                     return Ok(story);
                 }
             }
-            self.wait(now, ending.as_ref(), leave_at_ns, &mut hung_up)?;
+            let next_ns = leave_at_ns.or(self.deadline_ns);
+            self.wait(now, ending.as_ref(), next_ns, &mut hung_up)?;
             while let Some(signal) = signals::next(self.signals) {
                 if signal != libc::SIGCHLD {
                     self.interrupted(signal, &mut story, &mut ending);
@@ -176,12 +179,12 @@ impl Watch<'_> {
         &self,
         now: u64,
         ending: Option<&Ending>,
-        leave_at_ns: Option<u64>,
+        next_ns: Option<u64>,
         hung_up: &mut Vec<RawFd>,
     ) -> std::io::Result<()> {
         let until = match ending {
             Some(_) => Some(ENDING_POLL_NS),
-            None => [self.deadline_ns, leave_at_ns].into_iter().flatten().min().map(|at| at.saturating_sub(now)),
+            None => next_ns.map(|at| at.saturating_sub(now)),
         };
         let visit = (!hung_up.is_empty()).then_some(VISIT_NS);
         let until = [until, visit, self.companion.interval_ns()].into_iter().flatten().min();

@@ -55,6 +55,17 @@ pub fn take_over(fd: RawFd) -> io::Result<File> {
     Ok(file)
 }
 
+/// Keeps every open descriptor from this number on from programs that are executed.
+pub fn close_all_at_exec(first: RawFd) {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<RawFd> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|&fd| fd >= first).collect();
+    for number in numbers {
+        // SAFETY: plain integers. The one of the listing is closed by now, which is an error without effect.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
 /// Advises the kernel to drop a file's clean pages from the page cache.
 pub fn drop_pages(file: &File) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)

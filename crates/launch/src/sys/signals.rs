@@ -7,13 +7,54 @@ use rustix::process::Pid;
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::OnceLock;
 
 /// Signals the launcher waits for.
 const WATCHED: [Signal; 5] = [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
+/// What this process was started with, and its program is to be started with.
+struct Inherited {
+    mask: SigSet,
+    ignores_children: bool,
+    ignores_file_size: bool,
+}
+
+static INHERITED: OnceLock<Inherited> = OnceLock::new();
+
+/// Takes the signals as the launcher needs them, first of all: the end of a child is not to be lost, and a file beyond
+/// the limit on its size is an error like any other. `ignores_children`: who called the launcher's caller ignores
+/// SIGCHLD.
+pub fn take(ignores_children: bool) {
+    let _ = INHERITED.set(Inherited {
+        mask: SigSet::thread_get_mask().unwrap_or(SigSet::empty()),
+        ignores_children: ignores_children || is_ignored(libc::SIGCHLD),
+        ignores_file_size: is_ignored(libc::SIGXFSZ),
+    });
+    dispose(libc::SIGCHLD, libc::SIG_DFL);
+    dispose(libc::SIGXFSZ, libc::SIG_IGN);
+}
+
+/// Whether this process ignores a signal.
+fn is_ignored(signal: i32) -> bool {
+    let mut present = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set; zeros are a valid value, which the call replaces.
+    let present = unsafe {
+        libc::sigaction(signal, std::ptr::null(), present.as_mut_ptr());
+        present.assume_init()
+    };
+    present.sa_sigaction == libc::SIG_IGN
+}
+
+/// The watched signals. One that the caller ignores (nohup, a background job of a shell without job control) is not to
+/// end the run; SIGTERM always is, since the launcher's processes use it among themselves.
+fn watched() -> impl Iterator<Item = Signal> {
+    let may_be_ignored = [Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+    WATCHED.into_iter().filter(move |&signal| !(may_be_ignored.contains(&signal) && is_ignored(signal as i32)))
+}
+
 /// Blocks the signals that the launcher waits for, and gives a non-blocking descriptor to read them from.
 pub fn watch() -> io::Result<SignalFd> {
-    let set = SigSet::from_iter(WATCHED);
+    let set = SigSet::from_iter(watched());
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
@@ -31,15 +72,19 @@ pub fn is_asked_to_end() -> bool {
         line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
     };
     let waiting = pending("SigPnd:") | pending("ShdPnd:");
-    WATCHED.iter().any(|&signal| signal != Signal::SIGCHLD && waiting >> (signal as i32 - 1) & 1 == 1)
+    watched().any(|signal| signal != Signal::SIGCHLD && waiting >> (signal as i32 - 1) & 1 == 1)
 }
 
-/// Restores default signal handling for a program about to be started. Async-signal-safe.
+/// Gives a program about to be started the signals as they were inherited. Async-signal-safe.
 pub fn reset_for_program() {
-    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
-    // std ignores SIGPIPE at start-up, and the launcher ignores SIGTTOU; a program expects neither.
+    let given = INHERITED.get();
+    let mask = given.map_or(SigSet::empty(), |given| given.mask);
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
+    let put_back = |signal, ignored| dispose(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
+    put_back(libc::SIGCHLD, given.is_some_and(|given| given.ignores_children));
+    put_back(libc::SIGXFSZ, given.is_some_and(|given| given.ignores_file_size));
+    // std ignores it before main, as Python does: whether the caller did is not known.
     dispose(libc::SIGPIPE, libc::SIG_DFL);
-    dispose(libc::SIGTTOU, libc::SIG_DFL);
 }
 
 /// `how`: SIG_DFL or SIG_IGN.
