@@ -2,7 +2,9 @@
 
 use super::{check, check_long};
 use memmap2::MmapOptions;
-use rustix::fs::{Advice, OFlags, SeekFrom, fadvise, fcntl_getfl, fcntl_setfl, getxattr, seek, statvfs};
+use rustix::fs::{
+    Advice, Mode, OFlags, SeekFrom, fadvise, fcntl_getfl, fcntl_setfl, getxattr, open, seek, statvfs,
+};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
@@ -14,6 +16,17 @@ use std::path::Path;
 pub fn pipe() -> io::Result<(File, File)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((reader.into(), writer.into()))
+}
+
+/// Opens a regular file for reading. Opening anything else could take for ever (a FIFO), or have effects (a device), so
+/// it is not opened, whatever the path means a moment later.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let found: File = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into();
+    if !found.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let same = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(open(same, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
 /// Makes reading return what is there, without waiting.
