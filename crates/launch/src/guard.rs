@@ -33,6 +33,7 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
     let watched = signals::watch().map_err(internal("watch signals"))?;
     process::become_subreaper().map_err(internal("become a subreaper"))?;
     let guard = process::own_pid();
+    let terminal = signals::own_terminal();
     match process::fork().map_err(internal("fork"))? {
         0 => {
             // If this failed, the death of the guard would go unnoticed, and nothing else.
@@ -42,7 +43,10 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
         }
         launcher => {
             Phase::Guard.begin(&mut Caller::none());
-            wait(settings::Owner::of(launcher), launcher, watched, clean_up)
+            wait(settings::Owner::of(launcher), launcher, watched, || {
+                clean_up();
+                terminal.iter().for_each(signals::take_back);
+            })
         }
     }
 }
@@ -93,6 +97,8 @@ fn clean_up(owner: settings::Owner, signal: i32) -> Error {
         while let Ok(Some(_)) = process::reap() {}
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    // Those that ended by themselves, too: until then their groups exist.
+    while let Ok(Some(_)) = process::reap() {}
     let undone = settings::undo_of(owner);
     for why in &undone.failed {
         say::say(why);

@@ -191,7 +191,8 @@ def _exit_code(outcome: dict[str, Any], *, propagate: bool) -> int:
         return 0
     code, ended_by, message = outcome.get("exit_code"), outcome.get("signal"), outcome.get("message")
     if propagate and code is not None:
-        return int(code)
+        # A program that succeeded and whose output was lost has failed.
+        return int(code) or int(outcome["status"] == "failed")
     if propagate and ended_by is not None:
         return 128 + int(ended_by)
     interrupted = message is not None and message.startswith("interrupted by")

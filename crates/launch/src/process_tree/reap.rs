@@ -54,6 +54,8 @@ impl Story {
 pub trait Companion {
     /// Descriptors that are readable when a visit is needed.
     fn fds(&self) -> Vec<RawFd>;
+    /// A descriptor that is writable when a visit is needed.
+    fn writable(&self) -> Option<RawFd>;
     /// A visit; also made at every other event.
     fn visit(&mut self);
     /// The longest time between visits.
@@ -191,7 +193,7 @@ impl Watch<'_> {
         let mut fds = self.companion.fds();
         fds.retain(|fd| !hung_up.contains(fd));
         fds.push(self.signals.as_raw_fd());
-        hung_up.extend(signals::wait_readable(&fds, until)?);
+        hung_up.extend(signals::wait_for(&fds, self.companion.writable(), until)?);
         Ok(())
     }
 

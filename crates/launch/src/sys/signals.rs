@@ -3,8 +3,10 @@
 use super::check;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;
@@ -93,11 +95,24 @@ fn dispose(signal: i32, how: libc::sighandler_t) {
     unsafe { libc::signal(signal, how) };
 }
 
+/// Whether a write would find room, or an error, at once.
+pub fn is_writable(fd: RawFd) -> io::Result<bool> {
+    let mut polled = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one live structure.
+    check(unsafe { libc::poll(&mut polled, 1, 0) }).map(|ready| ready > 0)
+}
+
 /// Waits until a descriptor is readable or the time is up (None: no limit). An interrupted wait counts as over. Gives
 /// the descriptors that have hung up: waiting for them again would return at once.
 pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<Vec<RawFd>> {
-    let mut polled: Vec<libc::pollfd> =
-        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    wait_for(fds, None, timeout_ns)
+}
+
+/// As [`wait_readable`], and until `writable` has room (or an error) for who writes to it.
+pub fn wait_for(fds: &[RawFd], writable: Option<RawFd>, timeout_ns: Option<u64>) -> io::Result<Vec<RawFd>> {
+    let one = |events| move |fd: RawFd| libc::pollfd { fd, events, revents: 0 };
+    let mut polled: Vec<libc::pollfd> = fds.iter().copied().map(one(libc::POLLIN)).collect();
+    polled.extend(writable.map(one(libc::POLLOUT)));
     let limit = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
@@ -110,14 +125,38 @@ pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<Vec<R
         Err(_) => Ok(Vec::new()),
         Ok(_) => {
             let over = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
-            Ok(polled.iter().filter(|one| one.revents & over != 0).map(|one| one.fd).collect())
+            let read = polled.iter().take(fds.len());
+            Ok(read.filter(|one| one.revents & over != 0).map(|one| one.fd).collect())
         }
     }
+}
+
+/// Whether a descriptor is a pipe.
+pub fn is_pipe(fd: &impl AsFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo())
 }
 
 /// Whether a descriptor is a terminal whose foreground group is this process's.
 pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
     isatty(fd) && tcgetpgrp(fd).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// The controlling terminal, if this process's group is in its foreground.
+pub fn own_terminal() -> Option<File> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let terminal: File = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?.into();
+    is_foreground(terminal.as_fd()).then_some(terminal)
+}
+
+/// Takes a terminal back that was handed to a group without a process by now. (A shell that has put another job into
+/// the foreground meanwhile keeps it.)
+pub fn take_back(terminal: &impl AsFd) {
+    let holder = tcgetpgrp(terminal).map_or(0, |group| Pid::as_raw(Some(group)));
+    let is_gone = holder > 1 && !super::process::exists(-holder);
+    if holder != own_group() && is_gone {
+        // Without it the shell takes the terminal when this job has ended.
+        let _ = set_foreground(terminal, own_group());
+    }
 }
 
 /// Makes a group the terminal's foreground group. SIGTTOU is ignored from then on: the launcher may by then be in
