@@ -1,7 +1,7 @@
 //! The lock of the journal's writers. It is a file of its own that nobody else can open: whoever can open a file, if
 //! only for reading, can hold its lock, and everybody may read the journal.
 
-use crate::journal::Unusable;
+use crate::unusable::Unusable;
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
