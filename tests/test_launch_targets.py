@@ -127,3 +127,40 @@ def test_a_policy_that_asks_something_contradicts_no_preload(run_under: Runner) 
     run = run_under("pages = '2M'", ["true"], preload="never")
     assert (run.launcher_exit, run.record) == (2, None)
     assert "--no-preload" in run.launcher_stderr
+
+
+@pytest.mark.parametrize("place", ["program", "interpreter"])
+def test_a_fifo_in_place_of_a_program_is_refused_at_once(run_under: Runner, tmp_path: Path, place: str) -> None:
+    """Regression: the launcher opened a FIFO that was named as the program, or by a script's first line, and waited for
+    ever; neither a time-out nor a signal had any effect."""
+    program = tmp_path / "program"
+    fifo = program if place == "program" else tmp_path / "interpreter"
+    if place == "interpreter":
+        program.write_text(f"#!{fifo}\n")
+        program.chmod(0o755)
+    os.mkfifo(fifo, 0o755)
+    run = run_under("", [str(program)], timeout_s=1.0)
+    assert (run.launcher_exit, run.record) == (2, None), run.story()
+    assert "it is not a regular file; run: ls -l" in run.launcher_stderr, run.story()
+
+
+def test_a_fifo_that_is_to_be_flushed_is_not_waited_for(run_under: Runner, tmp_path: Path) -> None:
+    """Regression: the same for a FIFO in place of a file to be flushed."""
+    os.mkfifo(tmp_path / "data")
+    run = run_under("", ["true"], flush={"mode": "files", "files": [str(tmp_path / "data")]}, timeout_s=5.0)
+    (warning,) = [one for one in run.the_record.warnings if one.kind == WarningKind.CACHE_NOT_FLUSHED]
+    assert "not a regular file" in warning.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the user; run: sudo make test")
+def test_a_program_is_looked_up_with_its_users_rights(run_under: Runner, everyones: Path, tmp_path: Path) -> None:
+    """Regression: root opened whatever the script of another user named as its interpreter."""
+    secret = tmp_path / "interpreter"
+    shutil.copy("/bin/sh", secret)
+    secret.chmod(0o700)
+    script = everyones / "script"
+    script.write_text(f"#!{secret}\n")
+    script.chmod(0o755)
+    run = run_under("", [str(script)], user="nobody")
+    assert (run.launcher_exit, run.record) == (2, None), run.story()
+    assert "Permission denied (EACCES)" in run.launcher_stderr, run.story()

@@ -140,9 +140,14 @@ def test_ctrl_c_ends_the_program_and_is_an_interruption(tmp_path: Path) -> None:
 
 def run_in_terminal(arguments: list[str], typed: bytes = b"") -> tuple[int, str]:
     """Runs ``pagelab run`` in the foreground of a new terminal; types when the program says READY."""
+    return in_terminal([sys.executable, "-m", "pagelab", "run", *arguments], typed)
+
+
+def in_terminal(command: list[str], typed: bytes = b"") -> tuple[int, str]:
+    """The same for any command."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "pagelab", "run", *arguments])
+        os.execvp(command[0], command)
     output = b""
     while True:
         try:
@@ -167,6 +172,33 @@ def test_a_program_at_a_terminal_is_in_its_foreground() -> None:
 def test_what_is_typed_reaches_the_program() -> None:
     code, output = run_in_terminal(["--quiet", "--", "sh", "-c", "echo READY; read x; echo got-$x"], b"hello\n")
     assert (code, "got-hello" in output) == (0, True), output
+
+
+QUIET_RUN = f"{sys.executable} -m pagelab run --quiet --"
+
+
+def test_a_program_with_piped_input_can_ask_at_the_terminal() -> None:
+    """Regression: a program whose standard input is a pipe was left in the terminal's background, and stopped when it
+    asked there (ssh, sudo, a pager)."""
+    script = f"echo data | {QUIET_RUN} sh -c 'cat; echo READY; read x < /dev/tty; echo got-$x'"
+    code, output = in_terminal(["timeout", "--foreground", "60", "sh", "-c", script], b"hello\n")
+    assert (code, "data" in output, "got-hello" in output) == (0, True, True), output
+
+
+def test_the_keyboard_stays_with_a_pager_behind_the_program() -> None:
+    """The counterpart: the terminal is not taken away from the last program of a pipeline."""
+    pager = "sh -c 'cat; echo READY; read x < /dev/tty; echo got-$x'"
+    script = f"echo data | {QUIET_RUN} sh -c 'cat; sleep 1' | {pager}"
+    code, output = in_terminal(["timeout", "--foreground", "60", "sh", "-c", script], b"hello\n")
+    assert (code, "data" in output, "got-hello" in output) == (0, True, True), output
+
+
+def test_a_killed_launchers_terminal_is_taken_back() -> None:
+    """Regression: if the launcher was killed, the terminal stayed with the program's group, which was gone."""
+    show = f"{sys.executable} -c 'import os; print(\"FRONT\", os.tcgetpgrp(1) == os.getpgrp())'"
+    script = f"{QUIET_RUN} sh -c 'kill -KILL $PPID; sleep 600'; {show}"
+    _, output = in_terminal(["timeout", "--foreground", "60", "sh", "-c", script])
+    assert "FRONT True" in output, output
 
 
 def test_ctrl_c_typed_at_a_terminal_is_an_interruption() -> None:

@@ -6,11 +6,14 @@ validate and draw. :mod:`pagelab.runner` is the same with types.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from . import environment, machine, paths, terminal
 from .errors import BadInputError, MachineError, PagelabError
 
 MEASURE_FD = 3
-"""Default descriptor on which a program reports measurements."""
+"""Descriptor on which a program reports measurements, unless its caller gave it one of that number."""
 _RECORDED = (0, 1, 130)
 """Exit codes of the launcher with a record: done, the program failed, interrupted."""
 _END_PATIENCE_S = 10.0
@@ -30,32 +33,47 @@ class LauncherError(PagelabError):
     """``pagelab-launch`` failed by a fault of pagelab's own."""
 
 
-def launch(request: Mapping[str, Any], described: Mapping[str, Any]) -> bytes:
+def launch(request: Mapping[str, Any], described: Mapping[str, Any], keep: Collection[int] = ()) -> bytes:
     """Runs a request (``pagelab.request/1``; missing fields have their defaults) on the machine that ``described``
     describes; returns the record as the launcher wrote it, in JSON.
 
-    The paths of the library and the record are filled in. Raises what :func:`pagelab.runner.run` raises.
+    The path of the library is filled in. The program inherits the descriptors ``keep`` (unless it runs as another
+    user). Raises what :func:`pagelab.runner.run` raises.
     """
-    with _private_directory() as directory:
-        record_path, request_path = directory / "record.json", directory / "request.json"
-        request_path.write_text(document(request, described, record_path), encoding="utf-8")
-        announce = request.get("announce_fd")
-        returned, complaint = _wait_for(request_path, () if announce is None else (announce,))
-        if returned not in _RECORDED or not record_path.exists():
-            raise error(returned, complaint)
-        record = record_path.read_bytes()
+    announce = request.get("announce_fd")
+    pass_on = (*keep, *(() if announce is None else (announce,)))
+    returned, record, complaint = _ask(document(request, described, None), pass_on)
+    if returned not in _RECORDED or not record:
+        raise error(returned, complaint)
     if complaint:
         terminal.say(complaint + "\n")
     return record
 
 
-def document(request: Mapping[str, Any], described: Mapping[str, Any], record: Path) -> str:
+def of_caller() -> list[int]:
+    """Descriptors that this process inherited for its programs, beside the standard streams. (Python's own are closed
+    when a program is executed.)"""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        number = int(entry.name)
+        with suppress(OSError):
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return sorted(found)
+
+
+def measure_fd(kept: Collection[int]) -> int:
+    """The descriptor on which a program that has these descriptors reports measurements."""
+    return next(number for number in range(MEASURE_FD, MEASURE_FD + len(kept) + 1) if number not in kept)
+
+
+def document(request: Mapping[str, Any], described: Mapping[str, Any], record: Path | None) -> str:
     """The request as the launcher reads it."""
     found = {
         "argv": paths.bundled(request["argv"]),
         "machine": described,
         "library": _library(request.get("preload", "auto")),
-        "record": str(record),
+        "record": None if record is None else str(record),
     }
     text = json.dumps({"schema": "pagelab.request/1", **request, **found}, ensure_ascii=False)
     try:
@@ -79,32 +97,13 @@ def _library(preload: str) -> str | None:
         raise
 
 
-@contextmanager
-def _private_directory() -> Iterator[Path]:
-    """A temporary directory of this process's own, which is removed with its files afterwards."""
-    # tempfile takes long to import, so the plain case is done here; tempfile handles the others.
-    path = Path(os.environ.get("TMPDIR") or "/tmp", f"pagelab-request-{os.urandom(8).hex()}")
-    try:
-        path.mkdir(mode=0o700)
-    except OSError:
-        import tempfile
-
-        path = Path(tempfile.mkdtemp(prefix="pagelab-request-"))
-    try:
-        yield path
-    finally:
-        with suppress(OSError):
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-
-
 _RUNNING: list[subprocess.Popen[bytes]] = []
 """Launchers that a thread waits for."""
 
 
 HELD: set[int] = set()
-"""Descriptors that each launcher inherits: locks that its run still holds if this process is killed first."""
+"""Descriptors that each launcher inherits, and no program: locks that its run still holds if this process is killed
+first."""
 
 
 def end_running() -> None:
@@ -115,25 +114,93 @@ def end_running() -> None:
             process.send_signal(signal.SIGTERM)
 
 
-def _wait_for(request_path: Path, pass_on: tuple[int, ...]) -> tuple[int, str]:
-    """Waits for the launcher; returns its exit code and its own messages.
+def _pipe() -> tuple[int, int]:
+    """A pipe whose numbers are no standard stream's, also if those are closed."""
+    ends = []
+    for low in os.pipe():
+        ends.append(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3))
+        os.close(low)
+    return ends[0], ends[1]
 
-    A program that inherits standard error shares it with the launcher, so the launcher writes its messages to a
-    separate file.
+
+def _ask(text: str, pass_on: tuple[int, ...]) -> tuple[int, bytes, str]:
+    """Hands a request to a launcher and waits for it; returns its exit code, the record and its own messages.
+
+    All of it goes through pipes: whatever a program does to the file systems, its record arrives. (A program that
+    inherits standard error shares it with the launcher, so the launcher's messages come separately.)
     """
-    complaint_path = request_path.with_name("complaint")
-    complaint_path.touch()
-    command = [str(paths.launcher()), "--complaint", str(complaint_path), str(request_path)]
-    process = subprocess.Popen(command, pass_fds=(*pass_on, *HELD), env=environment.inherited())
-    _RUNNING.append(process)
+    (their_request, our_request), (our_record, their_record), (ours, theirs) = _pipe(), _pipe(), _pipe()
+    passed = [f"request={their_request}", f"record={their_record}", f"messages={theirs}"]
+    held = [f"held={number}" for number in sorted(HELD)]
+    with _children_are_waited_for() as ignored:
+        command = [str(paths.launcher()), "--caller", *passed, *held, *ignored]
+        fds = (their_request, their_record, theirs, *HELD, *pass_on)
+        try:
+            process = subprocess.Popen(command, pass_fds=fds, env=environment.inherited())
+        except BaseException:
+            for number in (our_request, our_record, ours):
+                os.close(number)
+            raise
+        finally:
+            for number in (their_request, their_record, theirs):
+                os.close(number)
+        _RUNNING.append(process)
+        try:
+            record, messages = _talk(text.encode(), our_request, our_record, ours)
+            returned = process.wait()
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            _RUNNING.remove(process)
+    return returned, record, messages.decode(errors="replace").strip()
+
+
+def _talk(text: bytes, request: int, record: int, messages: int) -> tuple[bytes, bytes]:
+    """Writes the request, and reads record and messages until the launcher has ended. Closes the descriptors."""
+    rest, read = memoryview(text), {record: bytearray(), messages: bytearray()}
+    os.set_blocking(request, False)
+    polled = select.poll()
+    polled.register(request, select.POLLOUT)
+    for number in read:
+        polled.register(number, select.POLLIN)
+    open_ones = {request, record, messages}
     try:
-        returned = process.wait()
-    except BaseException:
-        _end(process)
-        raise
+        while open_ones:
+            for number, event in polled.poll():
+                if number == request:
+                    # A launcher that has ended says why.
+                    with suppress(BlockingIOError, BrokenPipeError):
+                        rest = rest[os.write(request, rest) :]
+                        if rest:
+                            continue
+                    done = not rest or bool(event & select.POLLERR)
+                else:
+                    part = os.read(number, 1 << 16)
+                    read[number] += part
+                    done = not part
+                if done:
+                    polled.unregister(number)
+                    open_ones.remove(number)
+                    os.close(number)
     finally:
-        _RUNNING.remove(process)
-    return returned, complaint_path.read_text(errors="replace").strip()
+        for number in open_ones:
+            os.close(number)
+    return bytes(read[record]), bytes(read[messages])
+
+
+@contextmanager
+def _children_are_waited_for() -> Iterator[list[str]]:
+    """While a caller's SIGCHLD is ignored, no exit code can be had; gives the launcher's word for it."""
+    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    if not ignored or threading.current_thread() is not threading.main_thread():
+        yield []
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield ["ignored=CHLD"]
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -92,18 +94,62 @@ def test_liveness_knows_zombies_and_reused_pids(changer: Changer) -> None:
     assert not replace(mine, pid=child.pid, pid_start=None).owner_lives
 
 
+def lock_of(book: Journal) -> Path:
+    """The file whose lock the writers of a journal hold."""
+    return book.path.with_name(f"{book.path.name}.lock")
+
+
 def test_the_lock_is_exclusive_and_held_through_every_step(tree: FakeTree, book: Journal) -> None:
     seen: list[str] = []
 
     def step(name: str) -> None:
-        with book.path.open() as file, pytest.raises(BlockingIOError):
+        with lock_of(book).open() as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         seen.append(name)
 
     Changer(tree, book, step=step).apply(OFF, "test")
     assert seen == ["intended", "written", "checked", "applied"]
-    with book.path.open() as file:
+    with lock_of(book).open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_who_can_read_the_journal_cannot_stop_its_writers(changer: Changer) -> None:
+    """Regression: a lock on the journal, for which reading it is enough, held every change and every restore up."""
+    changer.apply(OFF, "test")
+    assert stat.S_IMODE(lock_of(changer.journal).stat().st_mode) == 0o600
+    with changer.journal.path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert [one.outcome for one in changer.restore()] == ["restored"]
+
+
+WAITER = """
+import sys
+from pathlib import Path
+from pagelab.machine import change
+from pagelab.machine.change import Changer
+from pagelab.machine.journal import Journal
+from fake_machine import FakeTree
+
+change._QUIET_S = 0.1
+Changer(FakeTree(sys.argv[1]), Journal(Path(sys.argv[2]))).restore()
+"""
+
+
+def test_a_restore_that_waits_names_the_holder_and_can_be_interrupted(changer: Changer, tree: FakeTree) -> None:
+    """Regression: a restore that waited for the lock said nothing, and SIGINT had no effect on it."""
+    changer.apply(OFF, "test")
+    command = [sys.executable, "-c", WAITER, str(tree.root), str(changer.journal.path)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    with lock_of(changer.journal).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        waiter = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+        assert waiter.stderr is not None
+        said = waiter.stderr.readline()
+        assert said.startswith(f"waits for the settings journal: process {os.getpid()} ("), said
+        assert f"run: ps -fp {os.getpid()}" in said
+        waiter.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in waiter.communicate(timeout=20)[1]
+    assert waiter.returncode != 0
 
 
 FULL = """

@@ -67,6 +67,8 @@ warning_kinds! {
     ProcessTreeUnknown => "process-tree-unknown",
     /// A measurement that the program reported could not be read.
     MeasurementUnparsed => "measurement-unparsed",
+    /// A part of the program's output did not reach its destination.
+    OutputLost => "output-lost",
     /// Windows that the program began or ended are not as they are meant.
     WindowMisused => "window-misused",
     /// A machine setting could not be put back.

@@ -4,7 +4,6 @@ use crate::request::{Flush, FlushMode};
 use crate::sys;
 use crate::warnings::{Kind, Severity, Warnings};
 use serde_json::json;
-use std::fs::File;
 use std::path::Path;
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
@@ -39,7 +38,7 @@ fn flush_file(path: &Path, warnings: &mut Warnings) {
 
 /// Writes back and drops one file; returns (its pages, those still cached).
 fn drop_file(path: &Path) -> std::io::Result<(u64, u64)> {
-    let file = File::open(path)?;
+    let file = sys::files::open_regular(path)?;
     let length = file.metadata()?.len();
     // Dirty pages cannot be dropped. Another user's file may be open for reading only: syncing it still works.
     file.sync_data()?;
@@ -67,6 +66,7 @@ fn flush_all(warnings: &mut Warnings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::path::PathBuf;
 
     #[test]

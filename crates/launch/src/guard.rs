@@ -33,6 +33,7 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
     let watched = signals::watch().map_err(internal("watch signals"))?;
     process::become_subreaper().map_err(internal("become a subreaper"))?;
     let guard = process::own_pid();
+    let terminal = signals::own_terminal();
     match process::fork().map_err(internal("fork"))? {
         0 => {
             // If this failed, the death of the guard would go unnoticed, and nothing else.
@@ -42,12 +43,15 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
         }
         launcher => {
             Phase::Guard.begin(&mut Caller::none());
-            wait(launcher, watched, clean_up)
+            wait(settings::Owner::of(launcher), launcher, watched, || {
+                clean_up();
+                terminal.iter().for_each(signals::take_back);
+            })
         }
     }
 }
 
-fn wait(launcher: i32, watched: SignalFd, remove: impl FnOnce()) -> Result<i32> {
+fn wait(owner: settings::Owner, launcher: i32, watched: SignalFd, remove: impl FnOnce()) -> Result<i32> {
     loop {
         signals::wait_readable(&[watched.as_raw_fd()], None).map_err(internal("wait for the launcher"))?;
         while let Some(signal) = signals::next(&watched) {
@@ -56,14 +60,21 @@ fn wait(launcher: i32, watched: SignalFd, remove: impl FnOnce()) -> Result<i32> 
                 let _ = process::kill(launcher, signal);
             }
         }
-        while let Ok(Some(change)) = process::reap() {
+        loop {
+            let change = match process::reap() {
+                Ok(Some(change)) => change,
+                Ok(None) => break,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                // No child is left, and nobody will wake this process again.
+                Err(error) => return Err(internal("learn how the launcher ended")(error)),
+            };
             // Nothing is traced here.
             let Change::Ended(reaped) = change else { continue };
             if reaped.pid == launcher {
                 return match reaped.end {
                     End::Exited(code) => Ok(code),
                     End::Signalled(signal) => {
-                        let error = clean_up(launcher, signal);
+                        let error = clean_up(owner, signal);
                         remove();
                         Err(error)
                     }
@@ -74,7 +85,7 @@ fn wait(launcher: i32, watched: SignalFd, remove: impl FnOnce()) -> Result<i32> 
 }
 
 /// Ends what the launcher left behind, undoes its settings, removes its run directory.
-fn clean_up(launcher: i32, signal: i32) -> Error {
+fn clean_up(owner: settings::Owner, signal: i32) -> Error {
     let own = process::own_pid();
     let mut ended = 0;
     // New processes can appear while others are being killed; a fork bomb loses, as SIGKILL is faster than fork.
@@ -86,7 +97,9 @@ fn clean_up(launcher: i32, signal: i32) -> Error {
         while let Ok(Some(_)) = process::reap() {}
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let undone = settings::undo_of(launcher);
+    // Those that ended by themselves, too: until then their groups exist.
+    while let Ok(Some(_)) = process::reap() {}
+    let undone = settings::undo_of(owner);
     for why in &undone.failed {
         say::say(why);
     }

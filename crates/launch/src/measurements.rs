@@ -198,20 +198,23 @@ impl Collected {
     /// Reads a whole output, of which only the lines that match are measurements.
     pub fn read_matches(&mut self, stream: impl BufRead, regex: &Regex) -> std::io::Result<()> {
         self.by_expression = true;
-        let unread = for_each_line(stream, |line, whole| {
-            if !whole {
-                self.bad(line);
-            }
-            for found in regex.captures_iter(line) {
-                let group = |name, missing| found.name(name).map_or(missing, |group| group.as_str());
-                match group("value", "").parse::<f64>().ok().filter(|value| value.is_finite()) {
-                    Some(value) => self.push(group("name", "value"), value, group("unit", "")),
-                    None => self.bad(line),
-                }
-            }
-        })?;
+        let unread = for_each_line(stream, |line, whole| self.matches(line, whole, regex))?;
         self.unread |= unread;
         Ok(())
+    }
+
+    /// The measurements of one line of output.
+    fn matches(&mut self, line: &str, whole: bool, regex: &Regex) {
+        if !whole {
+            self.bad(line);
+        }
+        for found in regex.captures_iter(line) {
+            let group = |name, missing| found.name(name).map_or(missing, |group| group.as_str());
+            match group("value", "").parse::<f64>().ok().filter(|value| value.is_finite()) {
+                Some(value) => self.push(group("name", "value"), value, group("unit", "")),
+                None => self.bad(line),
+            }
+        }
     }
 
     /// Warns of unreadable lines, with the first as an example, and of measurements beyond the limits.
@@ -243,38 +246,91 @@ impl Collected {
     }
 }
 
-/// Calls `visit` with every line, cut off where it is too long, and whether it is whole; returns whether there was more
-/// than is read. A line without an end takes no more memory than any other.
-fn for_each_line(mut stream: impl BufRead, mut visit: impl FnMut(&str, bool)) -> std::io::Result<bool> {
-    let (mut line, mut whole, mut bytes) = (Vec::new(), true, 0_u64);
-    let mut done = |line: &mut Vec<u8>, whole: bool| {
-        let text = String::from_utf8_lossy(line.trim_ascii());
-        if !text.is_empty() {
-            visit(&text, whole);
+/// Finds measurements in output that comes in parts.
+#[derive(Debug)]
+pub struct Search {
+    regex: Regex,
+    lines: Lines,
+    found: Collected,
+}
+
+impl Search {
+    /// With this expression.
+    pub fn new(regex: Regex) -> Search {
+        let found = Collected { by_expression: true, ..Collected::default() };
+        Search { regex, lines: Lines::default(), found }
+    }
+
+    /// The next part of the output.
+    pub fn feed(&mut self, part: &[u8]) {
+        let Search { regex, lines, found } = self;
+        found.unread |= !lines.feed(part, |line, whole| found.matches(line, whole, regex));
+    }
+
+    /// What was found, after the last part.
+    pub fn finish(self) -> Collected {
+        let Search { regex, mut lines, mut found } = self;
+        lines.end(|line, whole| found.matches(line, whole, &regex));
+        found
+    }
+}
+
+/// Lines of a stream that comes in parts, each cut off where it is too long: a line without an end takes no more memory
+/// than any other.
+#[derive(Debug, Default)]
+struct Lines {
+    line: Vec<u8>,
+    cut: bool,
+    bytes: u64,
+}
+
+impl Lines {
+    /// Calls `visit` with every line that ends in this part, and whether it is whole. False: it was not read, being
+    /// beyond the limit.
+    fn feed(&mut self, part: &[u8], mut visit: impl FnMut(&str, bool)) -> bool {
+        if self.bytes >= MOST_BYTES && !part.is_empty() {
+            return false;
         }
-        line.clear();
-    };
-    while bytes < MOST_BYTES {
+        self.bytes += part.len() as u64;
+        for piece in part.split_inclusive(|&byte| byte == b'\n') {
+            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+            // One byte more than is allowed shows that it is too long.
+            let room = (LINE_LIMIT + 1).saturating_sub(self.line.len());
+            self.line.extend_from_slice(text.get(..room.min(text.len())).unwrap_or(text));
+            self.cut |= text.len() > room;
+            if text.len() < piece.len() {
+                self.end(&mut visit);
+            }
+        }
+        true
+    }
+
+    /// The line ends here.
+    fn end(&mut self, mut visit: impl FnMut(&str, bool)) {
+        let text = String::from_utf8_lossy(self.line.trim_ascii());
+        if !text.is_empty() {
+            visit(&text, !self.cut);
+        }
+        self.line.clear();
+        self.cut = false;
+    }
+}
+
+/// Calls `visit` with every line, and whether it is whole; returns whether there was more than is read.
+fn for_each_line(mut stream: impl BufRead, mut visit: impl FnMut(&str, bool)) -> std::io::Result<bool> {
+    let mut lines = Lines::default();
+    loop {
         let read = stream.fill_buf()?;
         if read.is_empty() {
-            done(&mut line, whole);
+            lines.end(visit);
             return Ok(false);
         }
-        let end = read.iter().position(|&byte| byte == b'\n');
-        let part = end.map_or(read, |end| read.get(..end).unwrap_or(read));
-        // One byte more than is allowed shows that it is too long.
-        let room = (LINE_LIMIT + 1).saturating_sub(line.len());
-        line.extend_from_slice(part.get(..room.min(part.len())).unwrap_or(part));
-        whole &= part.len() <= room;
-        let used = part.len() + usize::from(end.is_some());
-        if end.is_some() {
-            done(&mut line, whole);
-            whole = true;
+        let used = read.len();
+        if !lines.feed(read, &mut visit) {
+            return Ok(true);
         }
         stream.consume(used);
-        bytes += used as u64;
     }
-    Ok(!stream.fill_buf()?.is_empty())
 }
 
 /// Name, finite value, unit; None for anything else.

@@ -72,7 +72,14 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
         user::variables(&runner.identity).into_iter().for_each(|(name, value)| environment.set(name, value));
     }
     let program = request.argv.first().map_or("", String::as_str);
-    let target = target::resolve(program, environment.get("PATH"), &cwd)?;
+    let resolve = || Ok(target::resolve(program, environment.get("PATH"), &cwd));
+    // The program names further files (the interpreters of scripts): nothing is read that its user may not read.
+    let target = match runner.change {
+        true => sys::user::with_files_of(&runner.identity, resolve).map_err(|error| {
+            Error::Cannot(format!("cannot look up the program as its user: {}", sys::errno_text(&error)))
+        })?,
+        false => target::resolve(program, environment.get("PATH"), &cwd),
+    }?;
     let policy = policy::prepare(request)?;
     if !policy.hints.is_empty() {
         Facts::gather().judge()?;

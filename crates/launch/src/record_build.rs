@@ -9,6 +9,7 @@ use crate::process_tree::reap::{Cut, Story};
 use crate::process_tree::record::{self as processes, Seen};
 use crate::request::Request;
 use crate::spawn::Finished;
+use crate::streams::Lost;
 use crate::sys;
 use crate::sys::process::{self, End};
 use crate::warnings::{Kind, Severity, Warnings};
@@ -38,6 +39,8 @@ pub struct Observed {
     pub placing: Option<Placing>,
     /// Frames that the kernel placed.
     pub by_kernel: Option<ByKernel>,
+    /// Output of the program that did not arrive.
+    pub lost: Option<Lost>,
     /// The program's own measurements.
     pub measurements: Vec<Measurement>,
 }
@@ -45,7 +48,10 @@ pub struct Observed {
 /// Puts the record together.
 pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let finished = &seen.finished;
-    let outcome = outcome(finished, ready.request, &mut ready.warnings);
+    let mut outcome = outcome(finished, ready.request, &mut ready.warnings);
+    if let Some(lost) = &seen.lost {
+        warn_lost(lost, &mut outcome, &mut ready.warnings);
+    }
     warn_not_loaded(&mut ready, &seen, outcome.status);
     report::warn(&seen.guests.reports, seen.placing.as_ref(), seen.pid, &mut ready.warnings);
     let by_kernel = seen.by_kernel.as_ref().map(|by_kernel| by_kernel.block());
@@ -206,6 +212,18 @@ fn outcome(finished: &Finished, request: &Request, warnings: &mut Warnings) -> O
         warnings.add(Kind::ProgramFailed, Severity::Serious, format!("the program failed: {text}"), json!({}));
     }
     Outcome { status, exit_code, signal, message, interrupted }
+}
+
+/// A run whose output was lost is no success: the program would have failed itself, had it written the output.
+fn warn_lost(lost: &Lost, outcome: &mut Outcome, warnings: &mut Warnings) {
+    let message = format!("{} bytes of the program's standard output did not reach it: {}", lost.bytes, lost.why);
+    if outcome.status == Status::Ok {
+        outcome.status = Status::Failed;
+        outcome.message = Some(message.clone());
+    }
+    let next = "name a file for it: --stdout FILE";
+    let data = json!({"bytes": lost.bytes, "reason": lost.why});
+    warnings.add(Kind::OutputLost, Severity::Serious, format!("{message}; {next}"), data);
 }
 
 fn warn_left(story: &Story, warnings: &mut Warnings) {

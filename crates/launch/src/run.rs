@@ -19,7 +19,7 @@ use crate::rundir::{self, RunDir, Token};
 use crate::say;
 use crate::settings::{self, Held};
 use crate::spawn::{self, Finished, Waiting};
-use crate::streams::{self, Capture, Copy, Streams};
+use crate::streams::{self, Capture, Lost, Output, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
 use crate::sys::process::{self, CpuSet};
@@ -46,8 +46,12 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     Phase::Prepare.begin(&mut watcher);
     let address = Address::take(token);
     let mut ready = prepare(request, token)?;
+    if ready.runner.change {
+        // What the caller has open is the caller's: sudo(8) gives another user no more than the standard streams.
+        sys::files::close_all_at_exec(3);
+    }
     let placing = write_plan(&mut ready, address)?;
-    let streams = streams::prepare(request, &ready.run_dir)?;
+    let streams = streams::prepare(request, ready.regex.as_ref(), &ready.run_dir)?;
     let measure = match request.measurements.fd {
         Some(_) => Some(Capture::create(&ready.run_dir, c"measure")?),
         None => None,
@@ -177,8 +181,7 @@ fn start(
     caller: Caller,
     mut watcher: Caller,
 ) -> Result<Record> {
-    let copy = streams.copy_to.take();
-    let captured = streams.stdout.take();
+    let output = streams.stdout.take();
     let prepared = setup(&ready, streams, measure.as_ref())?;
     let measure_number = prepared.measure.map(|(_, number)| number);
     let started_at = sys::utc_now();
@@ -195,15 +198,25 @@ fn start(
     caller.announce(pid);
     let (intake, run_dir) = (Intake::default(), &ready.run_dir);
     let mut tending =
-        Tending { copy, has_more: false, counting, placing: machine.placing, by_kernel, intake, run_dir };
+        Tending { output, has_more: false, counting, placing: machine.placing, by_kernel, intake, run_dir };
     let (finished, steal_ns) = watch(waiting, &ready, handed.as_ref(), &mut tending)?;
     Phase::Collect.begin(&mut watcher);
     machine.held.restore(&mut ready.warnings);
-    // The reader of the copy may have ended.
-    let _ = tending.copy.take().map_or(Ok(()), Copy::finish);
-    let Tending { counting, placing, by_kernel, intake, .. } = tending;
-    let ended = Ended { started_at, pid, finished, steal_ns, counting, handed, intake, placing, by_kernel };
-    Ok(conclude(ready, ended, machine.fetch, measure, captured))
+    let Tending { output, counting, placing, by_kernel, intake, .. } = tending;
+    let (found, lost) = match output {
+        Some(output) => output.finish(&finished.signals, last_ns(&ready, &finished)),
+        None => (Collected::default(), None),
+    };
+    let ended = Ended { started_at, pid, finished, steal_ns, counting, handed, intake, placing, by_kernel, lost };
+    Ok(conclude(ready, ended, machine.fetch, measure, found))
+}
+
+/// How long a reader of the program's output may take for the rest of it: as long as the program could have run, and a
+/// moment more.
+fn last_ns(ready: &Ready<'_>, finished: &Finished) -> Option<u64> {
+    const LEAST_NS: u64 = 5_000_000_000;
+    let limit_ns = (ready.request.timeout_s? * 1e9) as u64;
+    Some(finished.started_ns.saturating_add(limit_ns).max(sys::monotonic_ns() + LEAST_NS))
 }
 
 /// Gives the waiting child the hints of a policy that the kernel places; a child that cannot have them is ended.
@@ -233,7 +246,8 @@ fn watch(
     let stolen_before = process::steal_ns(&ready.cpus.program);
     let (first, descriptors) = handed.map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
     let given = (first, descriptors.as_slice());
-    let finished = waiting.go(given, ready.request.timeout_s, ready.request.stdin == "inherit", tending)?;
+    let interactive = ready.request.stdin == "inherit" && !ready.runner.no_terminal;
+    let finished = waiting.go(given, ready.request.timeout_s, interactive, tending)?;
     let stolen = process::steal_ns(&ready.cpus.program).zip(stolen_before);
     tending.visit();
     Ok((finished, stolen.map(|(now, before)| now.saturating_sub(before))))
@@ -250,6 +264,7 @@ struct Ended {
     intake: Intake,
     placing: Option<Placing>,
     by_kernel: Option<ByKernel>,
+    lost: Option<Lost>,
 }
 
 /// Reads counters, guest files and measurements, warns of what is wrong with them, and makes the record.
@@ -258,7 +273,7 @@ fn conclude(
     ended: Ended,
     fetch: Fetch,
     measure: Option<Capture>,
-    captured: Option<Capture>,
+    found: Collected,
 ) -> Record {
     let handed = ended.handed.as_ref();
     let counted = ended.counting.finish(&mut ready.warnings);
@@ -266,7 +281,7 @@ fn conclude(
     guests.warn(ended.pid, &mut ready.warnings);
     let in_windows = handed.map(|handed| handed.in_windows(&ready.events, &counted.counters));
     windows.warn(handed.map_or(0, Handed::left_out), &mut ready.warnings);
-    let mut measurements = collect(&ready, measure, captured);
+    let mut measurements = collect(&ready, measure, found);
     windows.measure(&in_windows.unwrap_or_default(), &mut measurements);
     measurements.warn(&mut ready.warnings);
     let seen = Observed {
@@ -279,6 +294,7 @@ fn conclude(
         fetch,
         placing: ended.placing,
         by_kernel: ended.by_kernel,
+        lost: ended.lost,
         measurements: measurements.measurements,
     };
     record_build::record(ready, seen)
@@ -296,17 +312,16 @@ fn hand_over(ready: &Ready<'_>, counting: &Counting, pid: i32, measure: Option<R
 }
 
 /// The program's own measurements of its operations.
-fn collect(ready: &Ready<'_>, measure: Option<Capture>, captured: Option<Capture>) -> Collected {
-    let mut collected = Collected::default();
+fn collect(ready: &Ready<'_>, measure: Option<Capture>, found: Collected) -> Collected {
+    let mut collected = found;
     let mut problem = None;
     if let Some(capture) = measure {
         problem = collected.read_lines(BufReader::new(capture.reader)).err();
     }
-    if let Some(regex) = &ready.regex {
-        let output = match captured {
-            Some(capture) => Ok(capture.reader),
-            None => written_by_program(ready),
-        };
+    if let Some(regex) = &ready.regex
+        && !matches!(ready.request.stdout.as_str(), "inherit" | "null")
+    {
+        let output = written_by_program(ready);
         let read = output.and_then(|output| collected.read_matches(BufReader::new(output), regex));
         problem = problem.or(read.err());
     }
@@ -335,7 +350,7 @@ fn written_by_program(ready: &Ready<'_>) -> std::io::Result<File> {
 
 /// Looks after captured output, ring buffers and guest files while the program runs.
 struct Tending<'r> {
-    copy: Option<Copy>,
+    output: Option<Output>,
     /// Of the output.
     has_more: bool,
     counting: Counting,
@@ -351,15 +366,16 @@ impl Companion for Tending<'_> {
         self.counting.fds().into_iter().chain(broker).collect()
     }
 
+    fn writable(&self) -> Option<RawFd> {
+        self.output.as_ref().and_then(Output::writable)
+    }
+
     fn visit(&mut self) {
         // First, because a process of the run waits for the answer.
         if let Some(placing) = &mut self.placing {
             placing.visit();
         }
-        match self.copy.as_mut().map(Copy::forward) {
-            Some(Err(_)) => self.copy = None,
-            more => self.has_more = matches!(more, Some(Ok(true))),
-        }
+        self.has_more = self.output.as_mut().is_some_and(Output::forward);
         self.counting.drain();
         self.intake.visit(self.run_dir);
     }
@@ -376,7 +392,7 @@ impl Companion for Tending<'_> {
         if self.has_more {
             return Some(0);
         }
-        Some(self.copy.as_ref().map_or(u64::MAX, |_| 100_000_000).min(self.intake.interval_ns()))
+        Some(self.output.as_ref().map_or(u64::MAX, Output::interval_ns).min(self.intake.interval_ns()))
     }
 }
 
@@ -401,13 +417,31 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     done
 }
 
-/// Writes a record: to a file by way of a temporary one and a rename, or to standard output.
-pub fn write(record: &Record, path: Option<&Path>) -> Result<()> {
+/// Where a record goes.
+pub enum Destination<'d> {
+    /// Standard output.
+    Output,
+    /// A file, by way of a temporary one and a rename.
+    Path(&'d Path),
+    /// The caller's pipe.
+    Caller(&'d File),
+}
+
+/// Writes a record.
+pub fn write(record: &Record, to: Destination<'_>) -> Result<()> {
     let text = serde_json::to_vec(record)
         .map_err(|error| Error::Internal(format!("cannot encode the record: {error}")))?;
-    let done = match path {
-        None => std::io::Write::write_all(&mut std::io::stdout(), &[text, b"\n".to_vec()].concat()),
-        Some(path) => replace(path, &text),
+    let cannot = |to: String, next: String| {
+        move |error| Error::Cannot(format!("cannot write the record to {to}: {}; {next}", sys::errno_text(&error)))
     };
-    done.map_err(|error| Error::BadInput(format!("cannot write the record: {}", sys::errno_text(&error))))
+    match to {
+        Destination::Output => std::io::Write::write_all(&mut std::io::stdout(), &[text, b"\n".to_vec()].concat())
+            .map_err(cannot("standard output".to_owned(), "name a file in the request: \"record\"".to_owned())),
+        Destination::Path(path) => {
+            let shown = path.display();
+            replace(path, &text).map_err(cannot(shown.to_string(), format!("run: df -h {shown}; ulimit -f")))
+        }
+        Destination::Caller(mut file) => std::io::Write::write_all(&mut file, &text)
+            .map_err(cannot("its caller".to_owned(), "run it again".to_owned())),
+    }
 }

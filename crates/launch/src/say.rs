@@ -3,21 +3,18 @@
 use crate::words;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::OnceLock;
 
 static FILE: OnceLock<File> = OnceLock::new();
 
-/// Sends messages to this file from now on.
-pub fn to_file(path: &Path) -> io::Result<()> {
-    let file = File::options().append(true).create(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+/// Sends messages to this file from now on. (A pipe to the caller: it is never full for lack of space.)
+pub fn to_file(file: File) {
     // Set once, from main; a second call would keep the first file.
     let _ = FILE.set(file);
-    Ok(())
 }
 
-/// Writes to standard error at once, also if messages go to a file: before the program, which shares it, has started.
+/// Writes to standard error at once, also if messages go to the caller: while the program, which shares it, does not
+/// run.
 pub fn early(message: &str) {
     let line = format!("pagelab: {}\n", words::plain_lines(message));
     // A closed standard error does not end the run.

@@ -3,12 +3,13 @@
 use crate::sys;
 use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_contract::record::Fetch;
-use pagelab_settings::{Journal, Kernel, Outcome, Refusal, Unusable};
+use pagelab_settings::{Journal, Kernel, Outcome, Refusal, Unusable, Waiting};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Every device's readahead, network and overlay file systems included.
 const BDI: &str = "/sys/class/bdi";
@@ -50,7 +51,7 @@ impl Held {
         if wanted.is_empty() {
             return Vec::new();
         }
-        let mut journal = match Journal::lock(&pagelab_settings::default_path()) {
+        let mut journal = match lock(Patience::UntilAsked) {
             Ok(journal) => journal,
             Err(why) => return (0..wanted.len()).map(|number| (number, unusable(&why))).collect(),
         };
@@ -101,7 +102,7 @@ fn unusable(why: &Unusable) -> io::Error {
 
 fn undo_all(ids: &[String]) -> UndoneAll {
     let mut all = UndoneAll::default();
-    let mut journal = match Journal::lock(&pagelab_settings::default_path()) {
+    let mut journal = match lock(Patience::Long) {
         Ok(journal) => journal,
         Err(why) => {
             all.failed.push(format!("{why}; then run: sudo pagelab doctor --restore"));
@@ -115,6 +116,7 @@ fn undo_all(ids: &[String]) -> UndoneAll {
         let why = match one.outcome {
             Outcome::Restored { .. }
             | Outcome::Already
+            | Outcome::Unrecorded(_)
             | Outcome::HandedOn { .. }
             | Outcome::Owned
             | Outcome::Stale
@@ -135,20 +137,65 @@ fn undo_all(ids: &[String]) -> UndoneAll {
     all
 }
 
+/// A process whose changes are to be undone if it dies: its number, and its start, by which a later process with the
+/// same number is told apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    pid: i32,
+    start: Option<u64>,
+}
+
+impl Owner {
+    /// A process that runs, or was not reaped yet.
+    pub fn of(pid: i32) -> Owner {
+        Owner { pid, start: pagelab_settings::process_start(pid) }
+    }
+}
+
 /// Undoes what another process, now dead, had changed.
-pub fn undo_of(pid: i32) -> UndoneAll {
+pub fn undo_of(owner: Owner) -> UndoneAll {
     if !pagelab_settings::default_path().exists() {
         return UndoneAll::default();
     }
-    match Journal::lock(&pagelab_settings::default_path()) {
+    match lock(Patience::Long) {
         // A journal that others own holds nothing of ours.
-        Err(_) => UndoneAll::default(),
+        Err(why) if why.is_of_others() => UndoneAll::default(),
+        Err(why) => {
+            UndoneAll { restored: 0, failed: vec![format!("{why}; then run: sudo pagelab doctor --restore")] }
+        }
         Ok(journal) => {
-            let ids: Vec<String> = journal.active_of(pid).into_iter().map(|entry| entry.id).collect();
+            let ids: Vec<String> =
+                journal.active_of(owner.pid, owner.start).into_iter().map(|entry| entry.id).collect();
             drop(journal);
             if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }
         }
     }
+}
+
+/// How long the journal's lock is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Until a signal asks the run to end.
+    UntilAsked,
+    /// The same, but settings are not left changed for a moment's delay: no signal counts at first.
+    Long,
+}
+
+/// How long waiting for the lock is nothing to mention.
+const QUIET: Duration = Duration::from_secs(3);
+/// How long signals do not count where settings are to be put back.
+const LONG: Duration = Duration::from_secs(10);
+
+fn lock(patience: Patience) -> Result<Journal, Unusable> {
+    let mut said = false;
+    Journal::lock(&pagelab_settings::default_path(), &mut |waiting: &Waiting<'_>| {
+        let waited = waiting.waited();
+        if waited >= QUIET && !said {
+            said = true;
+            crate::say::early(&format!("waits for the settings journal: {}", waiting.sentence()));
+        }
+        (patience == Patience::Long && waited < LONG) || !sys::signals::is_asked_to_end()
+    })
 }
 
 fn readahead_files() -> Vec<(String, PathBuf)> {

@@ -6,7 +6,7 @@ use crate::sys::child::{self, Ends, Go, Report, Setup, Step};
 use crate::sys::{self, files, process, signals, socket};
 use nix::sys::signalfd::SignalFd;
 use std::fs::File;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
@@ -33,6 +33,8 @@ pub struct Finished {
     pub story: Story,
     /// Why the program could not be executed at all.
     pub not_started: Option<(Step, std::io::Error)>,
+    /// Further signals to the launcher.
+    pub signals: SignalFd,
 }
 
 fn internal(what: &'static str) -> impl Fn(std::io::Error) -> Error {
@@ -120,11 +122,10 @@ impl Waiting {
         interactive: bool,
         companion: &mut dyn Companion,
     ) -> Result<Finished> {
-        let terminal = std::io::stdin();
-        let foreground = interactive && signals::is_foreground(terminal.as_fd());
-        if foreground {
+        let terminal = interactive.then(terminal_of_program).flatten();
+        if let Some(terminal) = &terminal {
             // A terminal that cannot be handed over leaves the program without a keyboard; the run continues.
-            let _ = signals::set_foreground(&terminal, self.pid);
+            let _ = signals::set_foreground(terminal, self.pid);
         }
         let waited_ns = process::waiting_ns(self.pid);
         let started_ns = sys::monotonic_ns();
@@ -133,8 +134,8 @@ impl Waiting {
         let deadline_ns = timeout_s.map(|seconds| started_ns + (seconds * 1e9) as u64);
         let watch = Watch { signals: &mut self.signals, program: self.pid, deadline_ns, companion };
         let story = watch.run().map_err(internal("wait for the program"));
-        if foreground {
-            let _ = signals::set_foreground(&terminal, signals::own_group());
+        if let Some(terminal) = &terminal {
+            let _ = signals::set_foreground(terminal, signals::own_group());
         }
         // The report's write end closes at exec; a report now is a failed exec. (Waited for, an exec could take for
         // ever: of a file that another process serves, or holds by a lease.)
@@ -142,7 +143,7 @@ impl Waiting {
             Ok(Some(Report::Failed(step, errno))) => Some((step, std::io::Error::from_raw_os_error(errno))),
             _ => None,
         };
-        Ok(Finished { started_ns, waited_ns, story: story?, not_started })
+        Ok(Finished { started_ns, waited_ns, story: story?, not_started, signals: self.signals })
     }
 
     /// Gives up: ends the child before it has executed anything. (Closing the pipe would not do: the child has a copy.)
@@ -150,6 +151,15 @@ impl Waiting {
         let _ = process::kill(self.pid, libc::SIGKILL);
         let _ = process::wait_for(self.pid);
     }
+}
+
+/// The terminal that a program is to have for itself: of this process's group, in the foreground. A program whose
+/// standard input is something else may still ask at the terminal (`/dev/tty`: for a password, as a pager); but if its
+/// output goes into a pipe, the keyboard may be for another program of the pipeline.
+fn terminal_of_program() -> Option<File> {
+    let terminal = signals::own_terminal()?;
+    let reads_it = std::io::stdin().is_terminal();
+    (reads_it || !signals::is_pipe(&std::io::stdout())).then_some(terminal)
 }
 
 /// The error for a failed step of the child's set-up, with what to do.

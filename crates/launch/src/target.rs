@@ -104,7 +104,7 @@ fn not_a_program(path: &Path) -> Error {
 }
 
 fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| {
+    sys::files::open_regular(path).map_err(|error| {
         Error::BadInput(format!(
             "cannot read {} to see what kind of program it is: {}; run: ls -l {}",
             path.display(),
@@ -120,6 +120,9 @@ fn find(program: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf> {
         let found = cwd.join(program);
         return match found.metadata() {
             Ok(data) if data.is_dir() => Err(Error::BadInput(format!("cannot run {program}: it is a directory"))),
+            Ok(data) if !data.is_file() => Err(Error::BadInput(format!(
+                "cannot run {program}: it is not a regular file; run: ls -l {program}"
+            ))),
             Ok(data) if data.permissions().mode() & 0o111 == 0 => {
                 Err(Error::BadInput(format!("cannot run {program}: it is not executable; run: chmod +x {program}")))
             }

@@ -14,6 +14,8 @@ use std::os::unix::fs::FileExt;
 
 /// Most windows kept of one run.
 const MOST: usize = 250_000;
+/// Most names of them: a file has 128, and a run any number of processes.
+const MOST_NAMES: usize = 250_000;
 /// How many names a warning shows.
 const SHOWN: usize = 5;
 
@@ -22,6 +24,8 @@ const SHOWN: usize = 5;
 pub struct Collection {
     files: Vec<Windows>,
     kept: usize,
+    names: usize,
+    told: Told,
     left_out: u64,
 }
 
@@ -49,6 +53,26 @@ pub fn read(file: &File, space: &mut Vec<u8>) -> io::Result<Option<Windows>> {
 impl Collection {
     /// Keeps the windows of one image, as many as there is room for.
     pub fn keep(&mut self, mut windows: Windows) {
+        let (sum, one) = (&mut self.told, windows.told);
+        for (sum, one) in [
+            (&mut sum.not_begun, one.not_begun),
+            (&mut sum.begun_twice, one.begun_twice),
+            (&mut sum.too_deep, one.too_deep),
+            (&mut sum.names_left_out, one.names_left_out),
+            (&mut sum.threads_left_out, one.threads_left_out),
+            (&mut sum.windows_left_out, one.windows_left_out),
+        ] {
+            *sum = sum.saturating_add(one);
+        }
+        let (number, names) = (windows.ended.len() + windows.open.len(), windows.names.len().max(1));
+        if number == 0 {
+            return;
+        }
+        if self.names + names > MOST_NAMES {
+            self.left_out += number as u64;
+            return;
+        }
+        self.names += names;
         let room = MOST - self.kept;
         self.left_out += windows.ended.len().saturating_sub(room) as u64;
         windows.ended.truncate(room);
@@ -110,8 +134,7 @@ impl Collection {
 
     /// All faults of windows, with their numbers.
     fn irregular(&self, never_ended: usize, not_handed: usize) -> [Irregular; 9] {
-        let total =
-            |of: fn(&Told) -> u64| self.files.iter().map(|file| of(&file.told)).fold(0, u64::saturating_add);
+        let total = |of: fn(&Told) -> u64| of(&self.told);
         let one = |key, count, what| Irregular { key, count, what };
         let uncounted =
             self.windows().filter(|(file, window)| window.counts.iter().take(file.events).any(Option::is_none));
@@ -237,5 +260,20 @@ mod tests {
             windows.keep(image);
         }
         assert_eq!((windows.kept, windows.left_out), (MOST, MOST as u64 - 2));
+    }
+
+    /// Regression: the names of windows files were kept without any limit, also of processes without a window.
+    #[test]
+    fn more_names_than_are_kept_are_counted_and_take_no_memory() {
+        let mut windows = Collection::default();
+        for _ in 0..1000 {
+            windows.keep(Windows { ended: Vec::new(), open: Vec::new(), ..image() });
+        }
+        assert_eq!((windows.files.len(), windows.told.not_begun), (0, 2000), "without a window there is no name");
+        for _ in 0..MOST_NAMES {
+            windows.keep(image());
+        }
+        assert_eq!(windows.names, MOST_NAMES);
+        assert_eq!(windows.left_out, MOST_NAMES as u64, "a half of them, with two windows each");
     }
 }

@@ -88,6 +88,7 @@ fn outcome(outcome: &Outcome) -> Value {
     match outcome {
         Outcome::Restored { surplus } => json!({"name": "restored", "surplus": surplus}),
         Outcome::Already => json!({"name": "already"}),
+        Outcome::Unrecorded(error) => json!({"name": "unrecorded", "text": error.to_string()}),
         Outcome::HandedOn { by } => json!({"name": "handed-on", "by": by}),
         Outcome::Owned => json!({"name": "owned"}),
         Outcome::Stale => json!({"name": "stale"}),
@@ -108,9 +109,22 @@ fn with<T>(
     work: impl FnOnce(&mut Journal, &mut dyn Settings) -> Result<T, Stopped>,
 ) -> PyResult<T> {
     let boot: String = changer.getattr("boot")?.extract()?;
-    let locked = changer.py().detach(|| Journal::lock_as(&journal, boot));
-    let mut locked = locked.map_err(|why| JournalRefused::new_err(why.to_string()))?;
     let mut files = Tree { changer: changer.clone(), raised: None };
+    let waiter = changer.clone().unbind();
+    let mut interrupted = None;
+    let locked = changer.py().detach(|| {
+        Journal::lock_as(&journal, boot, &mut |waiting| {
+            let go_on = Python::attach(|py| {
+                py.check_signals()?;
+                waiter.call_method1(py, "waits", (waiting.waited().as_secs_f64(), waiting.sentence()))
+            });
+            go_on.map_err(|raised| interrupted = Some(raised)).is_ok()
+        })
+    });
+    if let Some(raised) = interrupted {
+        return Err(raised);
+    }
+    let mut locked = locked.map_err(|why| JournalRefused::new_err(why.to_string()))?;
     let result = work(&mut locked, &mut files);
     match files.raised {
         Some(raised) => Err(raised),

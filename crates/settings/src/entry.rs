@@ -40,6 +40,12 @@ impl Entry {
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Intended | State::Applied)
     }
+
+    /// Whether it was made in this boot. Where one of the two is not known it counts as made in it: an undo looks at
+    /// the setting before it writes.
+    fn is_of(&self, boot: &str) -> bool {
+        boot.is_empty() || self.boot_id.is_empty() || self.boot_id == boot
+    }
 }
 
 /// The present state of every id, in the order of their first lines.
@@ -54,12 +60,12 @@ pub struct Snapshot {
 impl Snapshot {
     /// Changes of this boot that have not been undone, the oldest first.
     pub fn active<'s>(&'s self, boot: &'s str) -> impl DoubleEndedIterator<Item = &'s Entry> + Clone {
-        self.entries.iter().filter(move |entry| entry.is_open() && entry.boot_id == boot)
+        self.entries.iter().filter(move |entry| entry.is_open() && entry.is_of(boot))
     }
 
     /// Changes of an earlier boot that were never undone: the restart undid them.
     pub fn stale<'s>(&'s self, boot: &'s str) -> impl Iterator<Item = &'s Entry> {
-        self.entries.iter().filter(move |entry| entry.is_open() && entry.boot_id != boot)
+        self.entries.iter().filter(move |entry| entry.is_open() && !entry.is_of(boot))
     }
 
     pub(crate) fn put(&mut self, entry: Entry) {
@@ -107,7 +113,8 @@ pub fn boot_id() -> String {
 }
 
 /// Start of a process in clock ticks since boot (field 22 of its stat line); None for a zombie, or no such process.
-pub(crate) fn pid_start(pid: i32) -> Option<u64> {
+#[must_use]
+pub fn process_start(pid: i32) -> Option<u64> {
     // The process that has the number by now may have a name that is not UTF-8.
     let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let line = String::from_utf8_lossy(&line);
@@ -119,5 +126,5 @@ pub(crate) fn pid_start(pid: i32) -> Option<u64> {
 /// Whether the process that owns the entry still runs (a reused pid does not count).
 #[must_use]
 pub fn is_alive(entry: &Entry) -> bool {
-    pid_start(entry.pid).is_some_and(|start| entry.pid_start.is_none_or(|known| known == start))
+    process_start(entry.pid).is_some_and(|start| entry.pid_start.is_none_or(|known| known == start))
 }

@@ -1,7 +1,8 @@
 //! The journal's file: its allowed owner, one lock, whole lines.
 
 use crate::entry::{self, Entry, Snapshot, State};
-use std::fmt;
+use crate::lock::{Lock, OnWait};
+use crate::unusable::Unusable;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -15,69 +16,6 @@ pub(crate) const EMPTY_ABOVE_BYTES: u64 = 1 << 16;
 pub fn default_path() -> PathBuf {
     let set = std::env::var_os("PAGELAB_JOURNAL").filter(|path| !path.is_empty());
     set.map_or_else(|| "/run/pagelab/journal.jsonl".into(), PathBuf::from)
-}
-
-/// Why a journal cannot be used; the message names the file and what to do.
-#[derive(Debug)]
-pub enum Unusable {
-    /// It cannot be read.
-    Unread(PathBuf, io::Error),
-    /// It cannot be opened for writing.
-    Unopened(PathBuf, io::Error),
-    /// It is no regular file.
-    NotRegular(PathBuf),
-    /// Restoring writes the journal's values with root's rights: no other user may be able to write the journal.
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// Its owner.
-        uid: u32,
-        /// Its mode's permission bits.
-        mode: u32,
-    },
-    /// It contains something else, and is left as it is.
-    NotJournal(PathBuf),
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unusable::Unread(path, error) => {
-                write!(out, "cannot read the settings journal {}: {}", path.display(), reason(error))
-            }
-            Unusable::Unopened(path, error) => write!(
-                out,
-                "cannot open the settings journal {} for writing: {}; run as root, or set PAGELAB_JOURNAL to a file \
-                 you may write",
-                path.display(),
-                reason(error)
-            ),
-            Unusable::NotRegular(path) => {
-                write!(out, "will not use the settings journal {}: it is not a regular file", path.display())
-            }
-            Unusable::Foreign { path, uid, mode } => write!(
-                out,
-                "will not use the settings journal {}: it belongs to uid {uid} with mode {mode:o}; look at it, then \
-                 run: sudo rm {}",
-                path.display(),
-                path.display()
-            ),
-            Unusable::NotJournal(path) => write!(
-                out,
-                "will not use the settings journal {}: the file is not one, and is left as it is; set PAGELAB_JOURNAL \
-                 to another file, or to one that does not exist yet",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Unusable {}
-
-/// The kernel's message, without its number.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// The journal as it stands; empty when there is none. Reading needs no lock.
@@ -97,6 +35,8 @@ pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
 #[derive(Debug)]
 pub struct Journal {
     file: File,
+    /// Released when dropped.
+    _lock: Lock,
     /// Bytes of whole lines.
     length: u64,
     pub(crate) boot: String,
@@ -126,23 +66,15 @@ fn open(path: &Path) -> Result<File, Unusable> {
     Ok(file)
 }
 
-fn wait_for_lock(file: &File) -> io::Result<()> {
-    loop {
-        match file.lock() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
-}
-
 impl Journal {
-    /// Opens, locks and reads the journal, after other writers have finished.
+    /// Opens, locks and reads the journal, after other writers have finished; `on_wait` decides how long it waits for
+    /// them.
     ///
     /// # Errors
     ///
-    /// Where the file is not one that may be used.
-    pub fn lock(path: &Path) -> Result<Journal, Unusable> {
-        Journal::lock_as(path, entry::boot_id())
+    /// Where the file is not one that may be used, or the lock not had.
+    pub fn lock(path: &Path, on_wait: OnWait<'_>) -> Result<Journal, Unusable> {
+        Journal::lock_as(path, entry::boot_id(), on_wait)
     }
 
     /// As [`Journal::lock`], taking this for the present boot.
@@ -150,10 +82,10 @@ impl Journal {
     /// # Errors
     ///
     /// As [`Journal::lock`].
-    pub fn lock_as(path: &Path, boot: String) -> Result<Journal, Unusable> {
+    pub fn lock_as(path: &Path, boot: String, on_wait: OnWait<'_>) -> Result<Journal, Unusable> {
         let file = open(path)?;
         let unopened = |error| Unusable::Unopened(path.to_owned(), error);
-        wait_for_lock(&file).map_err(unopened)?;
+        let lock = Lock::take(path, on_wait)?;
         let length = file.metadata().map_err(unopened)?.len();
         let mut content = vec![0; usize::try_from(length).unwrap_or(0)];
         file.read_exact_at(&mut content, 0).map_err(unopened)?;
@@ -166,7 +98,7 @@ impl Journal {
             // A last line without its newline was being written when its writer died.
             file.set_len(whole).map_err(unopened)?;
         }
-        Ok(Journal { file, length: whole, boot, snapshot })
+        Ok(Journal { file, _lock: lock, length: whole, boot, snapshot })
     }
 
     /// Writes one line; whole, or not at all.
@@ -185,6 +117,13 @@ impl Journal {
         self.length += line.len() as u64;
         self.snapshot.put(entry);
         Ok(())
+    }
+
+    /// From now on every append fails, as beyond a limit on file size.
+    #[cfg(test)]
+    pub(crate) fn cannot_be_written(&mut self) {
+        self.file = File::open("/dev/null").expect("there");
+        self.length = 0;
     }
 
     /// Appends the entry again, in another state.
@@ -209,10 +148,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Active changes of one process, the latest first.
+    /// Active changes of one process, the latest first. `start` is that of [`crate::process_start`]: changes of an
+    /// earlier process with the same number are not its own.
     #[must_use]
-    pub fn active_of(&self, pid: i32) -> Vec<Entry> {
-        self.snapshot.active(&self.boot).rev().filter(|entry| entry.pid == pid).cloned().collect()
+    pub fn active_of(&self, pid: i32, start: Option<u64>) -> Vec<Entry> {
+        let is_its = |entry: &&Entry| {
+            entry.pid == pid && entry.pid_start.zip(start).is_none_or(|(known, start)| known == start)
+        };
+        self.snapshot.active(&self.boot).rev().filter(is_its).cloned().collect()
     }
 
     /// Whether another run or command holds this setting.

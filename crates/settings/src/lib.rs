@@ -5,10 +5,14 @@
 
 mod entry;
 mod journal;
+mod lock;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod unusable;
 
-pub use entry::{Entry, Snapshot, State, boot_id, is_alive};
-pub use journal::{Journal, Unusable, default_path, read};
+pub use entry::{Entry, Snapshot, State, boot_id, is_alive, process_start};
+pub use journal::{Journal, default_path, read};
+pub use lock::{OnWait, Waiting};
 pub use rules::{Kernel, Outcome, Refusal, Settings, Stopped, Trouble, Undone, normalise};
+pub use unusable::Unusable;

@@ -113,6 +113,8 @@ pub enum Outcome {
     },
     /// It had its old value.
     Already,
+    /// It has its old value, but the journal could not be written: the entry stays active.
+    Unrecorded(io::Error),
     /// A later owner of the setting will restore it.
     HandedOn {
         /// That owner.
@@ -207,6 +209,15 @@ enum Planned {
     Change(Entry),
 }
 
+/// What to do where a line cannot be written.
+#[derive(Clone, Copy)]
+enum Unwritten {
+    /// Nothing is changed without it.
+    Fails,
+    /// Go on with what is known.
+    InMemory,
+}
+
 /// The outcome of one change among several; the outer error ends all.
 type Each<T> = Result<Result<T, Refusal>, Stopped>;
 
@@ -252,7 +263,7 @@ impl Journal {
     }
 
     fn intend(&mut self, files: &mut dyn Settings, path: &str, new: &str, pid: i32, by: &str) -> Each<Planned> {
-        let read = self.settle(files, path).and_then(|()| value(files, path));
+        let read = self.settle(files, path, Unwritten::Fails).and_then(|()| value(files, path));
         let old = match each(read, Refusal::Setting)? {
             Ok(old) => old,
             Err(refusal) => return Ok(Err(refusal)),
@@ -277,7 +288,7 @@ impl Journal {
             id: new_id()?,
             time: utc_now(),
             pid,
-            pid_start: entry::pid_start(pid),
+            pid_start: entry::process_start(pid),
             boot_id: self.boot.clone(),
             path: path.to_owned(),
             old: old.to_owned(),
@@ -337,19 +348,23 @@ impl Journal {
     }
 
     /// Ids left `intended` belong to a writer that died in the middle: determines how far the change got.
-    fn settle(&mut self, files: &mut dyn Settings, path: &str) -> Result<(), Trouble> {
+    fn settle(&mut self, files: &mut dyn Settings, path: &str, unwritten: Unwritten) -> Result<(), Trouble> {
         let active = self.snapshot.active(&self.boot);
         let open = active.filter(|entry| entry.path == path && entry.state == State::Intended);
         for entry in open.cloned().collect::<Vec<Entry>>() {
             let present = value(files, path)?;
-            if present == entry.old {
-                self.advance(&entry, State::Failed)?;
+            let settled = if present == entry.old {
+                Entry { state: State::Failed, ..entry }
             } else if is_between(path, &entry.old, &entry.new, &present) {
-                self.advance(&Entry { new: present, ..entry }, State::Applied)?;
+                Entry { state: State::Applied, new: present, ..entry }
             } else {
-                self.advance(&entry, State::Applied)?;
+                Entry { state: State::Applied, ..entry }
+            };
+            match (self.advance(&settled, settled.state), unwritten) {
+                (Ok(_), _) => files.step("settled")?,
+                (Err(error), Unwritten::Fails) => return Err(error.into()),
+                (Err(_), Unwritten::InMemory) => self.snapshot.put(settled),
             }
-            files.step("settled")?;
         }
         Ok(())
     }
@@ -412,8 +427,9 @@ impl Journal {
         Ok(Some(Undone { entry, outcome }))
     }
 
+    /// Settings go back also if the journal cannot be written: the lines are for who comes after.
     fn put_back(&mut self, files: &mut dyn Settings, entry: &Entry, force: bool) -> Result<Outcome, Trouble> {
-        self.settle(files, &entry.path)?;
+        self.settle(files, &entry.path, Unwritten::InMemory)?;
         // Settling may have shown that it was never made, or how far it got.
         let Some(entry) = self.active(&entry.id) else { return Ok(Outcome::Already) };
         if let Some(later) = self.later_owner(&entry) {
@@ -421,9 +437,7 @@ impl Journal {
         }
         let present = value(files, &entry.path)?;
         if present == entry.old {
-            self.advance(&entry, State::Restored)?;
-            files.step("restored")?;
-            return Ok(Outcome::Already);
+            return self.close(files, &entry, Outcome::Already);
         }
         // An undo that raises a pool can be killed part-way, too.
         let raised = |one: &str, other: &str| one.parse::<u64>().ok() > other.parse::<u64>().ok();
@@ -437,9 +451,17 @@ impl Journal {
         if present != entry.old {
             return Ok(Outcome::Short { present });
         }
-        self.advance(&entry, State::Restored)?;
+        let surplus = surplus(files, &entry.path)?;
+        self.close(files, &entry, Outcome::Restored { surplus })
+    }
+
+    /// Notes that a setting has its old value again.
+    fn close(&mut self, files: &mut dyn Settings, entry: &Entry, outcome: Outcome) -> Result<Outcome, Trouble> {
+        if let Err(error) = self.advance(entry, State::Restored) {
+            return Ok(Outcome::Unrecorded(error));
+        }
         files.step("restored")?;
-        Ok(Outcome::Restored { surplus: surplus(files, &entry.path)? })
+        Ok(outcome)
     }
 
     fn later_owner(&self, entry: &Entry) -> Option<Entry> {

@@ -50,7 +50,7 @@ impl Place {
     }
 
     fn journal(&self) -> Journal {
-        Journal::lock_as(&self.path(), "boot".to_owned()).expect("journal")
+        Journal::lock_as(&self.path(), "boot".to_owned(), &mut |_| false).expect("journal")
     }
 
     fn try_change(&mut self, path: &str, value: &str, by: &str) -> Result<Option<Entry>, Refusal> {
@@ -83,7 +83,7 @@ fn a_change_is_undone_to_the_value_before() {
     assert_eq!(place.value(READAHEAD), "0");
     assert!(matches!(place.undo(&id), Outcome::Restored { surplus: 0 }));
     assert_eq!(place.value(READAHEAD), "128");
-    assert!(place.journal().active_of(1).is_empty());
+    assert!(place.journal().active_of(1, None).is_empty());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_value_that_somebody_else_set_is_left_alone() {
     let id = place.change("test");
     place.values.insert(READAHEAD.to_owned(), "777".to_owned());
     assert!(matches!(place.undo(&id), Outcome::Changed { present } if present == "777"));
-    assert_eq!(place.journal().active_of(1).len(), 1);
+    assert_eq!(place.journal().active_of(1, None).len(), 1);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_refused_setting_does_not_keep_the_others_from_being_changed() {
 fn another_boots_changes_are_closed_without_writing() {
     let mut place = Place::new();
     place.change("test");
-    let mut journal = Journal::lock_as(&place.path(), "another".to_owned()).expect("journal");
+    let mut journal = Journal::lock_as(&place.path(), "another".to_owned(), &mut |_| false).expect("journal");
     let done = journal.restore(&mut place, false).expect("not stopped");
     assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Stale)));
     assert_eq!(place.value(READAHEAD), "0");
@@ -195,7 +195,7 @@ fn a_torn_last_line_is_cut_off() {
     place.change("test");
     let whole = fs::read(place.path()).expect("journal");
     fs::write(place.path(), [whole.as_slice(), b"{\"id\":\"torn"].concat()).expect("torn");
-    assert_eq!(place.journal().active_of(1).len(), 1);
+    assert_eq!(place.journal().active_of(1, None).len(), 1);
     assert_eq!(fs::read(place.path()).expect("journal"), whole);
 }
 
@@ -230,12 +230,15 @@ fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
     let place = Place::new();
     for content in ["precious, without a newline", "two\nlines\n", "{\"name\": 1}", "{\"idea\": 1}\nx"] {
         fs::write(place.path(), content).expect("written");
-        assert!(matches!(Journal::lock(&place.path()), Err(Unusable::NotJournal(_))), "{content:?}");
+        assert!(
+            matches!(Journal::lock(&place.path(), &mut |_| false), Err(Unusable::NotJournal(_))),
+            "{content:?}"
+        );
         assert_eq!(fs::read_to_string(place.path()).expect("there"), content);
     }
     for torn in ["", "{\"bo", "{\"id\": \"abc", "{\"boot_id\":\"x\",\"by"] {
         fs::write(place.path(), torn).expect("written");
-        assert!(Journal::lock(&place.path()).is_ok(), "{torn:?}");
+        assert!(Journal::lock(&place.path(), &mut |_| false).is_ok(), "{torn:?}");
         assert_eq!(fs::read_to_string(place.path()).expect("there"), "");
     }
 }
@@ -264,4 +267,77 @@ fn a_short_write_leaves_no_half_line_behind() {
     assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Restored { .. })));
     let lines = fs::read_to_string(place.path()).expect("journal");
     assert!(lines.lines().all(|line| serde_json::from_str::<Entry>(line).is_ok()), "{lines}");
+}
+
+/// Regression: whoever could read the journal could hold its lock, and every run and restore waited for ever.
+#[test]
+fn a_reader_of_the_journal_cannot_hold_its_lock() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut place = Place::new();
+    place.change("first");
+    let reader = fs::File::open(place.path()).expect("readable");
+    reader.lock().expect("locked");
+    let mut attempts = 0;
+    let journal = Journal::lock(&place.path(), &mut |_| {
+        attempts += 1;
+        false
+    });
+    assert!(journal.is_ok() && attempts == 0, "{journal:?}");
+    let lock = fs::metadata(place.directory.path().join("journal.jsonl.lock")).expect("a file of its own");
+    assert_eq!(lock.permissions().mode() & 0o777, 0o600, "nobody else can open it");
+}
+
+/// Regression: waiting for the lock could not be given up, and its holder was not named.
+#[test]
+fn who_waits_for_the_lock_can_give_up_and_is_told_the_holder() {
+    let place = Place::new();
+    let _held = place.journal();
+    let mut attempts = 0;
+    let refused = Journal::lock(&place.path(), &mut |_| {
+        attempts += 1;
+        attempts < 5
+    });
+    let why = refused.expect_err("held").to_string();
+    assert_eq!(attempts, 5);
+    assert!(why.contains("journal.jsonl.lock") && why.contains("run: "), "{why}");
+}
+
+/// Regression: a setting stayed changed if the journal could not be written when its writer's death was settled.
+#[test]
+fn a_setting_goes_back_although_the_journal_cannot_be_written() {
+    let mut place = Place::new();
+    place.stop_at = Some("written");
+    assert!(place.journal().change(&mut place, &[(READAHEAD, "0")], 1, "dies").is_err());
+    place.stop_at = None;
+    let mut journal = place.journal();
+    let id = journal.snapshot.entries[0].id.clone();
+    journal.cannot_be_written();
+    let done = journal.undo(&mut place, std::slice::from_ref(&id), false).expect("not stopped");
+    assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Unrecorded(_))), "{done:?}");
+    assert_eq!(place.value(READAHEAD), "128");
+    drop(journal);
+    assert!(matches!(place.undo(&id), Outcome::Already), "the next writer finds it done");
+}
+
+/// Regression: changes of an earlier process that had the same number were undone with those of a killed launcher.
+#[test]
+fn changes_of_an_earlier_process_with_the_same_number_are_not_its_own() {
+    let mut place = Place::new();
+    let own = i32::try_from(std::process::id()).expect("a pid");
+    let mut journal = place.journal();
+    journal.change(&mut place, &[(READAHEAD, "0")], own, "test").expect("not stopped");
+    let start = crate::process_start(own).expect("it runs");
+    assert_eq!(journal.active_of(own, Some(start)).len(), 1);
+    assert_eq!(journal.active_of(own, Some(start + 1)).len(), 0);
+}
+
+/// Regression: where the kernel does not tell the boot's identity, open changes were closed as if made before a restart.
+#[test]
+fn changes_are_undone_where_the_boot_is_not_known() {
+    let mut place = Place::new();
+    place.change("test");
+    let mut journal = Journal::lock_as(&place.path(), String::new(), &mut |_| false).expect("journal");
+    let done = journal.restore(&mut place, true).expect("not stopped");
+    assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Restored { .. })), "{done:?}");
+    assert_eq!(place.value(READAHEAD), "128");
 }

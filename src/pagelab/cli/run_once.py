@@ -54,6 +54,7 @@ _DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 def perform(one: Asked) -> int:
     """Makes the run, shows and writes the requested results; returns the exit code of ``pagelab run``."""
+    kept = launcher.of_caller()
     mode, files = _flush(one.flush or [])
     if mode == "all" and not os.access(_DROP_CACHES, os.W_OK, effective_ids=True):
         raise MachineError(
@@ -77,14 +78,14 @@ def perform(one: Asked) -> int:
         "run_dir_root": None if one.run_dir is None else str(one.run_dir),
         "events": one.events or [],
         "per_process_counters": one.per_process,
-        "measurements": {"fd": launcher.MEASURE_FD, "regex": one.measure_regex},
+        "measurements": {"fd": launcher.measure_fd(kept), "regex": one.measure_regex},
         "flush": {"mode": mode, "files": files},
         "tell_limits": not one.quiet,
         **asked(one.settings),
     }
     check_output(one.output)
     described = machine.describe()
-    written = launcher.launch(request, described)
+    written = launcher.launch(request, described, kept)
     if one.json_ or one.output is not None:
         from pagelab import runner
 
@@ -202,7 +203,8 @@ def _exit_code(outcome: dict[str, Any], *, propagate: bool) -> int:
         return 0
     code, ended_by, message = outcome.get("exit_code"), outcome.get("signal"), outcome.get("message")
     if propagate and code is not None:
-        return int(code)
+        # A program that succeeded and whose output was lost has failed.
+        return int(code) or int(outcome["status"] == "failed")
     if propagate and ended_by is not None:
         return 128 + int(ended_by)
     interrupted = message is not None and message.startswith("interrupted by")

@@ -327,6 +327,7 @@ class WarningKind(StrEnum):
     PROCESS_BREAKDOWN_PARTIAL = "process-breakdown-partial"
     PROCESS_TREE_UNKNOWN = "process-tree-unknown"
     MEASUREMENT_UNPARSED = "measurement-unparsed"
+    OUTPUT_LOST = "output-lost"
     WINDOW_MISUSED = "window-misused"
     SETTING_NOT_RESTORED = "setting-not-restored"
     CPU_RESTRICTED = "cpu-restricted"

@@ -9,21 +9,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pagelab import _native
+from pagelab import _native, terminal
 from pagelab.errors import MachineError, PagelabError
 
 from .journal import Entry, Journal, JournalError, boot_id
 from .settings import Change
 from .sysfs import Tree
 
-Outcome = Literal["restored", "already", "handed-on", "owned", "changed", "failed", "gone", "stale", "forbidden"]
+Outcome = Literal[
+    "restored", "already", "unrecorded", "handed-on", "owned", "changed", "failed", "gone", "stale", "forbidden"
+]
 
 
 @dataclass(frozen=True)
 class Undone:
     """The outcome of one journal entry in a restore.
 
-    Done: ``restored``: put back; ``already``: it had its old value; ``handed-on``: a later owner of the setting will
+    Done: ``restored``: put back; ``already``: it had its old value; ``unrecorded``: it has
+    its old value, but the journal could not be written; ``handed-on``: a later owner of the setting will
     put it back; ``gone``: the setting no longer exists; ``stale``: of an earlier boot. Left as it is: ``owned``: its
     owner still runs; ``changed``: somebody else changed it since; ``failed``: it could not be written; ``forbidden``:
     not a setting that pagelab changes.
@@ -37,6 +40,10 @@ class Undone:
     def left(self) -> bool:
         """Whether the setting still needs to be put back, and no live process will do so."""
         return self.outcome in ("changed", "failed", "forbidden")
+
+
+_QUIET_S = 3.0
+"""Seconds of waiting for the lock before a message."""
 
 
 def _no_step(_name: str) -> None:
@@ -53,6 +60,7 @@ class Changer:
     alive: Callable[[Entry], bool] = lambda entry: entry.owner_lives
     step: Callable[[str], None] = _no_step
     pid: int = 0
+    _said: bool = False
 
     def __post_init__(self) -> None:
         self.boot = self.boot or boot_id()
@@ -100,6 +108,12 @@ class Changer:
             return []
         return [_undone(**one) for one in self._ask(_native.journal_restore, force)]
 
+    def waits(self, seconds: float, holder: str) -> None:
+        """Called while another process holds the journal's lock; says so once if it takes long."""
+        if seconds >= _QUIET_S and not self._said:
+            self._said = True
+            terminal.say(f"waits for the settings journal: {holder}\n")
+
     def _ask(self, native: Callable[..., str], *words: Any) -> Any:
         try:
             return json.loads(native(self, self.journal.path, *words))
@@ -122,6 +136,7 @@ def _message(entry: Entry, outcome: dict[str, Any]) -> str:
     return {
         "restored": f"{entry.path}: {entry.new} → {entry.old}{note}",
         "already": f"{entry.path}: {entry.old}",
+        "unrecorded": f"{entry.path}: {entry.old}; the journal could not be written ({outcome.get('text')})",
         "handed-on": f"{entry.path}: kept for {outcome.get('by')}, which will put {entry.old} back",
         "owned": f"{entry.path}: in use by process {entry.pid} ({entry.by}), which will put it back",
         "stale": f"{entry.path}: changed before the machine was restarted",

@@ -53,8 +53,9 @@ class Snapshot:
     damaged_lines: int = 0
 
     def active(self, boot_id: str) -> list[Entry]:
-        """Changes of this boot that have not been undone, oldest first."""
-        return [e for e in self.entries if e.state in ("intended", "applied") and e.boot_id == boot_id]
+        """Changes of this boot that have not been undone, oldest first; where a boot is not known, of any."""
+        here = (boot_id, "") if boot_id else {e.boot_id for e in self.entries}
+        return [e for e in self.entries if e.state in ("intended", "applied") and e.boot_id in here]
 
 
 def boot_id() -> str:

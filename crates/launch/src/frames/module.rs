@@ -4,7 +4,6 @@ use crate::elf;
 use crate::error::{Error, Result};
 use crate::sys;
 use pagelab_policy::plan::{PlanSpec, StrategyKind};
-use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -49,7 +48,7 @@ fn check(path: &PathBuf) -> Result<PathBuf> {
         ))
     };
     let path = std::fs::canonicalize(path).map_err(cannot_read)?;
-    let file = File::open(&path).map_err(cannot_read)?;
+    let file = sys::files::open_regular(&path).map_err(cannot_read)?;
     let build = "build it as pagelab_strategy.h says: cc -shared -fPIC -o mine.so mine.c";
     let Some(elf) = elf::inspect(&file) else {
         return Err(Error::BadInput(format!("the strategy module {shown} is no ELF file; {build}")));

@@ -54,6 +54,8 @@ impl Story {
 pub trait Companion {
     /// Descriptors that are readable when a visit is needed.
     fn fds(&self) -> Vec<RawFd>;
+    /// A descriptor that is writable when a visit is needed.
+    fn writable(&self) -> Option<RawFd>;
     /// A visit; also made at every other event.
     fn visit(&mut self);
     /// The longest time between visits.
@@ -124,7 +126,9 @@ impl Watch<'_> {
             if story.program.is_some() && leave_at_ns.is_none() {
                 leave_at_ns = Some(now + LEFT_GRACE_NS);
             }
-            if ending.is_none() && self.deadline_ns.is_some_and(|deadline| now >= deadline) {
+            // A program that has ended did so in time; what it left behind has its own grace.
+            let is_late = story.program.is_none() && self.deadline_ns.is_some_and(|deadline| now >= deadline);
+            if ending.is_none() && is_late {
                 story.cut = story.cut.or(Some(Cut::TimedOut));
                 ending = Some(Ending::begin(now, 0));
             }
@@ -142,7 +146,8 @@ impl Watch<'_> {
                     return Ok(story);
                 }
             }
-            self.wait(now, ending.as_ref(), leave_at_ns, &mut hung_up)?;
+            let next_ns = leave_at_ns.or(self.deadline_ns);
+            self.wait(now, ending.as_ref(), next_ns, &mut hung_up)?;
             while let Some(signal) = signals::next(self.signals) {
                 if signal != libc::SIGCHLD {
                     self.interrupted(signal, &mut story, &mut ending);
@@ -176,19 +181,19 @@ impl Watch<'_> {
         &self,
         now: u64,
         ending: Option<&Ending>,
-        leave_at_ns: Option<u64>,
+        next_ns: Option<u64>,
         hung_up: &mut Vec<RawFd>,
     ) -> std::io::Result<()> {
         let until = match ending {
             Some(_) => Some(ENDING_POLL_NS),
-            None => [self.deadline_ns, leave_at_ns].into_iter().flatten().min().map(|at| at.saturating_sub(now)),
+            None => next_ns.map(|at| at.saturating_sub(now)),
         };
         let visit = (!hung_up.is_empty()).then_some(VISIT_NS);
         let until = [until, visit, self.companion.interval_ns()].into_iter().flatten().min();
         let mut fds = self.companion.fds();
         fds.retain(|fd| !hung_up.contains(fd));
         fds.push(self.signals.as_raw_fd());
-        hung_up.extend(signals::wait_readable(&fds, until)?);
+        hung_up.extend(signals::wait_for(&fds, self.companion.writable(), until)?);
         Ok(())
     }
 

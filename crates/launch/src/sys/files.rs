@@ -2,11 +2,15 @@
 
 use super::{check, check_long};
 use memmap2::MmapOptions;
-use rustix::fs::{Advice, OFlags, SeekFrom, fadvise, fcntl_getfl, fcntl_setfl, getxattr, seek, statvfs};
+use rustix::fs::{
+    Advice, FallocateFlags, Mode, OFlags, SeekFrom, fadvise, fallocate, fcntl_getfl, fcntl_setfl, getxattr, open,
+    seek, statvfs,
+};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::{SendFlags, send};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
@@ -16,20 +20,93 @@ pub fn pipe() -> io::Result<(File, File)> {
     Ok((reader.into(), writer.into()))
 }
 
+/// Opens a regular file for reading. Opening anything else could take for ever (a FIFO), or have effects (a device), so
+/// it is not opened, whatever the path means a moment later.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let found: File = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into();
+    if !found.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let same = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(open(same, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
 /// Makes reading return what is there, without waiting.
 pub fn never_wait(file: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::NONBLOCK)?)
 }
 
-/// Moves an open file's position to the next byte that was ever written; false: there is none.
-pub fn skip_hole(file: &impl AsFd) -> io::Result<bool> {
-    let at = seek(file, SeekFrom::Current(0))?;
+/// Place of the first byte from `at` on that was ever written; `None`: there is none.
+pub fn next_data(file: &impl AsFd, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
-        Ok(_) => Ok(true),
-        Err(Errno::NXIO) => Ok(false),
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NXIO) => Ok(None),
         // A file system without holes.
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(true),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(at)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives back the space of these bytes of a file, whose length stays.
+pub fn make_hole(file: &impl AsFd, start: u64, end: u64) -> io::Result<()> {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(file, mode, start, end.saturating_sub(start))?)
+}
+
+/// Where output goes. Writing to it never waits.
+#[derive(Debug)]
+pub struct Sink {
+    file: File,
+    kind: SinkKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SinkKind {
+    /// Takes what it has room for.
+    Plain,
+    Socket,
+    /// It may wait for room, and cannot be told not to without telling its other holders: it gets as much at once as it
+    /// has room for whenever it is writable.
+    Small(usize),
+}
+
+impl Sink {
+    /// A sink of an open descriptor, which its other holders may use as before.
+    pub fn new(file: File) -> Sink {
+        use std::os::unix::fs::FileTypeExt;
+        let Ok(data) = file.metadata() else { return Sink { file, kind: SinkKind::Plain } };
+        let sort = data.file_type();
+        if sort.is_socket() {
+            return Sink { file, kind: SinkKind::Socket };
+        }
+        if !(sort.is_fifo() || sort.is_char_device()) {
+            return Sink { file, kind: SinkKind::Plain };
+        }
+        // Opened once more, a pipe or terminal has flags of its own.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        match open(path, flags, Mode::empty()) {
+            Ok(own) => Sink { file: own.into(), kind: SinkKind::Plain },
+            // PIPE_BUF; a terminal is writable if 256 characters have room.
+            Err(_) => Sink { file, kind: SinkKind::Small(if sort.is_fifo() { 4096 } else { 256 }) },
+        }
+    }
+
+    /// Writes a part; `WouldBlock`: there is no room now.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self.kind {
+            SinkKind::Plain => (&self.file).write(bytes),
+            SinkKind::Socket => Ok(send(&self.file, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?),
+            SinkKind::Small(most) => match super::signals::is_writable(self.file.as_raw_fd())? {
+                true => (&self.file).write(bytes.get(..most).unwrap_or(bytes)),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            },
+        }
+    }
+
+    /// The descriptor that becomes writable.
+    pub fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 }
 
@@ -53,6 +130,17 @@ pub fn take_over(fd: RawFd) -> io::Result<File> {
     let file = unsafe { File::from_raw_fd(fd) };
     fcntl_setfd(&file, FdFlags::CLOEXEC)?;
     Ok(file)
+}
+
+/// Keeps every open descriptor from this number on from programs that are executed.
+pub fn close_all_at_exec(first: RawFd) {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<RawFd> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|&fd| fd >= first).collect();
+    for number in numbers {
+        // SAFETY: plain integers. The one of the listing is closed by now, which is an error without effect.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
 }
 
 /// Advises the kernel to drop a file's clean pages from the page cache.

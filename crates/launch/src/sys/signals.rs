@@ -3,17 +3,60 @@
 use super::check;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::OnceLock;
 
 /// Signals the launcher waits for.
 const WATCHED: [Signal; 5] = [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
+/// What this process was started with, and its program is to be started with.
+struct Inherited {
+    mask: SigSet,
+    ignores_children: bool,
+    ignores_file_size: bool,
+}
+
+static INHERITED: OnceLock<Inherited> = OnceLock::new();
+
+/// Takes the signals as the launcher needs them, first of all: the end of a child is not to be lost, and a file beyond
+/// the limit on its size is an error like any other. `ignores_children`: who called the launcher's caller ignores
+/// SIGCHLD.
+pub fn take(ignores_children: bool) {
+    let _ = INHERITED.set(Inherited {
+        mask: SigSet::thread_get_mask().unwrap_or(SigSet::empty()),
+        ignores_children: ignores_children || is_ignored(libc::SIGCHLD),
+        ignores_file_size: is_ignored(libc::SIGXFSZ),
+    });
+    dispose(libc::SIGCHLD, libc::SIG_DFL);
+    dispose(libc::SIGXFSZ, libc::SIG_IGN);
+}
+
+/// Whether this process ignores a signal.
+fn is_ignored(signal: i32) -> bool {
+    let mut present = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set; zeros are a valid value, which the call replaces.
+    let present = unsafe {
+        libc::sigaction(signal, std::ptr::null(), present.as_mut_ptr());
+        present.assume_init()
+    };
+    present.sa_sigaction == libc::SIG_IGN
+}
+
+/// The watched signals. One that the caller ignores (nohup, a background job of a shell without job control) is not to
+/// end the run; SIGTERM always is, since the launcher's processes use it among themselves.
+fn watched() -> impl Iterator<Item = Signal> {
+    let may_be_ignored = [Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+    WATCHED.into_iter().filter(move |&signal| !(may_be_ignored.contains(&signal) && is_ignored(signal as i32)))
+}
+
 /// Blocks the signals that the launcher waits for, and gives a non-blocking descriptor to read them from.
 pub fn watch() -> io::Result<SignalFd> {
-    let set = SigSet::from_iter(WATCHED);
+    let set = SigSet::from_iter(watched());
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
@@ -31,15 +74,19 @@ pub fn is_asked_to_end() -> bool {
         line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
     };
     let waiting = pending("SigPnd:") | pending("ShdPnd:");
-    WATCHED.iter().any(|&signal| signal != Signal::SIGCHLD && waiting >> (signal as i32 - 1) & 1 == 1)
+    watched().any(|signal| signal != Signal::SIGCHLD && waiting >> (signal as i32 - 1) & 1 == 1)
 }
 
-/// Restores default signal handling for a program about to be started. Async-signal-safe.
+/// Gives a program about to be started the signals as they were inherited. Async-signal-safe.
 pub fn reset_for_program() {
-    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
-    // std ignores SIGPIPE at start-up, and the launcher ignores SIGTTOU; a program expects neither.
+    let given = INHERITED.get();
+    let mask = given.map_or(SigSet::empty(), |given| given.mask);
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
+    let put_back = |signal, ignored| dispose(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
+    put_back(libc::SIGCHLD, given.is_some_and(|given| given.ignores_children));
+    put_back(libc::SIGXFSZ, given.is_some_and(|given| given.ignores_file_size));
+    // std ignores it before main, as Python does: whether the caller did is not known.
     dispose(libc::SIGPIPE, libc::SIG_DFL);
-    dispose(libc::SIGTTOU, libc::SIG_DFL);
 }
 
 /// `how`: SIG_DFL or SIG_IGN.
@@ -48,11 +95,24 @@ fn dispose(signal: i32, how: libc::sighandler_t) {
     unsafe { libc::signal(signal, how) };
 }
 
+/// Whether a write would find room, or an error, at once.
+pub fn is_writable(fd: RawFd) -> io::Result<bool> {
+    let mut polled = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one live structure.
+    check(unsafe { libc::poll(&mut polled, 1, 0) }).map(|ready| ready > 0)
+}
+
 /// Waits until a descriptor is readable or the time is up (None: no limit). An interrupted wait counts as over. Gives
 /// the descriptors that have hung up: waiting for them again would return at once.
 pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<Vec<RawFd>> {
-    let mut polled: Vec<libc::pollfd> =
-        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    wait_for(fds, None, timeout_ns)
+}
+
+/// As [`wait_readable`], and until `writable` has room (or an error) for who writes to it.
+pub fn wait_for(fds: &[RawFd], writable: Option<RawFd>, timeout_ns: Option<u64>) -> io::Result<Vec<RawFd>> {
+    let one = |events| move |fd: RawFd| libc::pollfd { fd, events, revents: 0 };
+    let mut polled: Vec<libc::pollfd> = fds.iter().copied().map(one(libc::POLLIN)).collect();
+    polled.extend(writable.map(one(libc::POLLOUT)));
     let limit = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
@@ -65,14 +125,38 @@ pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<Vec<R
         Err(_) => Ok(Vec::new()),
         Ok(_) => {
             let over = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
-            Ok(polled.iter().filter(|one| one.revents & over != 0).map(|one| one.fd).collect())
+            let read = polled.iter().take(fds.len());
+            Ok(read.filter(|one| one.revents & over != 0).map(|one| one.fd).collect())
         }
     }
+}
+
+/// Whether a descriptor is a pipe.
+pub fn is_pipe(fd: &impl AsFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo())
 }
 
 /// Whether a descriptor is a terminal whose foreground group is this process's.
 pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
     isatty(fd) && tcgetpgrp(fd).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// The controlling terminal, if this process's group is in its foreground.
+pub fn own_terminal() -> Option<File> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let terminal: File = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?.into();
+    is_foreground(terminal.as_fd()).then_some(terminal)
+}
+
+/// Takes a terminal back that was handed to a group without a process by now. (A shell that has put another job into
+/// the foreground meanwhile keeps it.)
+pub fn take_back(terminal: &impl AsFd) {
+    let holder = tcgetpgrp(terminal).map_or(0, |group| Pid::as_raw(Some(group)));
+    let is_gone = holder > 1 && !super::process::exists(-holder);
+    if holder != own_group() && is_gone {
+        // Without it the shell takes the terminal when this job has ended.
+        let _ = set_foreground(terminal, own_group());
+    }
 }
 
 /// Makes a group the terminal's foreground group. SIGTTOU is ignored from then on: the launcher may by then be in

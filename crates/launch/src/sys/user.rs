@@ -73,6 +73,7 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
 /// not open stays closed, whatever its path means by then.
 pub fn with_files_of<T>(identity: &Identity, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let own = own_identity()?;
+    let capabilities = thread::capabilities(None)?;
     let set = |groups: &[u32], uid: u32, gid: u32| {
         set_groups(groups)?;
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
@@ -85,6 +86,8 @@ pub fn with_files_of<T>(identity: &Identity, work: impl FnOnce() -> io::Result<T
     };
     let done = set(&identity.groups, identity.uid, identity.gid).and_then(|()| work());
     set(&own.groups, process::geteuid().as_raw(), process::getegid().as_raw())?;
+    // The kernel raises all capabilities for files with the return to user 0, also those that were given up.
+    thread::set_capabilities(None, capabilities)?;
     done
 }
 
