@@ -154,7 +154,10 @@ impl Owner {
 
 /// Undoes what another process, now dead, had changed.
 pub fn undo_of(owner: Owner) -> UndoneAll {
-    if !pagelab_settings::default_path().exists() {
+    // Most runs change no setting, and have no right to the journal's lock.
+    if pagelab_settings::read(&pagelab_settings::default_path())
+        .is_ok_and(|known| !known.entries.iter().any(|entry| entry.pid == owner.pid))
+    {
         return UndoneAll::default();
     }
     match lock(Patience::Long) {

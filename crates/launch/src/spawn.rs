@@ -153,13 +153,11 @@ impl Waiting {
     }
 }
 
-/// The terminal that a program is to have for itself: of this process's group, in the foreground. A program whose
-/// standard input is something else may still ask at the terminal (`/dev/tty`: for a password, as a pager); but if its
-/// output goes into a pipe, the keyboard may be for another program of the pipeline.
+/// The terminal that a program is to have for itself: its standard input, with this process's group in the foreground.
+/// If its input is something else, the keyboard may be for another program of the pipeline or script (ssh before it, a
+/// pager behind it), which would be stopped, and Ctrl-C is for all of them.
 fn terminal_of_program() -> Option<File> {
-    let terminal = signals::own_terminal()?;
-    let reads_it = std::io::stdin().is_terminal();
-    (reads_it || !signals::is_pipe(&std::io::stdout())).then_some(terminal)
+    std::io::stdin().is_terminal().then(signals::own_terminal).flatten()
 }
 
 /// The error for a failed step of the child's set-up, with what to do.

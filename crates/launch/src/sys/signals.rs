@@ -131,11 +131,6 @@ pub fn wait_for(fds: &[RawFd], writable: Option<RawFd>, timeout_ns: Option<u64>)
     }
 }
 
-/// Whether a descriptor is a pipe.
-pub fn is_pipe(fd: &impl AsFd) -> bool {
-    rustix::fs::fstat(fd).is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo())
-}
-
 /// Whether a descriptor is a terminal whose foreground group is this process's.
 pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
     isatty(fd) && tcgetpgrp(fd).is_ok_and(|group| group == rustix::process::getpgrp())

@@ -46,6 +46,8 @@ enum End {
     Present,
     /// Nothing can be moved to the next page.
     Refused,
+    /// The next page could not be placed this time.
+    Busy,
     /// The pool has no pages.
     Dry,
 }
@@ -152,7 +154,7 @@ impl Engine {
                     tally::engine(|counts| &counts.eexist, 1);
                     self.pools.wake(page_at(page));
                 }
-                End::Done | End::Refused | End::Dry => {
+                End::Done | End::Refused | End::Busy | End::Dry => {
                     #[cfg(feature = "expensive")]
                     delay();
                     if !self.checks.stale_faults.settled(page, thread, sys::monotonic_ns()) {
@@ -190,8 +192,8 @@ impl Engine {
                         refused = true;
                         break;
                     }
-                    End::Present if end == at => end + PAGE,
-                    End::Present | End::Refused | End::Done => end,
+                    End::Present | End::Busy if end == at => end + PAGE,
+                    End::Present | End::Busy | End::Refused | End::Done => end,
                 };
             }
         });
@@ -298,11 +300,12 @@ impl Engine {
                             return (1, count == 1, (count > 1).then_some(End::Refused));
                         }
                     }
-                    return (0, false, Some(End::Refused));
+                    let again = errno == Errno::EAGAIN;
+                    return (0, false, Some(if again { End::Busy } else { End::Refused }));
                 }
             }
         }
-        (0, false, Some(End::Refused))
+        (0, false, Some(End::Busy))
     }
 
     /// Records that the first `done` pages of `run` went to page `at` of the span at `start` and after it; the others

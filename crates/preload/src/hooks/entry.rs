@@ -161,7 +161,7 @@ pub(crate) extern "C" fn munlock(addr: usize, len: usize) -> c_int {
 }
 
 pub(crate) extern "C" fn munlockall() -> c_int {
-    locking(|| {}, task::munlock_all, calls::all_locked_or_unlocked)
+    locking(|| calls::before_lock_all(0), task::munlock_all, calls::all_locked_or_unlocked)
 }
 
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {

@@ -193,7 +193,9 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
 /// Maps at a hint outside the pools, where the kernel accepts the hint. It is only a hint for the kernel, too: at a
 /// place that the program insists on, it maps even where a stack is to grow.
 fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
-    let at = request.raw_with(hint, request.flags & !(c::MAP_POPULATE | c::MAP_NONBLOCK))?;
+    // (What the program locks as it is mapped would be populated, also at a place that is given up again.)
+    let exactly = if advise::locks_all() { c::MAP_FIXED_NOREPLACE } else { 0 };
+    let at = request.raw_with(hint, request.flags & !(c::MAP_POPULATE | c::MAP_NONBLOCK) | exactly)?;
     if at != hint {
         // SAFETY: the mapping was just made, and nobody knows its address.
         let _ = unsafe { sys::munmap(at, request.len) };

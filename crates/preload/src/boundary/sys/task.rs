@@ -124,6 +124,8 @@ calls! {
 
     fn capset(header: &[u32; 2], data: &[u32; 6]) -> () { nr::CAPSET; header, data }
 
+    fn uname(names: &mut [u32; NAMES]) -> () { nr::UNAME; names }
+
     fn pidfd_open(tid: u32, flags: u32) -> i32 { nr::PIDFD_OPEN; tid, flags }
 
     /// pidfd_getfd(2): a copy of descriptor `fd` of the thread behind `pidfd`.
@@ -180,6 +182,20 @@ pub fn futex_wake_all(word: &AtomicU32) {
 /// close_range(2): closes `first..=last` in the calling thread's table. Only threads with their own tables call it.
 pub fn close_range(first: u32, last: u32) -> Result<()> {
     close_range_of(first, last, 0)
+}
+
+/// Words for six names of 65 bytes (struct new_utsname); the third is the release.
+const NAMES: usize = 98;
+
+/// The first two numbers of the kernel's release; zeros if it has none.
+pub fn kernel_release() -> (u32, u32) {
+    let mut names = [0; NAMES];
+    let _ = uname(&mut names);
+    let names = Plain::bytes_mut(&mut names);
+    let mut numbers = names.get(2 * 65..).unwrap_or(&[]).split(|byte| !byte.is_ascii_digit()).map(|digits| {
+        digits.iter().fold(0u32, |value, digit| value.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
+    });
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Soft limit of a resource.

@@ -1,5 +1,7 @@
 //! Calls that advise, populate or lock memory. Governed memory is placed before the kernel populates or locks it.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use pagelab_abi::guest::Counter;
 
 use crate::backing;
@@ -147,11 +149,20 @@ pub fn unlocked(addr: usize, len: usize) {
     }
 }
 
-/// Prepares for mlockall.
+/// Whether the program locks all memory that is mapped from now on.
+static LOCKS_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Whether the kernel locks, and so populates, what is mapped now.
+pub fn locks_all() -> bool {
+    LOCKS_ALL.load(Ordering::Relaxed)
+}
+
+/// Prepares for mlockall, or with no flags for munlockall.
 pub fn before_lock_all(flags: usize) {
     const MCL_CURRENT: usize = 1;
     const MCL_FUTURE: usize = 2;
     const MCL_ONFAULT: usize = 4;
+    LOCKS_ALL.store(flags & MCL_FUTURE != 0, Ordering::Relaxed);
     if flags & MCL_FUTURE != 0 {
         // Memory mapped in advance would not be locked when the program gets it.
         tables::lock().drop_spare();

@@ -4,7 +4,7 @@ use crate::backing;
 use crate::backing::thp;
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::span::{Span, align_down, align_up};
-use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::sys::{self, Errno, c, task};
 use crate::boundary::{mapping, maps};
 use crate::state::layout::Backing;
 use crate::state::seccomp;
@@ -31,7 +31,8 @@ impl Pool {
             }
             return Ok(old.start);
         }
-        if !self.is_plain(old) && !mapping::is_within_one(old) && !is_uniform(old) {
+        let mixed = !self.is_plain(old) && !self.has_hugetlb(old);
+        if mixed && !mapping::is_within_one(old) && !is_uniform(old) {
             // The program made several mappings of it.
             return Err(Errno::EFAULT);
         }
@@ -440,19 +441,10 @@ pub fn moves_in_part(old: Span, new_len: usize) -> bool {
         && (is_uniform(old) || moves_several())
 }
 
-/// Whether this kernel moves several mappings at once, of any kinds, and with holes between them.
+/// Whether this kernel moves several mappings at once, of any kinds, and with holes between them. (It is not tried: the
+/// addresses that a move leaves behind are another thread's a moment later.)
 fn moves_several() -> bool {
-    if seccomp::is_active() {
-        return false;
-    }
-    let Ok(room) = sys::map_anywhere(4 * PAGE, c::PROT_NONE, c::MAP_NORESERVE) else { return false };
-    // SAFETY: the four pages were mapped just now, and nobody knows their address.
-    unsafe {
-        let two = sys::mprotect(room, PAGE, c::PROT_READ).is_ok();
-        let moved = two && sys::mremap(room, 2 * PAGE, 2 * PAGE, MOVE, room + 2 * PAGE).is_ok();
-        let _ = sys::munmap(room, 4 * PAGE);
-        moved
-    }
+    !seccomp::is_active() && task::kernel_release() >= (6, 17)
 }
 
 /// Whether `span` is mapped without holes, with one protection, and without a file.
