@@ -109,6 +109,7 @@ setup: $(STAMP)
 
 $(STAMP): $(SOURCES) | system $(PY)
 	@echo "building pagelab and installing it into $(VENV) (a few minutes the first time) ..."
+	@rm -rf build/lib*  # modules of before, which would be installed again
 	@$(PY) -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@touch $@
 
