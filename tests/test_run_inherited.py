@@ -139,7 +139,8 @@ def test_the_program_ignores_what_its_caller_ignores() -> None:
     show = "import signal; print([s.name for s in signal.Signals if signal.getsignal(s) is signal.SIG_IGN])"
     done = started("--no-preload", "--", sys.executable, "-c", show, first=ignoring(*given))
     own = {"SIGPIPE", "SIGXFSZ"}  # the program is Python too
-    before = {one.name for one in signal.Signals if signal.getsignal(one) is signal.SIG_IGN}  # a background job's SIGQUIT
+    # A background job's SIGQUIT.
+    before = {one.name for one in signal.Signals if signal.getsignal(one) is signal.SIG_IGN}
     expected = {one.name for one in given} | before
     assert set(json.loads(done.stdout.replace("'", '"'))) - own == expected - own, done
 
