@@ -22,7 +22,7 @@ test: $(STAMP)            ## All tests but the long campaigns
 	$(PY) -m pytest -m "not slow" --durations=30
 
 # Tests that compute and draw, and those that need the machine's settings, caches and time: .ci/run runs both at once.
-COMPUTING := $(addprefix tests/,advise stats models simulate layouts report trace diagnose test_limits.py test_json_alone.py)
+COMPUTING := $(addprefix tests/,advise benchmarks distribute stats models simulate layouts report trace diagnose test_limits.py test_json_alone.py)
 
 test-computing: $(STAMP)  # both, whatever the first finds
 	status=0; cargo test --workspace --locked --no-fail-fast || status=1; \
