@@ -1,4 +1,4 @@
-"""Parses sizes and lists of numbers as people write them: ``64K``, ``1.5M``, ``1 GiB`` (binary units); ``1..64``."""
+"""Parses sizes (binary units), times and lists of numbers: ``64K``, ``1 GiB``, ``90s``, ``1..64``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from pagelab.errors import BadInputError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)\s*")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds of ``90s``, ``500ms``, ``2min`` or ``1h``; None if the text is no number with a unit."""
+    found = _TIME.fullmatch(text)
+    return None if found is None else float(found[1]) * _UNITS_S[found[2]]
 
 
 def size_bytes(value: object, where: str) -> int:

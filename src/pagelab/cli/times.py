@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import typer
 
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min|m|h)\s*")
+from pagelab.sizes import seconds_of
 
 
 def minutes(text: Any) -> float:
@@ -22,9 +20,9 @@ def seconds(text: Any) -> float:
 
 
 def _time(text: Any, unit_s: float, allowed: str) -> float:
-    found = _TIME.fullmatch(str(text))
+    found = seconds_of(str(text))
     if found is not None:
-        return float(found[1]) * _UNITS_S[found[2]] / unit_s
+        return found / unit_s
     try:
         return float(text)
     except ValueError:

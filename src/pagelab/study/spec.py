@@ -16,12 +16,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ..contract.rows import KEEP, RunSetting
 from ..contract.settings import RUN_SETTINGS
 from ..errors import BadInputError
-from ..sizes import size_bytes
+from ..sizes import seconds_of, size_bytes
 from . import toml_model
 
 Scalar = str | int | float | bool
 
-_UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 SHELL_WORDS = re.compile(r"[|&;<>$`*?~]|\{[^}]*,[^}]*\}")
 
 
@@ -29,10 +28,10 @@ def _duration(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError('write a duration such as "90s", "500ms", "2min" or "1h"')
     if isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*", value)
-        if not found:
+        found = seconds_of(value)
+        if found is None:
             raise ValueError(f'"{value}" is no duration; allowed: a number with ms, s, min or h, such as "90s"')
-        return float(found[1]) * _UNITS_S[found[2]]
+        return found
     return value
 
 
