@@ -8,10 +8,11 @@ PEERS  := $(VENV)/.pagelab-bench-installed
 OUT    ?= demo-out
 FLAVOUR ?= amd64
 NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.h' \)) Cargo.toml Cargo.lock
+# Directories, too: they change when a file in them is removed or renamed.
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
-	pyproject.toml
+	$(shell find src/pagelab -type d -not -name __pycache__) pyproject.toml
 
-.PHONY: demo test test-computing test-machine test-slow reboot-test kernel-test kernel-test-full kernel-bench kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
+.PHONY: demo test test-native test-computing test-machine test-again test-slow reboot-test kernel-test kernel-test-full kernel-bench kernel-deb kernel-effect lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -22,14 +23,26 @@ test: $(STAMP)            ## All tests but the long campaigns
 	$(PY) -m pytest -m "not slow" --durations=30
 
 # Tests that compute and draw, and those that need the machine's settings, caches and time: .ci/run runs both at once.
-COMPUTING := $(addprefix tests/,advise benchmarks distribute stats models simulate layouts report trace diagnose test_limits.py test_json_alone.py)
+COMPUTING := $(addprefix tests/,benchmarks distribute stats models simulate layouts report trace diagnose test_limits.py \
+	test_json_alone.py test_habits.py test_manpage.py test_docs.py test_house.py test_import_rules.py test_storeys.py \
+	test_dependencies.py test_quick_start.py model_run/test_model_run.py study/test_study_reboots.py $(notdir $(wildcard tests/test_bench_*.py)))
 
-test-computing: $(STAMP)  # both, whatever the first finds
-	status=0; cargo test --workspace --locked --no-fail-fast || status=1; \
-	$(PY) -m pytest -m "not slow" --durations=30 -p no:cacheprovider $(COMPUTING) || status=1; exit $$status
+test-native: $(STAMP)
+	cargo test --workspace --locked --no-fail-fast
+
+# Each leaves its exit status and what failed, which tools/again.py runs by itself.
+test-computing test-machine: HALF = target/halves/$(@:test-%=%)
+test-computing test-machine: HALF_OF_TESTS = mkdir -p $(HALF); $(PY) -m pytest -m "not slow" --by-turns --durations=30 --cache-clear \
+	-o cache_dir=$(abspath $(HALF)) $(1); status=$$?; echo $$status >$(HALF)/status; exit $$status
+
+test-computing: $(STAMP)
+	$(call HALF_OF_TESTS,$(COMPUTING))
 
 test-machine: $(STAMP)
-	$(PY) -m pytest -m "not slow" --durations=30 $(addprefix --ignore=,$(COMPUTING))
+	$(call HALF_OF_TESTS,$(addprefix --ignore=,$(COMPUTING)))
+
+test-again: $(STAMP)      ## What failed in .ci/run, three times by itself
+	$(PY) -m tools.again target/halves/computing target/halves/machine
 
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow
@@ -93,7 +106,7 @@ SMALL := CFLAGS=-O2 CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_
 # The build's own glibc decides the tag: Debian 12 gives manylinux_2_34. auditwheel refuses what other systems have not.
 wheel: $(PY)              ## dist/pagelab-*.whl, for every Python from 3.11 on and every x86-64 Linux whose glibc is new enough
 	@$(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c '$(subst bench,wheel,$(EXTRA))' | sed 's/ *\([<>=]\)/\1/g')
-	@rm -rf target/wheel
+	@rm -rf target/wheel build/lib*  # modules of before, which would be packed again
 	$(SMALL) $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/wheel .
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/auditwheel repair --wheel-dir dist target/wheel/*.whl
 	$(PY) -m tools.denser_wheel dist/$$(basename target/wheel/*.whl | cut -d- -f1-2)-*.whl

@@ -20,6 +20,16 @@ kernel_package() { # name, architecture, size
   echo "$deb"
 }
 
+# The version of the series: the time of its last change, so that a newer one replaces an older one, and what it consists
+# of, so that no two are taken for one.
+series_version() {
+  local changed when=
+  changed=$(git -C "$here" status --porcelain -- patches 2>/dev/null) || changed=unknown
+  [ -n "$changed" ] ||
+    when=$(TZ=UTC git -C "$here" log -1 --format=%cd --date=format-local:%Y%m%d%H%M -- patches 2>/dev/null) || when=
+  echo "${when:-$(date -u +%Y%m%d%H%M)}.$(cat "$here"/patches/*.patch | sha256sum | cut -c1-8)"
+}
+
 # Makes tree/source: unpacked once, with exactly these patches. What a patch does not change keeps its time, so that make
 # builds only what depends on the others.
 kernel_tree() { # tree, patches ...

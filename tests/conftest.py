@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from datetime import date
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -14,7 +15,7 @@ from types import FrameType
 import pytest
 from hypothesis import settings
 
-from harness import page_sizes
+from harness import page_sizes, turns
 from harness.guests import Workshop
 from harness.huge_pages import HugePages
 from harness.launching import Runner, open_to_all
@@ -33,6 +34,19 @@ def pytest_configure() -> None:
     # How long an example takes says how busy the machine is.
     settings.register_profile("pagelab", deadline=None)
     settings.load_profile("pagelab")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--by-turns", action="store_true", help="of the tests marked by_turns(N), an Nth: others tomorrow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--by-turns"):
+        return
+    today = date.today().toordinal()
+    left_out = [item for item in items if not turns.is_today(item, today)]
+    items[:] = [item for item in items if item not in set(left_out)]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def end_session(session: int, number: int, _frame: FrameType | None) -> None:

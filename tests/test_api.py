@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,26 @@ def test_a_linked_program_has_the_library_once_under_a_policy(
     run = run_under(COLOURED.toml, [str(program)])
     said_ok(run)
     assert len(run.the_record.processes) == 1, run.story()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user's program; run: sudo make test")
+@pytest.mark.parametrize("mode", [0o755, 0o4755], ids=["ordinary", "set-user-ID"])
+def test_a_program_with_more_rights_than_its_caller_obeys_no_plan(
+    mode: int, workshop: Workshop, everyones: Path
+) -> None:
+    """Else the caller would choose a directory in which a file is made with the program's rights."""
+    link = everyones / "libpagelab.so"
+    shutil.copy(paths.library(), link)
+    link.chmod(0o755)
+    program = everyones / "hints"
+    shutil.copy(
+        build(workshop, "absent", "-Wl,--no-as-needed", str(link), f"-Wl,-rpath,{everyones}", suffix="-s"), program
+    )
+    program.chmod(mode)
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(program)]
+    environment = {**os.environ, "PAGELAB_PLAN": str(everyones / "no-plan")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert ("cannot use the plan" in done.stderr) == (mode == 0o755), done.stderr
 
 
 @pytest.mark.parametrize("flags", [(), ("-static",), ("-O2", "-fno-pie", "-no-pie")], ids=["pie", "static", "no-pie"])

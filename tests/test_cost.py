@@ -53,6 +53,7 @@ def test_system_calls_are_those_of_the_list(tmp_path: Path, workshop: Workshop, 
     assert extra["start"] > 0, "the library was not there"
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("program", ["gzip", "sqlite3", "python3", "malloc-storm"])
 def test_instructions_after_start_are_the_programs_own(program: str, emulator: Emulator, tmp_path: Path) -> None:
     if program == "python3" and not os.path.exists(PYTHON):  # noqa: PTH110

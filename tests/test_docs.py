@@ -55,6 +55,18 @@ ELSEWHERE = {"mm/page_alloc.c"}
 """Files of the kernel."""
 
 
+def test_references_of_reports_lead_to_headings() -> None:
+    """Regression: a page named a heading that was renamed."""
+    templates = ROOT / "src" / "pagelab" / "report" / "templates"
+    found = [
+        (template.name, "method/nondeterminism.md" if kind else "method.md", name)
+        for template in sorted(templates.glob("*.j2"))
+        for kind, name in re.findall(r'\b(nd)?ref\("([\w-]+)"\)', template.read_text())
+    ]
+    assert len(found) > 10
+    assert [one for one in found if one[2] not in anchors(ROOT / "docs" / one[1])] == []
+
+
 def test_files_that_the_documentation_names_exist() -> None:
     """In backticks: a path that begins with a folder of the repository, or a file's name with the end of its path."""
     known = repository()

@@ -47,6 +47,7 @@ def test_a_traced_program_has_the_callers_environment(tmp_path: Path) -> None:
     assert NAME not in (tmp_path / "seen").read_text()
 
 
+@pytest.mark.by_turns(4)
 def test_the_environment_is_the_same_in_every_execution_of_a_study(tmp_path: Path) -> None:
     """A study that is given a time looks at its pilot with polars, and goes on."""
     (tmp_path / "s.toml").write_text(
@@ -75,6 +76,7 @@ name = "b"
         assert len(set(sizes)) == 1
 
 
+@pytest.mark.by_turns(4)
 def test_a_program_tried_under_a_limit_has_the_callers_environment(tmp_path: Path) -> None:
     """There the allocator is told to start no thread."""
     environment = {key: value for key, value in os.environ.items() if key != NAME}

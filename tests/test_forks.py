@@ -26,6 +26,7 @@ HINTING = [
     Guest("forks/handlers"),
     Guest("forks/order"),
     Guest("forks/late_move"),
+    Guest("forks/left"),
     Guest("forks/clone_child", ("first",), "forks/clone_child-first"),
     Guest("forks/clone_child", ("grandchild",), "forks/clone_child-grandchild"),
     Guest("forks/outlived"),
@@ -71,6 +72,7 @@ def test_guest_is_right_natively(guest: Guest, workshop: Workshop) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("guest", HINTING, ids=str)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_forks_and_the_first_hint_do_not_harm_each_other(
@@ -80,6 +82,7 @@ def test_forks_and_the_first_hint_do_not_harm_each_other(
     said_ok(run_under(policy.toml, argv(guest, workshop)))
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("guest", HINTING, ids=str)
 def test_forks_and_the_first_hint_do_not_harm_each_other_without_a_plan(
     guest: Guest, workshop: Workshop, library: Path
@@ -116,3 +119,27 @@ def test_a_filter_of_a_child_of_vfork_does_not_end_the_parents_measurement(
         pytest.skip(missing)
     run = said_ok(run_under(policy.toml, [str(workshop.build("vfork_filter"))]))
     assert "heap" in {region.region for region in run.root.placement}, run.story()
+
+
+@pytest.mark.parametrize("name", ["all-2M", "all-4K"])
+def test_the_first_process_of_a_namespace_is_itself_though_it_was_made_past_libc(
+    name: str, workshop: Workshop, run_under: Runner
+) -> None:
+    policy = SIZES[name]
+    if missing := policy.missing():
+        pytest.skip(missing)
+    said_ok(run_under(policy.toml, [str(workshop.build("forks/first_of_namespace"))]))
+
+
+@pytest.mark.parametrize("name", ["all-2M", "all-4K"])
+def test_a_forked_child_is_itself_though_its_own_child_of_vfork_maps_first(
+    name: str, workshop: Workshop, run_under: Runner
+) -> None:
+    policy = SIZES[name]
+    if missing := policy.missing():
+        pytest.skip(missing)
+    program = workshop.build("forks/vfork_first")
+    run = said_ok(run_under(policy.toml, [str(program)]))
+    forked = [one for one in run.the_record.processes if one.executable == str(program) and one.pid != run.root.pid]
+    assert len(forked) == 1, run.story()
+    assert "anon" in {region.region for region in forked[0].placement}, run.story()

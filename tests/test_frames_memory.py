@@ -14,7 +14,7 @@ from harness.frames import BY_NAME, MAIN, FramesPolicy, possible
 from harness.guests import Workshop
 from harness.launching import Run, Runner
 from harness.memory import MemoryGroup, swap_file
-from harness.placing import run_placed
+from harness.placing import TRIES, pages_migrated, run_placed
 from harness.policies import THP
 from harness.processes import processes_named
 from pagelab.placement.regions import pool_of
@@ -56,9 +56,17 @@ def accounted(run: Run) -> None:
 def test_pages_are_placed_where_memory_is_swapped(
     policy: FramesPolicy, guest: str, workshop: Workshop, run_under: Runner
 ) -> None:
-    """The program's pages go out and come back; free pages of the pool go out before they are handed out."""
+    """The program's pages go out and come back; free pages of the pool go out before they are handed out.
+
+    A broken promise is forgiven only where the kernel migrated pages of this machine meanwhile.
+    """
     argv = [str(workshop.build(f"frames/{guest}"))]
-    run = run_under(possible(policy).toml, argv, env=policy.environment()).succeeded()
+    for _ in range(TRIES):
+        before = pages_migrated()
+        run = run_under(possible(policy).toml, argv, env=policy.environment())
+        if "promised" not in run.stderr or pages_migrated() == before:
+            break
+    run.succeeded()
     assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
     accounted(run)
     assert run.the_record.frames is not None

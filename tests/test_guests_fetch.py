@@ -11,6 +11,7 @@ import pytest
 from harness import smaps
 from harness.guests import Workshop
 from harness.launching import Runner
+from harness.memory import MemoryGroup
 from harness.policies import BY_NAME
 from pagelab.record import WarningKind
 
@@ -95,3 +96,16 @@ def test_a_childs_program_is_recorded_beside_what_its_parent_maps(run_under: Run
     assert child in paths, run.story()
     assert len([path for path in paths if path.name.startswith("libc.so")]) == 1, run.story()
     assert all(file.pages > 0 for file in run.the_record.fetch.residency_at_start), run.story()
+
+
+@pytest.mark.parametrize("pages", ["4K", "2M"])
+def test_prefault_leaves_what_a_control_group_needs(pages: str, run_under: Runner, workshop: Workshop) -> None:
+    """Regression: the group's limit was not looked at, and the kernel killed the program."""
+    toml = f'pages = "{pages}"\nfetch = "prefault"\n'
+    with MemoryGroup("pagelab-test-prefault", 24, swap=False) as group:
+        run_under.prefix = group.prefix()
+        run = run_under(toml, [str(workshop.build("reserved_blocks"))]).succeeded()
+        assert run.stdout == "ok\n", run.story()
+        assert group.killed() == 0, run.story()
+    assert run.root.guest is not None, run.story()
+    assert run.root.guest.values["prefault.done"] > 0, run.story()

@@ -108,6 +108,13 @@ def test_colours_that_divide_a_memory_are_shown(trace: Path) -> None:
     assert [row["colours"] for row in json.loads(done.stdout)] == [15]
 
 
+def test_of_the_colours_that_nobody_named_those_that_divide_a_memory_are_shown(trace: Path) -> None:
+    """Regression: refused, with advice for 32 colours that nobody had asked for."""
+    done = pagelab("simulate", "paging", str(trace), "--memory", "64K", "--json")
+    assert sorted({row["colours"] for row in json.loads(done.stdout)}) == [1, 2, 4, 8, 16], done.stderr
+    assert pagelab("simulate", "model", "--memory", "8K").returncode == 0
+
+
 @pytest.mark.parametrize("command", [["run", "--json", "--"], ["map", "--json", "--"]], ids=" ".join)
 def test_with_json_standard_output_has_nothing_else(command: list[str]) -> None:
     done = pagelab(*command, "sh", "-c", "echo own output; sleep 0.1")

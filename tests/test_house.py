@@ -170,6 +170,7 @@ def test_a_file_beside_its_folder_is_a_face_and_other_short_files_are_not(tmp_pa
     assert len(found.short_files) == 4
 
 
+@pytest.mark.by_turns(4)
 def test_this_tree_has_no_circles_but_the_guests_small_one() -> None:
     found = house.measure(ROOT)
     assert (found.package_circles, found.module_circles, found.guest_module_circles) == ([], [], [])

@@ -59,7 +59,7 @@ CASES: dict[str, list[str]] = {
         "--json", "--dry-run", "--minutes", "3", "--layouts", "8", "--select", "random", "--counts", "simulated",
         "--processor", "zen-3", "--into", "g.model", "--", *TOUCHES,
     ],
-    "model check": ["--json", "c.model", "--pages", "64K", "--minutes", "0.1"],
+    "model check": ["--json", "c.model", "--pages", "anon=0-16M:2M", "--minutes", "0.1"],
     "model range": ["--json", "g.model", "--minutes", "0.5"],
     "model kinds": ["--json", "--minutes", "2", "--into", "w.kinds", "--", *TOUCHES],
 }  # fmt: skip
@@ -139,14 +139,15 @@ def test_no_command_is_forgotten() -> None:
     assert with_json == set(CASES)
 
 
-def lock(command: str) -> tuple[pytest.MarkDecorator, ...]:
-    """How the command, with the words of :data:`CASES`, goes about the machine's page sizes."""
-    if command == "model check":
-        return (pytest.mark.switches_page_sizes,)
-    return (pytest.mark.needs_page_sizes,) if command.startswith("model") or command == "advise" else ()
+def marks_of(command: str) -> tuple[pytest.MarkDecorator, ...]:
+    """What the command, with the words of :data:`CASES`, needs of the machine, and whether it takes long."""
+    needs = (pytest.mark.needs_page_sizes,) if command.startswith("model") or command == "advise" else ()
+    campaigns = ("model check", "model range", "diagnose")
+    return (*needs, pytest.mark.slow) if command in campaigns else needs
 
 
-@pytest.mark.parametrize("command", [pytest.param(name, marks=lock(name)) for name in CASES])
+@pytest.mark.by_turns(4)
+@pytest.mark.parametrize("command", [pytest.param(name, marks=marks_of(name)) for name in CASES])
 def test_standard_output_is_one_document(command: str, here: Path) -> None:
     words = [*command.split(), *CASES[command]]
     if command in NEEDS_EMULATOR and shutil.which("qemu-x86_64") is None:

@@ -24,6 +24,8 @@ STATISTICS = """\
 page-coloring placed 900 unasked 0 absent 7 bound 0 watermark 0 scanned 1200 longest 44 drained 2 orders 5 0 895
 bin-hopping placed 0 unasked 0 absent 0 bound 0 watermark 0 scanned 0 longest 0 drained 0 orders 0 0 0
 """
+USUAL = "usual placed 0 unasked 31 absent 0 bound 0 watermark 0 scanned 0 longest 0 drained 0 orders 0 0 0\n"
+"""The strategy that each kernel of the series has, without any module."""
 WITHOUT = pytest.mark.skipif(Path("/proc/self/page_hints").exists(), reason="this kernel has page placement")
 COLORING = "page-coloring:colors=16"
 
@@ -39,7 +41,7 @@ def patched(tmp_path: Path) -> Path:
     """The files of a kernel with page placement."""
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/page_hints").write_text("")
-    (tmp_path / "proc/page_color").write_text(STATISTICS)
+    (tmp_path / "proc/page_color").write_text(USUAL + STATISTICS)
     return tmp_path
 
 
@@ -109,7 +111,7 @@ def test_doctor_names_the_strategies_of_the_kernel(patched: Path) -> None:
 
 
 def test_doctor_says_what_is_to_do_without_them(patched: Path) -> None:
-    (patched / "proc/page_color").write_text("")
+    (patched / "proc/page_color").write_text(USUAL)
     probe = kernel_frames(patched)
     assert probe.status == "degraded"
     assert "modprobe placement_page_coloring" in (probe.needs or "")
@@ -128,6 +130,15 @@ def test_stat_shows_what_the_kernel_placed(patched: Path) -> None:
     assert "order 1" not in shown.stdout
     as_json = json.loads(pagelab("stat", "--system", "--json", root=patched).stdout)
     assert as_json["strategies"]["page-coloring"]["order_2"] == 895
+
+
+def test_stat_says_what_is_to_do_without_strategies(patched: Path) -> None:
+    (patched / "proc/page_color").write_text(USUAL)
+    shown = pagelab("stat", "--system", root=patched)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == "no strategy is loaded; run: sudo modprobe placement_page_coloring\n"
+    as_json = json.loads(pagelab("stat", "--system", "--json", root=patched).stdout)
+    assert as_json["strategies"]["usual"]["unasked"] == 31
 
 
 def test_stat_without_page_placement_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -228,3 +229,31 @@ def test_guest_programs_on_the_patched_kernel() -> None:
         pytest.skip("no kernel is built of this series; run: make kernel-test")
     done = subprocess.run([KERNEL / "test"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def series_version(place: Path) -> str:
+    command = f"here={place}; PAGELAB_KERNEL_CACHE={place}/cache; . {KERNEL}/source.sh; series_version"
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_packages_of_two_series_have_two_versions_and_the_later_is_the_newer(tmp_path: Path) -> None:
+    def commit(text: str, when: str) -> str:
+        (tmp_path / "patches/0001-x.patch").write_text(text)
+        env = {"GIT_COMMITTER_DATE": when, "GIT_AUTHOR_DATE": when, "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y"]
+        subprocess.run([*git, "add", "patches"], check=True)
+        subprocess.run([*git, "commit", "-qm", "x"], env=env, check=True)
+        return series_version(tmp_path)
+
+    (tmp_path / "patches").mkdir()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    first = commit("one\n", "2026-01-02T03:04:05 +0200")
+    second = commit("two\n", "2026-01-02T03:05:05 +0200")
+    assert re.fullmatch(r"202601020104\.[0-9a-f]{8}\n", first)
+    assert re.fullmatch(r"202601020105\.[0-9a-f]{8}\n", second)
+    assert first.split(".")[1] != second.split(".")[1]
+    assert series_version(tmp_path) == second
+    (tmp_path / "patches/0001-x.patch").write_text("three\n")
+    assert series_version(tmp_path) > second, "what is not committed is newer than all that is"

@@ -298,6 +298,7 @@ def test_measurements_by_regular_expression(run_under: Runner, tmp_path: Path, s
         assert "noise\n" in run.launcher_stderr, "output that is captured must still reach its reader"
 
 
+@pytest.mark.by_turns(4)
 def test_a_million_measurements(run_under: Runner) -> None:
     run = run_under(
         "",

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -15,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.guests import Workshop
 from harness.launching import Runner, open_to_all
+from harness.packages import need
 from harness.processes import children_of
-from pagelab import paths
+from pagelab import machine, paths
+from pagelab.machine import container_requirements
 from pagelab.record import Record, WarningKind
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; run: sudo make test")
@@ -42,7 +46,32 @@ def launch(
     return done, Record.model_validate_json(record.read_text()) if record.exists() else None
 
 
+def capable(program: Path, *capabilities: int) -> None:
+    """Gives a program these capabilities, permitted and effective (VFS_CAP_REVISION_2)."""
+    permitted = sum(1 << number for number in capabilities).to_bytes(8, "little")
+    value = struct.pack("<I4s4x4s4x", 0x02000001, permitted[:4], permitted[4:])
+    os.setxattr(program, "security.capability", value)
+
+
 # --- users ----------------------------------------------------------------------------------------------------
+
+
+@AS_ROOT
+def test_counters_of_a_launcher_with_rights_of_its_own_are_not_handed_over(run_under: Runner, everyones: Path) -> None:
+    """Its user could not have opened them for the kernel's part; without file capabilities they are his own."""
+    run_under.launcher = everyones / "launcher"
+    shutil.copy(paths.launcher(), run_under.launcher)
+    run_under.prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    files = {name: str(everyones / name) for name in ("stdout", "stderr", "record")}
+
+    def handed() -> bool:
+        run = run_under("", ["ls", "/proc/self/fd"], events=["faults.minor"], **files).succeeded()
+        return "1008" in run.stdout.split()
+
+    if not handed():
+        pytest.skip("an ordinary user can count nothing here; run: sudo sysctl kernel.perf_event_paranoid=2")
+    capable(run_under.launcher, 21, 38)  # CAP_SYS_ADMIN, CAP_PERFMON
+    assert not handed()
 
 
 @AS_ROOT
@@ -55,6 +84,44 @@ def test_the_program_runs_as_the_user_asked_for_without_any_capability(run_under
         assert int(status[kind], 16) == 0, kind
     assert status["NoNewPrivs"] == "0"
     assert (run.the_record.settings.uid, run.the_record.settings.gid) == (NOBODY, NOBODY)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("right", container_requirements.USER_CHANGE)
+def test_without_a_right_that_another_user_takes_it_is_refused_at_once(run_under: Runner, right: str) -> None:
+    """Regression: no place for the run directory was good enough, or a time-out ended nothing and said it had."""
+    run_under.prefix = (need("setpriv"), f"--bounding-set=-{right.lower()}", f"--inh-caps=-{right.lower()}")
+    run = run_under("", ["true"], user="nobody")
+    assert (run.launcher_exit, run.record) == (3, None), run.story()
+    assert f"cannot run the program as nobody: root lacks CAP_{right} here" in run.launcher_stderr
+
+
+@AS_ROOT
+def test_the_unit_that_doctor_prints_can_run_as_another_user(run_under: Runner) -> None:
+    lines = container_requirements.text("systemd", machine.describe()).splitlines()
+    allowed = next(line for line in lines if line.startswith("CapabilityBoundingSet=")).partition("=")[2]
+    kept = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in allowed.split())
+    run_under.prefix = (need("setpriv"), f"--bounding-set=-all,{kept}", "--inh-caps=-all")
+    run_under("", ["true"], user="nobody").succeeded()
+
+
+@AS_ROOT
+def test_a_time_out_that_may_not_end_the_program_does_not_say_it_did(
+    run_under: Runner, workshop: Workshop, everyones: Path
+) -> None:
+    source = everyones / "becomes_root.c"
+    source.write_text("#include <unistd.h>\nint main(void) { return setuid(0) || usleep(700000); }\n")
+    program = workshop.compile(source, str(everyones / "becomes_root"))
+    program.chmod(0o4755)
+    if os.statvfs(program).f_flag & os.ST_NOSUID:
+        pytest.skip(f"no program changes its user on this file system; run with another TMPDIR than {everyones}")
+    run_under.prefix = (need("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    files = {name: str(everyones / name) for name in ("stdout", "stderr", "record")}
+    run = run_under("", ["sh", "-c", f"exec {program}"], preload="never", timeout_s=0.2, **files)
+    assert run.the_record.outcome.status == "timed-out", run.story()
+    said = "the time-out of 0.2 s could not end it: kill: "
+    assert (run.the_record.outcome.message or "").startswith(said), run.story()
+    assert "it ended by itself (exit code 0)" in (run.the_record.outcome.message or "")
 
 
 @AS_ROOT
@@ -240,10 +307,12 @@ def test_named_files_are_cold_when_the_program_starts(run_under: Runner) -> None
         data.unlink(missing_ok=True)
 
 
-def test_a_file_that_cannot_be_flushed_is_a_serious_warning(run_under: Runner) -> None:
-    run = run_under("", ["true"], flush={"mode": "files", "files": ["/no/such/file"]}).succeeded()
-    (warning,) = [w for w in run.the_record.warnings if w.kind == WarningKind.CACHE_NOT_FLUSHED]
-    assert warning.severity == "serious"
+@pytest.mark.parametrize("path", ["/no/such/file", "/tmp", "/dev/null"])
+def test_what_is_no_file_to_flush_is_refused(path: str, run_under: Runner) -> None:
+    """Regression: a mistyped name left the run warm, with a warning and exit code 0."""
+    run = run_under("", ["true"], flush={"mode": "files", "files": [path]})
+    assert (run.launcher_exit, run.record) == (2, None), run.story()
+    assert f"cannot drop {path} from the page cache: " in run.launcher_stderr
 
 
 # --- sandboxes ------------------------------------------------------------------------------------------------

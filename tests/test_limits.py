@@ -84,6 +84,9 @@ LIMITS = {
     **{f"{n} descriptors": (resource.RLIMIT_NOFILE, n) for n in (5, 6, 8, 12, 30)},
     **{f"{n} processes": (resource.RLIMIT_NPROC, n) for n in (1, 4)},
 }
+BETWEEN = {f"address space {m} MiB" for m in (256, 1024, 2048)} | {"6 descriptors", "12 descriptors", "4 processes"}
+"""Limits between others."""
+ENDS = [name for name in LIMITS if name not in BETWEEN]
 NOBODY = 61_000 + os.getpid() % 4_000
 """A user without a name and without other processes: those of the real nobody would be counted, too."""
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -172,8 +175,19 @@ def test_every_command_group_is_in_this_sweep() -> None:
     assert ALL.keys() - GROUPS == {"demo"}, "a study and its report, which are here, on longer programs"
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("command", COMMANDS)
+def every_day(command: str, limit: str) -> bool:
+    """Whether the pair is none of the slow tests: each command under one limit, in turns."""
+    return limit in ENDS and (list(COMMANDS).index(command) + ENDS.index(limit)) % len(ENDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "limit"),
+    [
+        pytest.param(command, limit, marks=() if every_day(command, limit) else pytest.mark.slow)
+        for command in COMMANDS
+        for limit in LIMITS
+    ],
+)
 def test_limits(command: str, limit: str, made: Path, everyones: Path) -> None:
     kind, value = LIMITS[limit]
     counted_by_user = kind == resource.RLIMIT_NPROC  # and root may have any number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from harness.frames import _missing as frames_missing
 from pagelab import machine
@@ -248,6 +250,22 @@ def test_the_table_shows_large_regions_and_counts_the_others() -> None:
     assert (everything.row_count, rest) == (12, "")
 
 
+def test_no_number_of_the_table_is_cut_off_in_80_columns() -> None:
+    """Regression: "23,7…" of 23,731 pages under "pages", beside names of 38 columns."""
+    function = ColourFunction(4)
+    frames = {page: page for page in range(23_731)}
+    long = region(frames, 0x600000000000, "file", function).model_copy(update={"name": "/usr/lib/locale/" + "x" * 60})
+    shown, _ = table.colour_table(address_map(long, function=function), width=80)
+    out = io.StringIO()
+    Console(file=out, width=80).print(shown)
+    heads, row = out.getvalue().splitlines()
+    assert heads.split() == ["region", "pages", "least", "most", "crowding", "along", "address"]
+    name, pages, least, most, *_ = row.split()
+    assert (pages, least, most) == ("23,731", "5,932", "5,933")
+    assert name.startswith("…")
+    assert name.endswith("x" * 20)
+
+
 def test_the_picture_has_a_strip_and_a_histogram_for_each_large_region() -> None:
     function = ColourFunction(64)
     rng = random.Random(5)
@@ -296,6 +314,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.by_turns(4)
 @ROOT_ONLY
 def test_a_2m_page_is_page_coloured_by_construction(tmp_path: Path) -> None:
     saved = tmp_path / "frames.json"

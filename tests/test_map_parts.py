@@ -337,6 +337,7 @@ def test_sizes_have_at_most_three_digits(count: int, text: str) -> None:
     assert words.size(count) == text
 
 
+@pytest.mark.by_turns(4)
 def test_a_map_prints_as_a_short_table() -> None:
     found = placement.collect(os.getpid())
     lines = str(found).splitlines()

@@ -257,6 +257,7 @@ def test_the_command_line_prints_a_table_and_draws(tmp_path: Path, guest: tuple[
     assert "resident" in result.stdout
 
 
+@pytest.mark.by_turns(4)
 def test_pictures_in_other_formats(tmp_path: Path, guest: tuple[int, int]) -> None:
     found = placement.collect(guest[0])
     picture.write(found, tmp_path / "map.png")
@@ -280,6 +281,8 @@ def test_the_command_line_prints_json_that_reads_back(tmp_path: Path) -> None:
     [
         (["4194999"], "there is no process 4194999"),
         (["0"], "is not the number of a process"),
+        (["25140", "--save", "m.json"], "before the number of a process; run: pagelab map --save m.json 25140"),
+        (["25140", "25141"], "25140 25141: only one process is mapped at a time"),
         (["--at", "noon", "--", "true"], "allowed: peak, exit, or a number of seconds"),
         (["--picture", "a.gif", "--", "true"], "a name in .svg, .png or .html"),
         (["--picture", "/nonexistent/a.svg", "--", "true"], "there is no directory /nonexistent"),
@@ -340,6 +343,7 @@ def test_a_failing_command_is_mapped_and_its_failure_passed_on() -> None:
 GIVES_BACK = "import time; x = bytearray(b'x') * (64 << 20); time.sleep(0.3); del x"
 
 
+@pytest.mark.by_turns(4)
 def test_a_command_that_gave_memory_back_is_shown_at_its_peak() -> None:
     """Not what is left, nor only the size of the peak."""
     result = pagelab_map("--", sys.executable, "-c", GIVES_BACK)
@@ -387,6 +391,7 @@ def test_the_memory_of_what_it_executes_later_is_not_mixed_with_its_own() -> Non
     assert (found.command, found.moment) == ("true", "exit")
 
 
+@pytest.mark.by_turns(4)
 def test_looks_at_peaks_do_not_disturb_the_program() -> None:
     """Each look stops it: its sleeps, its signals and its answer stay what they are."""
     script = (

@@ -164,6 +164,37 @@ def test_an_old_rust_is_told_before_anything_is_built(bare: Path, rustc: str | N
     assert not (checkout / ".venv").exists()
 
 
+def test_a_module_that_is_gone_is_installed_and_packed_no_more(tmp_path: Path) -> None:
+    """Regression: what a former build had left was packed again, and a deleted source was no reason to install."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in (
+        "Cargo.toml",
+        "Cargo.lock",
+        "pyproject.toml",
+        "src/pagelab/kept.py",
+        "src/pagelab/gone.py",
+        "crates/x.rs",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    stamp = tmp_path / ".venv" / ".pagelab-installed"
+    (stamp.parent / "bin").mkdir(parents=True)
+    (stamp.parent / "bin" / "python").touch()
+    stamp.touch()
+    after = stamp.stat().st_mtime + 1
+
+    def done(goal: str) -> str:
+        command = [packages.need("make"), "-C", str(tmp_path), "--dry-run", goal]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "pip install" not in done("setup")
+    (tmp_path / "src/pagelab/gone.py").unlink()
+    os.utime(tmp_path / "src/pagelab", (after, after))
+    assert "pip install" in done("setup")
+    wheel = done("wheel")
+    assert 0 < wheel.find("rm -rf target/wheel build/lib*") < wheel.find("pip wheel")
+
+
 @pytest.mark.parametrize("goal", ["test", "test-machine", "test-computing", "test-slow", "bench", "power"])
 def test_what_tests_need_is_installed_whichever_of_them_are_run(goal: str) -> None:
     command = [packages.need("make"), "-C", str(ROOT), "--dry-run", goal]

@@ -168,8 +168,8 @@ def test_a_record_of_another_version_is_told(tmp_path: Path) -> None:
     launcher = tmp_path / "launcher"
     launcher.write_text(
         "#!/usr/bin/env python3\nimport os, sys\nopened = dict(word.split('=') for word in sys.argv[2:])\n"
-        "os.read(int(opened['request']), 1 << 20)\n"
-        "os.write(int(opened['record']), b'{\"schema\": \"pagelab.record/9\"}')\n"
+        "os.read(int(opened['request'].partition(':')[0]), 1 << 20)\n"
+        "os.write(int(opened['record']), b'{\"schema\": \"pagelab.record/9\"}\\n0\\n')\n"
     )
     launcher.chmod(0o755)
     words = [sys.executable, "-m", "pagelab", "run", "true"]

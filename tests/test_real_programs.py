@@ -111,14 +111,17 @@ def python_tests(policy: Policy, module: str, place: Path, run_under: Runner, *o
     assert "result: success" in run.stdout.lower(), run.story()
 
 
+@pytest.mark.by_turns(4)
 def test_python_test_mmap(policy: Policy, place: Path, run_under: Runner) -> None:
     python_tests(policy, "test_mmap", place, run_under)
 
 
+@pytest.mark.by_turns(4)
 def test_python_test_threading_all_2m(place: Path, run_under: Runner) -> None:
     python_tests(BY_NAME["all-2M"], "test_threading", place, run_under)
 
 
+@pytest.mark.slow
 def test_python_test_subprocess_mosaic(place: Path, run_under: Runner) -> None:
     python_tests(BY_NAME["mosaic"], "test_subprocess", place, run_under, "-m", "POSIXProcessTestCase")
 

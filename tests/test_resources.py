@@ -188,7 +188,10 @@ def test_a_control_group_is_used_up_by_the_surcharge_only(
         def under_policy(group: MemoryGroup, mebibytes: int = mebibytes) -> bool:
             run_under.prefix = group.prefix()
             run = run_under(swept.toml, [str(program), str(mebibytes)], env=swept.environment())
-            return run.launcher_exit == 0 and run.stdout == "ok\n"
+            lived = run.launcher_exit == 0 and run.stdout == "ok\n"
+            if not lived:
+                print(run.story())
+            return lived
 
         kib = natively + surcharges()[GROUP][column(swept)] // 1024
         assert lives_in(under_policy, kib), f"{mebibytes} MiB in a group of {kib} KiB, natively {natively}"

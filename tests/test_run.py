@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,15 @@ def test_policy_flags_and_files_reach_the_record(tmp_path: Path) -> None:
     assert {region.asked for process in record.processes for region in process.placement} >= {"4K"}
 
 
+def test_a_flag_overrides_a_rule_of_the_file_wholly(tmp_path: Path) -> None:
+    """Regression: the file's rule stood in the text for the launcher, which refused it there: "can never apply"."""
+    policy = tmp_path / "p.toml"
+    policy.write_text('name = "mine"\n[[rule]]\nmemory = "heap"\npages = "2M"\n')
+    done = pagelab("--json", "--policy", str(policy), "--pages", "heap=4K", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert '"2M"' not in Record.model_validate_json(done.stdout).policy.toml
+
+
 def test_placement_that_was_asked_and_got_is_shown() -> None:
     allocate = "x = bytearray(64 << 20); x[::4096] = b'1' * len(x[::4096])"
     done = pagelab("--pages", "2M", "--", os.path.realpath(sys.executable), "-c", allocate)
@@ -107,6 +117,7 @@ def test_counters_that_no_machine_of_this_kind_has_are_one_quiet_line() -> None:
         (["--aslr", "maybe", "--", "true"], 2),
         (["--env", "NOVALUE", "--", "true"], 2),
         (["--flush", "all", "--flush", "x", "--", "true"], 2),
+        (["--flush", "no-such-file-anywhere", "--", "true"], 2),
         (["-o", "/no/such/place/record.json", "--", "true"], 2),
         (["--frames", "file=bin-hopping", "--", "true"], 2),
         (["-e", "no-such-event", "--", "true"], 2),
@@ -126,16 +137,30 @@ def test_help_has_examples() -> None:
     assert "pagelab run -- sort big.txt" in done.stdout
 
 
-def test_ctrl_c_ends_the_program_and_is_an_interruption(tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    command = [sys.executable, "-m", "pagelab", "run", "--", "sh", "-c", f"echo $$ > {pid_file}; exec sleep 600"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_a_signal_ends_the_program_and_the_record_tells_it(
+    send: Callable[[int, int], None], number: signal.Signals, tmp_path: Path
+) -> None:
+    """Regression: the record was lost, and of three of the signals pagelab itself died without a word."""
+    pid_file, record = tmp_path / "pid", tmp_path / "record.json"
+    program = ["sh", "-c", f"echo $$ > {pid_file}; exec sleep 600"]
+    command = [sys.executable, "-m", "pagelab", "run", "-o", str(record), "--", *program]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup's sessions ignore SIGHUP
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) == 130
+    send(process.pid, number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.endswith("pagelab: interrupted\n"), told
     assert not Path(f"/proc/{pid_file.read_text().strip()}").exists()
+    outcome = Record.model_validate_json(record.read_text()).outcome
+    assert outcome.message is not None
+    assert outcome.message.startswith(f"interrupted by {number.name}")
 
 
 def run_in_terminal(arguments: list[str], typed: bytes = b"") -> tuple[int, str]:
@@ -227,3 +252,17 @@ def test_pagelab_killed_outright_leaves_nothing_running(tmp_path: Path) -> None:
     while program.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not program.exists()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("how", ["", "--json"])
+def test_closed_standard_streams_make_no_failure(how: str, closed: str, tmp_path: Path) -> None:
+    """Regression: a good run from a daemon failed in its summary, or was told as a fault of pagelab."""
+    record = tmp_path / "record.json"
+    command = f"{sys.executable} -m pagelab run {how} -o {record} -- true {closed}"
+    nobody_gets_it = how == "--json" and " >&-" in f" {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == (3 if nobody_gets_it else 0), done
+    if nobody_gets_it:
+        return
+    assert Record.model_validate_json(record.read_text()).outcome.status == "ok"

@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.file_systems import small_file_system
-from pagelab import launcher
+from pagelab import environment, launcher, machine
+from pagelab.errors import BadInputError
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; run: sudo make test")
 RUN = [sys.executable, "-m", "pagelab", "run", "-q"]
@@ -67,6 +69,18 @@ def test_measurements_have_the_next_free_descriptor() -> None:
 
 def test_the_number_for_measurements_is_the_first_that_is_free() -> None:
     assert [launcher.measure_fd(kept) for kept in ([], [4], [3], [3, 4, 9])] == [3, 3, 4, 5]
+
+
+def test_a_caller_with_many_descriptors_runs_without_measurements() -> None:
+    """Regression: the next number was above those that the launcher takes, and the run was refused."""
+    assert launcher.measure_fd(range(3, 240)) is None
+    many = "import os, sys; [os.dup2(0, number) for number in range(3, 263)]; os.execv(sys.argv[1], sys.argv[1:])"
+    command = [*(word for word in RUN if word != "-q"), "--", "sh", "-c", "echo ${PAGELAB_MEASURE_FD-none}"]
+    wrapped = [sys.executable, "-c", many, *command]
+    env = {name: value for name, value in os.environ.items() if name != "PAGELAB_MEASURE_FD"}
+    done = subprocess.run(wrapped, capture_output=True, text=True, check=False, timeout=60, env=env)
+    assert (done.returncode, done.stdout) == (0, "none\n"), done
+    assert "none is left for its measurements" in done.stderr
 
 
 OPEN = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd') if os.path.lexists(f'/proc/self/fd/{n}')))"
@@ -131,6 +145,56 @@ def test_a_caller_that_ignores_the_end_of_children_does_not_make_the_run_wait_fo
     """Regression: with SIGCHLD ignored the kernel reaped the launcher, and its guard waited for it."""
     done = started("--propagate", "--", "sh", "-c", "exit 3", first=ignoring(signal.SIGCHLD))
     assert done.returncode == 3, done
+
+
+IN_A_THREAD = """
+import signal, threading
+from pagelab.runner import RunRequest, run
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def one(name):
+    try:
+        print(run(RunRequest(argv=[name], stdout="null")).outcome.status)
+    except Exception as error:
+        print(type(error).__name__)
+for name in ("true", "false", "/no/such"):
+    thread = threading.Thread(target=one, args=(name,))
+    thread.start()
+    thread.join()
+"""
+
+
+def test_a_thread_learns_how_the_launcher_ended_although_nobody_can_wait_for_it() -> None:
+    """Regression: with SIGCHLD ignored its exit code was lost outside the main thread: bad input counted as a fault of
+    pagelab's own."""
+    done = subprocess.run([sys.executable, "-c", IN_A_THREAD], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.split() == ["ok", "failed", "BadInputError"], done
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_run_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: a process that another thread forked (multiprocessing) had copies of the pipes' ends, and the run
+    ended with it."""
+    forked: list[int] = []
+
+    def forking() -> dict[str, str]:
+        forked.append(os.fork())
+        if not forked[-1]:
+            time.sleep(30)
+            os._exit(0)
+        return environment.inherited()
+
+    monkeypatch.setattr(launcher, "environment", SimpleNamespace(inherited=forking))
+    try:
+        record = launcher.launch({"argv": ["true"], "preload": "never", "stdout": "null"}, machine.describe())
+        assert json.loads(record)["outcome"]["status"] == "ok"
+        with pytest.raises(BadInputError):
+            launcher.launch({"argv": ["/no/such"], "preload": "never"}, machine.describe())
+        assert [os.waitpid(pid, os.WNOHANG) for pid in forked] == [(0, 0), (0, 0)], "the run waited for them"
+    finally:
+        for pid in forked:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def test_the_program_ignores_what_its_caller_ignores() -> None:

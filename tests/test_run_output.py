@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +111,77 @@ def test_a_reader_that_ends_early_is_no_failure() -> None:
     assert done.stdout == "1\n0\n", done.stderr
 
 
+# --- little room ------------------------------------------------------------------------------------------------
+
+
+def seq(*options: str, numbers: int, limit: int | None = None) -> tuple[bool, dict[str, Any]]:
+    """A run of seq(1): whether all of its output arrived, and its record."""
+    first = (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))) if limit else None
+    reading, writing = os.pipe()
+    command = [*RUN, "--json", "--stdout", "inherit", *options, *SEARCH, "--", "seq", str(numbers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing, preexec_fn=first) as run:
+        os.close(writing)
+        assert run.stdout is not None
+        found = drained(reading)
+        record = json.loads(run.stdout.read())
+    os.close(reading)
+    return found == b"".join(b"%d\n" % number for number in range(1, numbers + 1)), record
+
+
+def of_room(record: dict[str, Any]) -> str:
+    """What the record says about the way of standard output."""
+    found = [one for one in record["warnings"] if one["data"].get("resource") == "room for standard output"]
+    (warning,) = found
+    assert (warning["kind"], warning["severity"]) == ("room-scarce", "info")
+    return str(warning["message"])
+
+
+@AS_ROOT
+def test_all_output_arrives_where_its_file_would_have_no_room(tmp_path: Path) -> None:
+    """Regression: in a small run directory (Docker's /dev/shm) output was cut without a word, and the run was ok."""
+    with small_file_system(tmp_path / "small", "4m") as small:
+        all_of_it, record = seq("--run-dir", str(small), numbers=1_000_000)
+    assert all_of_it, record
+    assert record["outcome"]["status"] == "ok"
+    assert " free; run with another place that has 1024 MiB: --run-dir DIR" in of_room(record)
+
+
+def test_a_limit_on_file_size_is_no_limit_on_output() -> None:
+    """Regression: output above `ulimit -f` ended the program (SIGXFSZ), although it went to a pipe."""
+    all_of_it, record = seq(numbers=100_000, limit=100 << 10)
+    assert all_of_it, record
+    assert record["outcome"]["status"] == "ok"
+    assert of_room(record).endswith("run: ulimit -f unlimited")
+
+
+def test_a_limit_that_no_file_fits_in_is_named() -> None:
+    """Regression: it proposed another place, and there is none."""
+    done = subprocess.run(
+        [*RUN, "--", "true"], capture_output=True, text=True, check=False, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+    )  # fmt: skip
+    assert done.returncode == 3, done
+    assert done.stderr.strip().endswith("File too large (EFBIG); run: ulimit -f unlimited"), done
+
+
+@AS_ROOT
+@pytest.mark.parametrize("to", ["1", "$PAGELAB_MEASURE_FD"])
+def test_output_that_had_no_room_is_told(to: str, tmp_path: Path) -> None:
+    """Regression: a run whose program could not write all of its output or measurements was ok, without a word."""
+    with small_file_system(tmp_path / "small", "1100m") as small:
+        script = f"mount -o remount,size=1m {small}; seq -f 'v %.0f' 400000 2>&1 >&{to}; true"
+        options = ["-o", str(tmp_path / "record.json"), "--run-dir", str(small), "--no-preload"]
+        options += SEARCH if to == "1" else []
+        subprocess.run([*RUN, *options, "--", "sh", "-c", script], stdout=subprocess.DEVNULL, check=False, timeout=60)
+    record = json.loads((tmp_path / "record.json").read_text())
+    kind = "output-lost" if to == "1" else "measurement-unparsed"
+    told = [one["message"] for one in record["warnings"] if (one["kind"], one["severity"]) == (kind, "serious")]
+    assert len(told) == 1, record["warnings"]
+    assert "the run directory " in told[0]
+    assert "run with another place that has more room: --run-dir DIR" in told[0]
+    assert record["outcome"]["status"] == "ok", "the program itself says so"
+
+
 PRINTER = """
 import sys, time
 for second in range(12):
@@ -124,9 +197,12 @@ for second in range(12):
 def test_output_that_has_arrived_takes_no_space(stdout: str, tmp_path: Path) -> None:
     """Regression: all captured output stayed in the run directory, and a program that printed for long had its writes
     refused (ENOSPC) when that was full."""
-    with small_file_system(tmp_path / "small", "2560k") as small:
+    with small_file_system(tmp_path / "small", "1100m") as small:
         arguments = ["-o", str(tmp_path / "record.json"), "--stdout", stdout, "--run-dir", str(small), *SEARCH]
-        command = [*RUN, "--no-preload", *arguments, "--", sys.executable, "-c", PRINTER]
+        # With less room in the beginning it would be a pipe.
+        script = f'mount -o remount,size=2560k {small} && exec "$@"'
+        program = ["sh", "-c", script, "sh", sys.executable, "-c", PRINTER]
+        command = [*RUN, "--no-preload", *arguments, "--", *program]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "record.json").read_text())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagelab.errors import BadInputError
-from pagelab.sizes import size_bytes
+from pagelab.sizes import seconds_of, size_bytes
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -34,3 +34,11 @@ def test_sizes_are_exact(number: Decimal, unit: str, bytes_: str, space: str) ->
 def test_what_is_no_size_is_told(wrong: object) -> None:
     with pytest.raises(BadInputError, match=r"^--budget .*: not a size; allowed"):
         size_bytes(wrong, "--budget")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), (".5s", 0.5), ("1.s", 1), ("500ms", 0.5), ("2min", 120), ("5", None), (".s", None)],
+)
+def test_times_have_a_number_and_a_unit(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds

@@ -76,6 +76,33 @@ def test_children_that_shall_not_inherit_are_no_surprise(run_under: Runner) -> N
     assert "true" in {process.executable for process in run.the_record.processes}, run.story()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make PID namespaces; run: sudo make test")
+def test_processes_of_other_pid_namespaces_are_listed_once_each(run_under: Runner) -> None:
+    """Regression: each was listed twice, once as ungoverned, and those with the same number there as one process."""
+    line = "unshare -pf bash -c '/usr/bin/sort /dev/null; exit 0'; unshare -pf /usr/bin/env true; exit 0"
+    run = run_under(GOVERNED, ["bash", "-c", line]).succeeded()
+    processes = run.the_record.processes
+    names = sorted(Path(process.executable).name for process in processes)
+    assert names == ["bash", "bash", "sort", "true", "unshare", "unshare"], run.story()
+    assert all(process.governed and process.pid > 10 for process in processes), run.story()
+    assert {process.ppid for process in processes[1:]} <= {process.pid for process in processes}, run.story()
+    assert WarningKind.CHILD_UNGOVERNED not in run.kinds(), run.story()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make PID namespaces; run: sudo make test")
+def test_the_first_process_of_a_pid_namespace_is_not_its_child_in_the_next_one(
+    workshop: Workshop, run_under: Runner
+) -> None:
+    """Regression: the child of posix_spawn, which is process 1 as well, took the record of its parent."""
+    program = workshop.build("pid_namespaces")
+    run = run_under(GOVERNED, [str(program)]).succeeded()
+    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
+    first, forked, spawned = run.the_record.processes
+    assert (forked.executable, Path(spawned.executable).name) == (str(program), "true"), run.story()
+    assert (forked.ppid, spawned.ppid) == (first.pid, forked.pid), run.story()
+    assert "anon" in {region.region for region in forked.placement}, run.story()
+
+
 def test_without_the_library_nothing_is_said_of_governing(run_under: Runner) -> None:
     run = run_under("", ["bash", "-c", "/bin/true; exit 0"], preload="never").succeeded()
     assert run.kinds() & {WarningKind.CHILD_UNGOVERNED, WarningKind.PROCESS_TREE_UNKNOWN} == set(), run.story()

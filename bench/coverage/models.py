@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pagelab.models import Points, models
 from pagelab.models.gaussian_process import GaussianProcess
 from pagelab.models.judgement import Errors, cross_validated
+from pagelab.models.prediction import run_spread
 
 Array = NDArray[np.float64]
 
@@ -81,16 +82,19 @@ def covered(rule: str, tails: str, layouts: int, experiments: int, seed: int) ->
     held_mean = held_run = width = 0.0
     for i in range(experiments):
         random = np.random.default_rng([seed, layouts, i, *rule.encode(), *tails.encode()])
-        fitted = GaussianProcess().fit(experiment(rule, tails, layouts, random, repeats=True))
+        points = experiment(rule, tails, layouts, random, repeats=True)
+        fitted = GaussianProcess().fit(points)
         h, m, c = counts(NEW, random, ends=False)
         truth = 4e10 * RULES[rule](h, m, c) * (1 + scatter(tails, NEW, random))
-        at = 2e9 * h, 1e9 * m, 6e10 * c
-        low, high = fitted.interval(*at)
+        at = {"h": 2e9 * h, "m": 1e9 * m, "c": 6e10 * c}
+        low, high = fitted.interval(**at)
         held_mean += np.mean((low <= truth) & (truth <= high))
         width += float(np.mean((high - low) / 2 / truth))
         run = truth * (1 + RUN_SD * random.normal(size=NEW))
-        low, high = fitted.interval(*at, of="run", run_sd=RUN_SD)
-        held_run += np.mean((low <= run) & (run <= high))
+        for place in range(NEW):
+            one: dict[str, float | None] = {key: float(at[key][place]) for key in at}
+            low, high = fitted.interval(**one, of="run", run_sd=run_spread(points, fitted, one))
+            held_run += float(low <= run[place] <= high) / NEW
     return held_mean / experiments, held_run / experiments, width / experiments
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+from pathlib import Path
 from typing import TypeVar
 
 
@@ -43,6 +45,11 @@ def another_would_do(error: _Error) -> _Error:
     """Marks an error and returns it: the command line then adds the option for another directory, if there is one."""
     error.another_would_do = True
     return error
+
+
+def quoted(place: Path | str) -> str:
+    """A file or directory as one word of a shell, for the commands that messages name."""
+    return shlex.quote(str(place))
 
 
 def system_reason(error: OSError) -> str:

@@ -93,6 +93,11 @@ def scarce(request: Request) -> list[RunWarning]:
     return [RunWarning.model_validate(warning) for warning in launcher.scarce(_plain(request))]
 
 
+def document(request: Request, described: Mapping[str, Any]) -> str:
+    """The request as the launcher reads it, on the machine described, without a record."""
+    return launcher.document(_plain(request), described, None)
+
+
 def _plain(request: Request) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(request.model_dump_json(by_alias=True))
     return found

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 from collections.abc import Sequence
+from contextlib import suppress
+
+from pagelab.errors import MachineError
 
 
 def _shown(code: int) -> str:
@@ -75,6 +78,25 @@ def spoken(text: str, encoding: str | None) -> str:
     return text
 
 
+_CLOSED: set[int] = set()
+"""Standard streams that the caller had closed."""
+
+
+def open_streams() -> None:
+    """Opens each standard stream that the caller closed on /dev/null, so that no file of ours gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        with suppress(OSError):
+            os.fstat(number)
+            continue
+        _CLOSED.add(number)
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != number:
+            os.dup2(null, number)
+            os.close(null)
+        os.set_inheritable(number, True)
+        setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
 def tolerate() -> None:
     """Lets libraries (help texts, progress bars) print signs that the locale lacks, without an error."""
     for stream in (sys.stdout, sys.stderr):
@@ -98,7 +120,10 @@ def only_json() -> None:
     """Reserves standard output for this process's own text, from now on.
 
     Libraries, and programs that this process starts and that inherit the descriptor, write to standard error instead.
+    Raises :class:`MachineError` where nobody would get the text.
     """
+    if 1 in _CLOSED:
+        raise MachineError("standard output is closed, and --json writes to it; name a file: > FILE")
     sys.stdout.flush()
     kept = os.dup(1)
     os.set_inheritable(kept, False)

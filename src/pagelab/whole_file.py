@@ -6,21 +6,26 @@ that others may write to (``/tmp``), somebody could place a link there to one of
 
 from __future__ import annotations
 
+import io
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
-def put(path: Path, text: str, *, mode: int | None = None) -> None:
-    """Writes ``text`` to ``path``; it is on the disk before it has that name. Raises :class:`OSError`.
+def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
+    """Writes ``content`` to ``path``; it is on the disk before it has that name. Raises :class:`OSError`.
 
     ``mode``: permissions of the file; None: as for any new file.
     """
     temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(temporary, flags, 0o666), "w", encoding="utf-8") as file:
+    with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
         try:
-            file.write(text)
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
@@ -30,3 +35,15 @@ def put(path: Path, text: str, *, mode: int | None = None) -> None:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def put_table(path: Path, frame: pl.DataFrame) -> None:
+    """Writes the frame as Parquet or CSV, by the name's suffix. Raises :class:`OSError`: polars, writing to a file by
+    itself, has other errors for a full disk.
+    """
+    content = io.BytesIO()
+    if path.suffix == ".parquet":
+        frame.write_parquet(content)
+    else:
+        frame.write_csv(content)
+    put(path, content.getvalue())

@@ -37,6 +37,7 @@ def program(workshop: Workshop) -> Path:
     return workshop.build("advise/says_what_is_huge")
 
 
+@pytest.mark.by_turns(4)
 def test_the_blocks_that_gain_are_advised_and_the_policy_gives_them_huge_pages(program: Path, tmp_path: Path) -> None:
     """Of four blocks of 8 MiB the third gains 30 ms of 100, the second 10."""
     done = run(tmp_path, "--minutes", 0.35, "--json", "--into", "kept", "--", program, 0, 10, 30, 0)
@@ -65,6 +66,7 @@ def _tiles(region: dict[str, int]) -> list[int]:
     return list(range(region["start_bytes"], region["end_bytes"], TILE)) if region["pool"] == "anon" else []
 
 
+@pytest.mark.by_turns(4)
 def test_a_budget_goes_to_the_block_that_gains_most(program: Path, tmp_path: Path) -> None:
     done = run(tmp_path, "--minutes", 0.35, "--budget", "14M", "--json", "--", program, 0, 10, 30, 0)
     assert done.returncode == 0, done.stderr
@@ -74,6 +76,7 @@ def test_a_budget_goes_to_the_block_that_gains_most(program: Path, tmp_path: Pat
     assert -37.6 <= told["checked"][0]["change_percent"] <= -15  # half of the third block at least, not all of both
 
 
+@pytest.mark.by_turns(4)
 def test_where_nothing_gains_that_is_the_answer(program: Path, tmp_path: Path) -> None:
     done = run(tmp_path, "--minutes", 0.3, "--", program, 0, 0, 0)
     assert done.returncode == 0, done.stderr
@@ -97,6 +100,7 @@ print("op 100 ms")
 """
 
 
+@pytest.mark.by_turns(4)
 def test_a_reservation_that_is_hardly_touched_is_not_told_as_memory(tmp_path: Path) -> None:
     """The region's addresses were named as if the program had used so much."""
     if not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists():

@@ -91,6 +91,7 @@ def test_promises_hold_in_nineteen_of_twenty_studies() -> None:
     assert abs(float(np.mean(bias))) < 0.01
 
 
+@pytest.mark.by_turns(4)
 def test_where_nothing_gains_little_is_chosen() -> None:
     rng = np.random.default_rng(5)
     regions = [Region("anon", at * TILE, (at + 1) * TILE) for at in range(15)]

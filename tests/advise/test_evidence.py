@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -83,6 +84,7 @@ def sampled(path: Path, addresses: list[int]) -> Path:
     return path
 
 
+@pytest.mark.by_turns(4)
 def test_samples_choose_the_block_that_misses_and_the_check_tells_what_it_gains(program: Path, tmp_path: Path) -> None:
     """Of four blocks of 8 MiB the third gains 30 ms of 100, and has most samples."""
     addresses = [ANON + 2 * BLOCK + at * 4096 for at in range(0, 2048, 8)] + [ANON + 5, 0x7FFF_0000_0000]
@@ -107,6 +109,7 @@ def test_samples_choose_the_block_that_misses_and_the_check_tells_what_it_gains(
     assert "op 70.000000 ms" in again.stdout, again.stderr
 
 
+@pytest.mark.by_turns(4)
 def test_a_trace_chooses_within_the_budget(program: Path, tmp_path: Path) -> None:
     traced = run(tmp_path, "trace", "--pools", "-o", "it.trace", "--", program, 0, 10, 30, 0)
     assert traced.returncode == 0, traced.stderr
@@ -136,6 +139,28 @@ def test_wrong_evidence_is_refused_before_anything_runs(
     assert done.returncode == 2
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_page_runs_are_refused_before_anything_runs_where_stores_need_references(tmp_path: Path) -> None:
+    """Regression: the commands that the page gives were refused after the footprint's executions, with no command."""
+    if shutil.which("qemu-x86_64") is None:
+        pytest.skip("no emulator: install qemu-user (apt install qemu-user)")
+    traced = run(tmp_path, "trace", "--pools", "-o", "t", "--", "true")
+    assert traced.returncode == 0, traced.stderr
+    done = run(tmp_path, "advise", "--processor", "sapphire-rapids", "--trace", "t", "--", "true")
+    assert done.returncode == 2
+    told = "it has page runs, and stores have entries of their own on sapphire-rapids; capture it with: pagelab trace "
+    assert f"{told}--pools --full -o t -- true" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_advice_and_layouts_warn_of_a_trace_that_was_cut(tmp_path: Path) -> None:
+    if shutil.which("qemu-x86_64") is None:
+        pytest.skip("no emulator: install qemu-user (apt install qemu-user)")
+    run(tmp_path, "trace", "--pools", "-o", "t", "--", "sh", "-c", "kill -9 $$")
+    for words in (("advise", "--trace", "t", "--", "true"), ("model", "layouts", "t")):
+        done = run(tmp_path, *words)
+        assert "warning: t is incomplete: its program was killed; see: pagelab trace info t\n" in done.stderr
 
 
 def test_samples_of_memory_that_no_pool_has_are_refused(program: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from pagelab.advise import answer
 from pagelab.advise.campaign import Asked, Found
 from pagelab.advise.choose import Choice
 from pagelab.advise.design import Region
+from pagelab.advise.effects import Effects
 from pagelab.analysis.answer import Answer, answer_of
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
@@ -48,6 +50,20 @@ def test_what_nothing_confirms_is_not_confirmed() -> None:
     found = _found([True, False])
     said = answer.verdict(found, _answered(UNCLEAR, UNCLEAR), metric_named("cpu_s"))
     assert said.startswith("Not confirmed: ")
+
+
+def test_a_gain_that_was_not_seen_may_have_been_missed() -> None:
+    """Regression: "no region gains by 2M pages", of an interval that reached +8.6%."""
+    draws = np.array([[0.05, -0.01], [0.086, 0.0]]).repeat(100, axis=0)
+    effects = Effects(draws.mean(axis=0), (draws > 0).mean(axis=0), draws, 0.1)
+    found = replace(_found([False, False]), effects=effects)
+    said = answer.verdict(found, _answered(None, UNCLEAR), metric_named("cpu_s"))
+    assert said.startswith(
+        "Nothing to advise yet: no region was seen to gain by 2M pages, but one may gain up to 8.6%; "
+        "everything in 2M pages"
+    )
+    by_misses = answer.verdict(_found([False, False], misses=True), _answered(None, UNCLEAR), metric_named("cpu_s"))
+    assert by_misses.startswith("Nothing to advise: no region has misses; everything in 2M pages")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ def test_all_rounds_count_for_the_last_ones_regions(seed: int) -> None:
     assert estimated(rounds, halves, rng).mean == pytest.approx([0.2, 0, 0], abs=1e-6)
 
 
+@pytest.mark.by_turns(4)
 def test_a_block_that_means_miss_is_found_on_a_machine_with_bursts() -> None:
     """A block of 10 to 70 MiB of 200 that gains 15%, 72 executions, half of them 40% slower for a while."""
     seeds = range(15)
@@ -90,6 +91,7 @@ def test_a_block_that_means_miss_is_found_on_a_machine_with_bursts() -> None:
     assert np.mean(found) > 0.7
 
 
+@pytest.mark.by_turns(4)
 def test_nothing_is_advised_where_nothing_gains() -> None:
     wrong = [bool(by_rounds(Machine(0.0, ("memory", "heavy tails"), seed), 72)) for seed in range(30)]
     assert sum(wrong) <= 4

@@ -169,6 +169,7 @@ def test_a_newcomer_gets_benchmarks_their_inputs_and_what_is_missing(tmp_path: P
         assert '"problem": "communication"' in "".join(store.conditions()["factors"])
 
 
+@pytest.mark.by_turns(4)
 def test_a_bundled_study_is_found_by_its_name(tmp_path: Path) -> None:
     done = pagelab(tmp_path, "study", "run", "nondeterminism", "--quick", "--dry-run")
     assert done.returncode == 0, done.stderr

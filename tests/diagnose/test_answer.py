@@ -199,12 +199,41 @@ def test_without_a_fix_the_next_command_is_what_would_tell() -> None:
     again = ["pagelab", "diagnose"]
     more = answer.following(of("unexplained", wanted_minutes=40.0), where).command.split()
     assert more[:4] == [*again, "--minutes", "40"]
-    assert "bench-2.diagnosis" in more
+    assert "--into" not in more, "it takes the next free one"
     machine = answer.following(of("unexplained", machine=interval(0.6, 0.4, 0.8), wanted_minutes=40.0), where)
     assert "--minutes 10 --metric cpu_s" in machine.command
     one = confirmation(contrasts=[contrast(result="undecided")], result="undecided", minutes_for_spread=25)
     assert "--minutes 25" in answer.following(of("undecided", [aslr()], one), where).command
     assert answer.following(of("unexplained"), where).command == "pagelab report here/bench.diagnosis"
+
+
+def test_what_waited_for_a_processor_is_diagnosed_by_processor_time_next() -> None:
+    """Regression: of 76% of the CPU taken by others, "next" was eleven minutes of the same noise."""
+    waited = "it waited for a processor in 55% of its time"
+    following = answer.following(of("unexplained", wanted_minutes=11.0, waited=waited), Path("bench.diagnosis"))
+    assert "--minutes 11 --metric cpu_s -- " in following.command
+    assert following.why.endswith(f"; processor time, because {waited}")
+    assert "--minutes 10 --metric cpu_s -- " in answer.following(of("unexplained", waited=waited), Path("d")).command
+
+
+@pytest.mark.parametrize(("width", "head"), [(80, ["SD ratio", "verdict"]), (110, ["mean shift", "verdict"])])
+def test_in_80_columns_a_verdict_has_its_line_and_the_command_is_whole(
+    tmp_path: Path, width: int, head: list[str]
+) -> None:
+    """Regression: "no / effect / seen" under "verdi…", and a line end inside of the command's quotes."""
+    found = of("undecided", wanted_minutes=11.0).model_copy(
+        update={"settings": Settings(argv=["awk", "BEGIN{for(i=0;i<100000;i++)a[i]=i; print 5}"], cwd="/")}
+    )
+    out = io.StringIO()
+    console = Console(file=out, width=width)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pagelab.cli.diagnose._picture", lambda _found, _directory: [])
+        show(found, console, tmp_path)
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert "next: pagelab diagnose --minutes 11 -- awk 'BEGIN{for(i=0;i<100000;i++)a[i]=i; print 5}'" in lines
+    (heading,) = (line for line in lines if line.startswith("pinned"))
+    assert re.split(r"  +", heading.strip())[-2:] == head
+    assert any(line.endswith("  no effect seen") for line in lines)
 
 
 def test_two_times_are_two_only_where_both_are_clear() -> None:
@@ -260,6 +289,7 @@ def _small() -> object:
         yield None
 
 
+@pytest.mark.by_turns(4)
 def test_a_combination_is_confirmed_without_what_was_cleared_and_resumed_so(tmp_path: Path) -> None:
     """ASLR and the CPU are a cause each, so small that only both together show; nothing else matters."""
 
@@ -279,6 +309,7 @@ def test_a_combination_is_confirmed_without_what_was_cleared_and_resumed_so(tmp_
     assert resume(tmp_path / "d", tools(program)).confirmation == one
 
 
+@pytest.mark.by_turns(4)
 def test_a_machine_with_block_effects_is_named(tmp_path: Path) -> None:
     """It becomes slower and faster again, slowly; the program does nothing but run."""
     count = iter(range(1_000_000))

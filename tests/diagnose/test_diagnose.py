@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pagelab.cli.options import free_directory
 from pagelab.diagnose import allocate
 from pagelab.diagnose.answer import fix
-from pagelab.diagnose.campaign import State, times_of
+from pagelab.diagnose.campaign import PILOT, State, times_of
 from pagelab.diagnose.model import Diagnosis, Finding, Settings
 from pagelab.diagnose.page import write
 from pagelab.diagnose.run import begin, resume
@@ -22,6 +23,7 @@ from pagelab.errors import BadInputError, RunFailedError
 from pagelab.record import Record
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.plan import Condition
+from pagelab.study.progress import Silent
 from pagelab.study.store import Store
 from pagelab.study.tools import Tools
 from study.fakes import FakeRunner, record
@@ -115,6 +117,7 @@ def test_a_program_that_depends_on_its_stacks_address(of_the_stack: tuple[Path, 
     assert found.confirmation.of_default.sd_ratio.high < 0.1
 
 
+@pytest.mark.by_turns(4)
 def test_a_program_that_depends_on_the_size_of_its_pages(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, pages)
     assert found.outcome == "confirmed"
@@ -125,6 +128,7 @@ def test_a_program_that_depends_on_the_size_of_its_pages(tmp_path: Path) -> None
     assert found.confirmation.mean == "changed"
 
 
+@pytest.mark.by_turns(4)
 def test_a_program_that_only_sleeps_is_explained_by_nothing(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, sleeps)
     assert found.outcome == "unexplained"
@@ -135,12 +139,14 @@ def test_a_program_that_only_sleeps_is_explained_by_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "d" / "confirmation").exists()
 
 
+@pytest.mark.by_turns(4)
 def test_a_steady_program_has_nothing_to_explain(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, steady)
     assert found.outcome == "nothing-to-explain"
     assert found.headline.startswith("Nothing jumps: an execution takes 100 ms, and executions differ by 0.")
 
 
+@pytest.mark.by_turns(4)
 def test_a_finding_that_fresh_executions_do_not_show_is_not_quoted(tmp_path: Path) -> None:
     """The cause is gone when the confirmation begins: say so, and recommend nothing."""
     seen: list[int] = []
@@ -158,6 +164,7 @@ def test_a_finding_that_fresh_executions_do_not_show_is_not_quoted(tmp_path: Pat
     assert fix(found) is None
 
 
+@pytest.mark.by_turns(4)
 def test_what_the_machine_cannot_do_is_left_out_with_the_reason(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, steady, lambda each: "needs root" if "frames" in each.request.policy_toml else None)
     for key in ("frames-random", "frames-bin-hopping", "frames-page-coloring"):
@@ -165,6 +172,7 @@ def test_what_the_machine_cannot_do_is_left_out_with_the_reason(tmp_path: Path) 
     assert any("was left out: needs root" in note for note in found.notes)
 
 
+@pytest.mark.by_turns(4)
 def test_a_source_under_which_the_program_fails_is_left_out(tmp_path: Path) -> None:
     def behave(condition: Condition) -> Record:
         if 'pages = "2M"' in condition.request.policy_toml:
@@ -193,10 +201,23 @@ def test_a_program_that_is_not_there_leaves_nothing_behind(tmp_path: Path, exist
     if existed:
         directory.mkdir()
     missing = settings(tmp_path).model_copy(update={"argv": ["no-such-program-here"]})
-    with pytest.raises(BadInputError, match="cannot find the program no-such-program-here"):
+    with pytest.raises(BadInputError, match=r"^cannot find the program no-such-program-here"):
         begin(missing, directory, tools(steady))
     assert directory.exists() == existed
     assert not existed or not list(directory.iterdir())
+
+
+def test_no_message_says_that_a_diagnosis_finds_nothing(tmp_path: Path) -> None:
+    """Regression: "no difference in 35 comparisons could be found, however clear", of its studies' own comparisons."""
+    notes: list[str] = []
+
+    class Told(Silent):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    with pytest.raises(BadInputError, match="is too little"):  # after the probe, whose comparisons are not tested
+        begin(settings(tmp_path, minutes=0.005), tmp_path / "d", tools(steady), Told())
+    assert not [text for text in notes if "could be found" in text]
 
 
 def test_a_budget_that_is_too_small_says_what_would_do(tmp_path: Path) -> None:
@@ -214,11 +235,12 @@ def test_a_refused_budget_leaves_nothing_and_the_least_minutes_are_proposed(tmp_
     with pytest.raises(BadInputError) as refused:
         begin(settings(tmp_path, minutes=1e-6), directory, tools(lambda _condition, _random: 60_000.0))
     told = re.search(
-        r"program: (\d+) minutes? would .*, (\d+) would do well; run: .* --minutes (\d+) ", str(refused.value)
+        r"program: (\d+) minutes? may .*, (\d+) would do well; run: .* --minutes (\d+) ", str(refused.value)
     )
     assert told is not None, refused.value
     least, well, proposed = map(int, told.groups())
     assert proposed == least <= well
+    assert f" --into {directory} -- " in str(refused.value)
     assert directory.exists() == existed
     assert not existed or not list(directory.iterdir())
 
@@ -236,15 +258,29 @@ def test_a_diagnosis_without_a_named_directory_takes_the_next_free_one(
     (tmp_path / "sort.diagnosis").mkdir()
     asked: list[Path] = []
 
-    def begun(_settings: Settings, directory: Path, *_: object) -> Diagnosis:
+    def begun(_settings: Settings, directory: Path, *_: object, **__: object) -> Diagnosis:
         asked.append(directory)
         raise BadInputError("enough")
 
     monkeypatch.setattr(run, "begin", begun)
-    CliRunner().invoke(app, ["diagnose", "--", "sort", "b.txt"])
-    assert asked == [Path("sort-2.diagnosis")]
+    for _ in range(2):  # the second as if the first were at work
+        CliRunner().invoke(app, ["diagnose", "--", "sort", "b.txt"])
+    assert asked == [Path("sort-2.diagnosis"), Path("sort-3.diagnosis")]
 
 
+def test_a_refused_budget_of_a_directory_that_was_chosen_proposes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it proposed --into sort-2.diagnosis, which may exist."""
+    monkeypatch.chdir(tmp_path)
+    claimed = free_directory(None, "sort", ".diagnosis", "", PILOT)
+    asked = settings(tmp_path, minutes=1e-6).model_copy(update={"level": 0.9, "negligible": 0.05})
+    with pytest.raises(BadInputError, match=r"run: pagelab diagnose --minutes \d+ --level 0\.9 --negligible 5 -- "):
+        begin(asked, claimed.path, tools(lambda _condition, _random: 60_000.0), claimed=claimed)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.by_turns(4)
 def test_an_interrupted_diagnosis_continues_where_it_was(tmp_path: Path) -> None:
     started = 0
 
@@ -285,11 +321,13 @@ def test_what_is_left_behind_is_a_study_with_the_diagnosis_beside_it(of_the_stac
     assert json.loads((directory / "diagnose.json").read_text())["recommended"][1] == "aslr-off"
 
 
+@pytest.mark.by_turns(4)
 def test_no_spread_at_all_is_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="took the same time"):
         diagnosed(tmp_path, lambda _condition, _random: 100.0)
 
 
+@pytest.mark.by_turns(4)
 def test_names_of_parameters_in_a_command_reach_the_program(tmp_path: Path) -> None:
     seen: set[tuple[str, ...]] = set()
 

@@ -79,6 +79,7 @@ def test_it_is_drawn_on_desk_and_phone_and_asks_for_nothing(
             assert browser.requests() == [page.resolve().as_uri()]
 
 
+@pytest.mark.by_turns(4)
 def test_without_a_cause_the_default_alone_is_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocate, "MOST_BLOCKS", 10)
     found = diagnosed(tmp_path, sleeps)

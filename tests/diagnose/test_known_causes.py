@@ -42,6 +42,7 @@ def test_a_pin_that_multiplies_every_time_changes_no_spread(blocks: int, factor:
     assert wrong <= 7
 
 
+@pytest.mark.by_turns(4)
 def test_the_addresses_that_come_with_a_page_size_are_not_the_page_size(tmp_path: Path) -> None:
     """Heap and mappings at fixed addresses make it steady: pages and frames have them too, and are not the cause."""
 
@@ -59,6 +60,7 @@ def test_the_addresses_that_come_with_a_page_size_are_not_the_page_size(tmp_path
     assert "page sizes left to the kernel" in finding(found, "pages").against
 
 
+@pytest.mark.by_turns(4)
 def test_aslr_that_is_off_with_an_environment_size_is_not_the_environment(tmp_path: Path) -> None:
     """ASLR off makes it steady, whatever the environment's size is."""
 
@@ -76,6 +78,7 @@ def test_aslr_that_is_off_with_an_environment_size_is_not_the_environment(tmp_pa
     assert found.confirmation.recommended == "aslr-off"
 
 
+@pytest.mark.by_turns(4)
 def test_a_confirmation_against_the_control_says_so(tmp_path: Path) -> None:
     """Steady with 4K pages, and neither by default nor in the control."""
 
@@ -94,6 +97,7 @@ def test_a_confirmation_against_the_control_says_so(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.by_turns(4)
 def test_causes_that_add_up_are_not_said_to_interact(tmp_path: Path) -> None:
     """Four independent causes of a quarter each: all together remove everything, none alone is seen in 16 blocks."""
 
@@ -126,6 +130,7 @@ def test_the_share_of_drawn_values_is_that_of_the_population() -> None:
     assert held >= 180
 
 
+@pytest.mark.by_turns(4)
 def test_a_confirmation_is_sized_for_the_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A spread of 1.2% whose half ASLR makes: the mean needs 15 executions, the spread some 60."""
     monkeypatch.setattr(allocate, "MOST_BLOCKS", 60)
@@ -164,6 +169,7 @@ def timing_out(share: float, everything: bool = False) -> Tools:
     return Tools(FakeRunner(behave), lambda _: None, lambda: machine)
 
 
+@pytest.mark.by_turns(4)
 def test_executions_that_time_out_now_and_then_leave_a_diagnosis(tmp_path: Path) -> None:
     """1 in 25: in nearly every block one of some 40 conditions does not end. They count with the time they had."""
     asked = settings(tmp_path).model_copy(update={"timeout_s": 1.0, "seed": 3})
@@ -176,6 +182,7 @@ def test_executions_that_time_out_now_and_then_leave_a_diagnosis(tmp_path: Path)
     assert not any(one.verdict in ("cause", "part", "adds") for one in found.findings)
 
 
+@pytest.mark.by_turns(4)
 def test_a_default_that_often_times_out_is_refused_with_advice(tmp_path: Path) -> None:
     asked = settings(tmp_path).model_copy(update={"timeout_s": 1.0})
     with pytest.raises(
@@ -184,6 +191,7 @@ def test_a_default_that_often_times_out_is_refused_with_advice(tmp_path: Path) -
         begin(asked, tmp_path / "d", timing_out(0.3))
 
 
+@pytest.mark.by_turns(4)
 def test_a_pin_that_often_times_out_is_left_out_and_not_called_steady(tmp_path: Path) -> None:
     """All executions at the limit have the same time: that is no spread that fell."""
     probed: set[str] = set()
@@ -205,6 +213,7 @@ def test_a_pin_that_often_times_out_is_left_out_and_not_called_steady(tmp_path: 
     assert "16 of 16 executions did not end within --timeout" in aslr.reason
 
 
+@pytest.mark.by_turns(4)
 def test_a_confirmation_that_fails_leaves_the_exploration(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
 
@@ -222,6 +231,7 @@ def test_a_confirmation_that_fails_leaves_the_exploration(tmp_path: Path) -> Non
     assert (tmp_path / "d" / "diagnosis.json").exists()
 
 
+@pytest.mark.by_turns(4)
 def test_nothing_that_was_tried_is_said_to_be_sure_of_a_rare_mode(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, steady)
     assert "a slow mode rarer than 1 in 16 may not have shown" in found.headline

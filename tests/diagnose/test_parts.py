@@ -171,7 +171,7 @@ def test_a_budget_buys_blocks_and_then_values() -> None:
     assert (ample.values, ample.blocks, ample.wanted_minutes) == (5, 40, None)
     small = allocate.allocate(1.5, 0, COST, DRAWN, 3, 20)  # 54 s: with 2 values, 6 s a block
     assert (small.values, small.blocks) == (2, 9)
-    assert small.wanted_minutes == 6  # 20 blocks of 9 s are 60% of 5 min; 5% more, rounded up
+    assert small.wanted_minutes == 6  # 20 blocks of 9 s are 60% of 5 min; a fifth more, rounded up
 
 
 def test_the_budget_that_is_named_would_do() -> None:
@@ -187,6 +187,23 @@ def test_a_program_that_takes_too_long_to_be_probed_says_so_before() -> None:
     allocate.before_probing(10, 1.0, 25, 30)
     with pytest.raises(BadInputError, match=r"--minutes 10 is too little for this program: .* \d+ would do well"):
         allocate.before_probing(10, 60.0, 25, 30)
+
+
+def test_a_short_program_is_refused_by_the_measured_costs_of_its_pins() -> None:
+    """Regression: of awk the default alone was known: "--minutes 1", which was refused in its turn: "--minutes 2"."""
+    allocate.before_probing(0.2, 0.08, 36, 30)  # 3.4 s of 12
+    cost = {"default": 0.08, **{f"pin-{i}": 0.25 for i in range(30)}}
+    with pytest.raises(allocate.TooSmallError, match=r"3 minutes may find .* 6 would do well") as refused:
+        allocate.allocate(0.2, 42 * 0.2, cost, [], 3, 20)
+    slower = {name: 1.1 * seconds for name, seconds in cost.items()}
+    assert allocate.allocate(refused.value.minutes, 9.0, slower, [], 3, 20).blocks >= allocate.FEWEST_BLOCKS
+
+
+def test_a_refusal_before_the_probe_counts_what_pins_add() -> None:
+    with pytest.raises(allocate.TooSmallError) as refused:
+        allocate.before_probing(0.1, 0.2, 36, 30)
+    pinned = {"default": 0.2, **{f"pin-{i}": 0.4 for i in range(33)}}
+    assert allocate.allocate(refused.value.minutes, 42 * 0.4, pinned, [], 3, 20).blocks >= allocate.FEWEST_BLOCKS
 
 
 def test_more_tests_want_more_blocks() -> None:
@@ -272,7 +289,7 @@ def test_a_size_of_pages_is_judged_by_its_own_spread(tmp_path: Path) -> None:
     assert best[1].name == "pages-4K"
 
 
-@pytest.mark.parametrize("level", [0.9, 0.999])
+@pytest.mark.parametrize("level", [0.9, pytest.param(0.999, marks=pytest.mark.slow)])
 def test_a_cause_can_be_found_at_every_level(tmp_path: Path, level: float) -> None:
     """With 4,999 permutations, no p of a diagnosis could pass Holm's method at 99.9%."""
     random = np.random.default_rng(1)

@@ -279,8 +279,16 @@ def test_the_spread_of_the_default_is_its_cv() -> None:
     assert found.estimate == pytest.approx(0.05, rel=0.2)
 
 
-@pytest.mark.parametrize("shape", coverage.SHAPES)
-@pytest.mark.parametrize("factor", [1.0, 0.5])
+@pytest.mark.by_turns(4)
+@pytest.mark.parametrize(
+    ("shape", "factor"),
+    [
+        # Every other one, in turns, is among the slow tests.
+        pytest.param(shape, factor, marks=pytest.mark.slow if (at + among) % 2 else ())
+        for at, shape in enumerate(coverage.SHAPES)
+        for among, factor in enumerate((1.0, 0.5))
+    ],
+)
 def test_few_programs_without_a_cause_are_accused(shape: str, factor: float) -> None:
     """12 whole diagnoses; at most 5% false alarms make more than 4 of 12 less likely than 1 in 5,000."""
     assert coverage.false_alarms(shape, 10, factor, 12) <= 100 * 4 / 12

@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ from harness import working
 from harness.dask import Cluster, cluster
 from pagelab import trace
 from pagelab.distribute import cluster as module
+from pagelab.distribute import hosts
 from pagelab.distribute.cluster import DaskCluster
+from pagelab.distribute.hosts import Connection
 from pagelab.distribute.model import Lost
 from pagelab.errors import MachineError
 from pagelab.simulate.sweeping.run import sweep
@@ -52,6 +56,7 @@ def spec(tmp_path: Path) -> Path:
     return tmp_path / "sweep.toml"
 
 
+@pytest.mark.by_turns(4)
 def test_a_worker_killed_in_the_middle_of_a_sweep_costs_nothing(dask: Cluster, spec: Path) -> None:
     workers = [dask.worker(), dask.worker()]
     out, counts = spec.parent / "out", []
@@ -98,6 +103,7 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.by_turns(4)
 def test_a_job_that_kills_workers_is_done_again_or_lost_by_name(dask: Cluster, tmp_path: Path) -> None:
     """The scheduler allows one death, so that the second loses the job."""
     said: list[str] = []
@@ -172,3 +178,40 @@ def test_without_dask_local_sweeps_work_and_clusters_say_what_to_install(spec: P
     assert refused.stderr.endswith("run: pip install 'pagelab[cluster]'\n")
     local = subprocess.run([*command, "--processes", "1"], capture_output=True, text=True, check=False)
     assert local.returncode == 0, local.stderr
+
+
+def test_a_job_that_stays_lost_is_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def later(pause_s: float, put: Callable[[str], None], arguments: tuple[str]) -> Any:
+        pauses.append(pause_s)
+        return SimpleNamespace(start=lambda: put(*arguments))
+
+    monkeypatch.setattr(hosts.threading, "Timer", later)
+    connection = Connection(SimpleNamespace(status="running"), "tcp://127.0.0.1:9", lambda _: None)
+    for name in ("first", "second"):
+        connection._running[name] = SimpleNamespace(status="pending", cancel=lambda: None)
+        connection._ended.put(name)
+        assert [connection.next(0.0) for _ in range(7)] == [None] * 7
+        assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+        connection.forget(name)
+        assert connection.next(0.0) is None
+        pauses.clear()
+
+
+def test_a_job_whose_worker_died_before_the_look_is_left_to_its_caller() -> None:
+    """Regression: the death was told as that of the scheduler, which ran, and ended the session."""
+    client = SimpleNamespace(status="running", scheduler_info=lambda **_: {"workers": {}})
+    connection = Connection(client, "tcp://127.0.0.1:9", lambda _: None)
+    connection._workers, connection._asked = {"dead"}, time.monotonic()
+    for status in ("lost", "pending"):
+        connection._running[status] = SimpleNamespace(status=status, cancel=lambda: None)
+        connection._ended.put(status)
+        assert connection.next(0.0) is None
+        assert connection.workers() == set(), "asked anew at once"
+        connection.forget(status)
+        assert connection.next(0.0) is None
+    connection._running["gone"] = SimpleNamespace(status="cancelled")
+    connection._ended.put("gone")
+    with pytest.raises(MachineError, match=r"lost the Dask scheduler at tcp:.+: a job is cancelled"):
+        connection.next(0.0)

@@ -66,14 +66,39 @@ static inline unsigned char pattern_byte(size_t offset, unsigned seed) {
     return (unsigned char)((offset >> 12) * 31 + offset * 7 + seed * 131 + 1);
 }
 
+enum { PERIOD = 256 }; /* pattern_byte() repeats within a page after so many */
+static unsigned char pattern_[PAGE + PERIOD];
+
+/* Before main where there are threads; a guest's own early code comes before constructors. */
+__attribute__((constructor(101), unused)) static void make_pattern_(void) {
+    if (pattern_[1] == 0)
+        for (size_t i = sizeof pattern_; i-- > 0;) pattern_[i] = (unsigned char)(i * 7);
+}
+
+/* Bytes of the pattern from `offset` on; as many as are left of its page are valid. */
+static inline const unsigned char *pattern_from_(size_t offset, unsigned seed) {
+    make_pattern_();
+    return pattern_ + (unsigned char)(pattern_byte(offset, seed) * 183u); /* 7 * 183 is 1 modulo 256 */
+}
+
+static inline size_t of_page_(size_t offset, size_t bytes) {
+    size_t left = PAGE - offset % PAGE;
+    return left < bytes ? left : bytes;
+}
+
 static inline void fill(void *memory, size_t bytes, unsigned seed) {
-    for (size_t i = 0; i < bytes; i++) ((unsigned char *)memory)[i] = pattern_byte(i, seed);
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = of_page_(done, bytes - done);
+        memcpy((unsigned char *)memory + done, pattern_from_(done, seed), part);
+    }
 }
 
 /* `offset` is where `memory` lay in the object that was filled. */
 static inline int holds_from(const void *memory, size_t bytes, unsigned seed, size_t offset) {
-    for (size_t i = 0; i < bytes; i++)
-        if (((const unsigned char *)memory)[i] != pattern_byte(offset + i, seed)) return 0;
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = of_page_(offset + done, bytes - done);
+        if (memcmp((const unsigned char *)memory + done, pattern_from_(offset + done, seed), part) != 0) return 0;
+    }
     return 1;
 }
 

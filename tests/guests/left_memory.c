@@ -1,6 +1,7 @@
 /* A program that unmaps memory past libc's munmap, by shmdt or a system call of its own, finds the addresses free again.
  * Regression: a mapping with MAP_FIXED_NOREPLACE failed there with EEXIST, and a hint had no effect. And where it lies
- * over memory that was attached past libc, it must fail. Regression: it got other addresses. */
+ * over memory that was attached past libc, it must fail. Regression: it got other addresses. What is gone cannot be
+ * resized, nor what a forked child does not get; what was attached can. Regression: both were answered from the tables. */
 #include "guest.h"
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -65,6 +66,71 @@ static void attached_where_nothing_is(int segment, size_t bytes) {
     CHECK(block != MAP_FAILED && all_zero(block, bytes) && munmap(block, bytes) == 0);
 }
 
+static void cannot_be_resized(unsigned char *block, size_t bytes) {
+    CHECK_ERRNO(mremap(block, bytes, 2 * bytes, MREMAP_MAYMOVE), MAP_FAILED, EFAULT);
+    CHECK_ERRNO(mremap(block, bytes, bytes + PAGE, 0), MAP_FAILED, EFAULT);
+    CHECK_ERRNO(mremap(block, bytes, bytes, 0), MAP_FAILED, EFAULT);
+    CHECK_ERRNO(mremap(block, bytes, PAGE, 0), MAP_FAILED, EFAULT);
+    CHECK_ERRNO(madvise(block, bytes, MADV_HUGEPAGE), -1, ENOMEM);
+}
+
+static void gone_for_children(size_t bytes) {
+    unsigned char *block = map_anon(bytes);
+    memset(block, 3, bytes);
+    CHECK(madvise(block, bytes, MADV_DONTFORK) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        /* Where the kernel chose its place, something else of the child's may have got it. */
+        CHECK(munmap(map_anon(PAGE), PAGE) == 0);
+        if (msync(block, bytes, MS_ASYNC) == -1 && msync(block, PAGE, MS_ASYNC) == -1) cannot_be_resized(block, bytes);
+        _exit(7);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    unsigned char *grown = mremap(block, bytes, 2 * bytes, MREMAP_MAYMOVE);
+    CHECK(grown != MAP_FAILED && grown[bytes - 1] == 3 && munmap(grown, 2 * bytes) == 0);
+}
+
+static void half_is_gone_for_children(size_t bytes) {
+    unsigned char *block = map_anon(bytes);
+    memset(block, 3, bytes);
+    CHECK(madvise(block + bytes / 2, bytes - bytes / 2, MADV_DONTFORK) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(munmap(map_anon(PAGE), PAGE) == 0);
+        if (msync(block + bytes / 2, PAGE, MS_ASYNC) == -1)
+            CHECK_ERRNO(mremap(block, bytes, 4 * bytes, MREMAP_MAYMOVE), MAP_FAILED, EFAULT);
+        _exit(7);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(munmap(block, bytes) == 0);
+}
+
+static void gone(int segment, size_t bytes) {
+    unsigned char *block = map_anon(bytes);
+    CHECK(syscall(SYS_munmap, block, bytes) == 0);
+    cannot_be_resized(block, bytes);
+    CHECK(munmap(block, bytes) == 0);
+    block = map_anon(SEGMENT);
+    CHECK(shmat(segment, block, SHM_REMAP) == block && shmdt(block) == 0);
+    cannot_be_resized(block, SEGMENT);
+    CHECK(munmap(block, SEGMENT) == 0);
+}
+
+static void attached_in_a_hole_is_resized(int segment, size_t bytes) {
+    unsigned char *block = map_anon(bytes), *part = block + (bytes - SEGMENT) / 2 / PAGE * PAGE;
+    memset(block, 3, bytes);
+    CHECK(munmap(part, SEGMENT) == 0 && shmat(segment, part, 0) == part);
+    memset(part, 5, SEGMENT);
+    CHECK(munmap(part + SEGMENT / 2, SEGMENT / 2) == 0);
+    CHECK(mremap(part, SEGMENT / 2, SEGMENT, 0) == part && part[SEGMENT - 1] == 5);
+    CHECK(mremap(part, SEGMENT, SEGMENT / 2, 0) == part && part[SEGMENT / 2 - 1] == 5);
+    CHECK(munmap(block, bytes) == 0);
+}
+
 int main(void) {
     static const size_t sizes[] = {128 * KIB, MIB, 2 * MIB, 5 * MIB, 64 * MIB};
     /* Parts of reserved pages cannot be unmapped, nor shared memory attached over them. */
@@ -77,6 +143,10 @@ int main(void) {
         attached_over(segment, sizes[i]);
         unmapped_directly(sizes[i]);
         attached_where_nothing_is(segment, sizes[i]);
+        gone_for_children(sizes[i]);
+        half_is_gone_for_children(sizes[i]);
+        gone(segment, sizes[i]);
+        attached_in_a_hole_is_resized(segment, sizes[i]);
     }
     return ok();
 }

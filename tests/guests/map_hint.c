@@ -17,6 +17,9 @@ int main(void) {
     CHECK(unaligned == p + 9 * MIB);
     unsigned char *far = mmap((void *)0x510000000000, 3 * MIB, RW, ANON, -1, 0);
     CHECK(far == (void *)0x510000000000);
+    /* Raised to the lowest address that the kernel's setting allows. */
+    unsigned char *least = mmap((void *)PAGE, PAGE, RW, ANON, -1, 0);
+    CHECK(least != MAP_FAILED && (uintptr_t)least <= MIB);
     unsigned char *low = mmap(NULL, 3 * MIB, RW, ANON | MAP_32BIT, -1, 0);
     CHECK(low != MAP_FAILED && (uintptr_t)low + 3 * MIB <= 0x80000000u);
     CHECK(all_zero(low, 3 * MIB));

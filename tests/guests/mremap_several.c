@@ -1,6 +1,8 @@
 /* mremap of several mappings of different kinds to a given place moves all of them (Linux 6.17), or none.
- * Regression: where frames are placed, half of them had moved when the call failed. */
+ * Regression: where frames are placed, half of them had moved when the call failed; and a block that the kernel has as
+ * several mappings, because its pages have different sizes, could not grow or move where no file could be opened. */
 #include "guest.h"
+#include <sys/resource.h>
 
 enum { PAGES = 8 };
 
@@ -22,6 +24,19 @@ static int moved(unsigned char *from, unsigned char *to, void *result) {
     for (size_t i = 0; i < PAGES; i++) CHECK(to[i * PAGE] == i + 1);
     for (size_t i = 0; i < PAGES; i++) CHECK(mincore(from + i * PAGE, PAGE, there) == -1 && errno == ENOMEM);
     return 1;
+}
+
+/* One mapping of the program's, over tiles of all sizes, without a free descriptor. */
+static void without_files(void) {
+    const struct rlimit none = {3, 3};
+    const size_t length = 40 * MIB;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    unsigned char *p = map_anon(length), *barrier = map_anon(PAGE), *to = map_anon(4 * length);
+    for (size_t i = 0; i < length; i += MIB) p[i] = (unsigned char)(i / MIB + 1);
+    p = mremap(p, length, 2 * length, MREMAP_MAYMOVE);
+    CHECK(p != MAP_FAILED && barrier);
+    CHECK(mremap(p, 2 * length, 2 * length, MREMAP_MAYMOVE | MREMAP_FIXED, to + PAGE) == to + PAGE);
+    for (size_t i = 0; i < length; i += MIB) CHECK(to[PAGE + i] == i / MIB + 1);
 }
 
 static unsigned char *move(unsigned char *from, unsigned char *to) {
@@ -71,5 +86,6 @@ int main(void) {
     CHECK(mprotect(p + 2 * PAGE, PAGE, PROT_READ) == 0 && munmap(p + 3 * PAGE, 64 * PAGE) == 0);
     CHECK_ERRNO(mremap(p, 3 * PAGE, 6 * PAGE, 0), MAP_FAILED, EFAULT);
     CHECK_ERRNO(mremap(p, 3 * PAGE, 6 * PAGE, MREMAP_MAYMOVE), MAP_FAILED, EFAULT);
+    without_files();
     return ok();
 }

@@ -133,7 +133,8 @@ _CALLS = {
     "without_thp": [],
     "nodes": [],  # tests/emulated_nodes
     "descriptors": [
-        Guest("frames/descriptors", (how,), f"descriptors-{how}") for how in ("closed", "taken", "few", "pipe")
+        Guest("frames/descriptors", (how,), f"descriptors-{how}")
+        for how in ("closed", "taken", "replaced", "few", "pipe")
     ],
     "existing": [Guest("frames/existing", ("placed",), "existing")],
     "outlived": [Guest("frames/outlived", (how,), f"outlived-{how}") for how in ("exit", "exec", "no-file")],

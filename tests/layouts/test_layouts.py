@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from pagelab import layouts, policy
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, Tile, files, moselect
 from pagelab.layouts.campaign import FEWEST, shares
+from pagelab.layouts.footprint import refuse_other_input
 from pagelab.layouts.layout import PLACES, POOL_BYTES, POOLS, TILE
 from pagelab.layouts.windows import SHARES
 from pagelab.simulate.placements import placement
@@ -293,6 +296,15 @@ def test_an_index_of_another_kind_is_refused_and_kept(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("content", [b'file,role\n"' + 200_000 * b"x\n", b"file\n\xff\n"])
+def test_an_index_that_is_no_table_is_kept(tmp_path: Path, content: bytes) -> None:
+    index = tmp_path / files.INDEX
+    index.write_bytes(content)
+    with pytest.raises(BadInputError, match=r"layouts\.csv: it is no list of layouts, and is kept"):
+        files.write(tmp_path, FOUR, layouts.anchors(FOUR), [], None, force=True)
+    assert index.read_bytes() == content
+
+
 def test_a_policy_beside_no_index_is_replaced_by_force_only(tmp_path: Path) -> None:
     """Regression: a file of the same name was overwritten where there was no index."""
     (tmp_path / "2M.toml").write_text("mine")
@@ -305,3 +317,28 @@ def test_a_policy_beside_no_index_is_replaced_by_force_only(tmp_path: Path) -> N
     assert [path.name for path in paths] == ["4K.toml", "2M.toml"]
     assert policy.load(tmp_path / "2M.toml").name == "2M"
     assert (tmp_path / "other.toml").read_text() == "mine, too"
+
+
+def of_anon(touched: int, reserved: int, page_bytes: int) -> Any:
+    """What a record has of a program's anonymous memory."""
+    start = PLACES[1].start
+    sizes = [SimpleNamespace(page_bytes=page_bytes, bytes=touched)]
+    row = SimpleNamespace(region="anon", start=start, end=start + reserved, by_size=sizes)
+    return SimpleNamespace(processes=[SimpleNamespace(placement=[row])])
+
+
+def test_memory_that_is_reserved_and_not_touched_makes_no_other_input() -> None:
+    """Regression: a program that maps 128 MiB and uses 40 had "another input" than its own trace, as every JVM."""
+    argv = ["part"]
+    traced = Footprint(tuple(("anon", at * TILE) for at in range(20)))
+    records = {"4K": of_anon(40 << 20, 128 << 20, 4096), "2M": of_anon(40 << 20, 128 << 20, TILE)}
+    refuse_other_input(traced, records, argv, whole=True)
+    records["4K"].processes *= 4  # as forked children, at the same addresses
+    refuse_other_input(traced, records, argv, whole=True)
+    more = {**records, "4K": of_anon(64 << 20, 128 << 20, 4096)}
+    refuse_other_input(traced, more, argv, whole=False)
+    with pytest.raises(BadInputError, match=r"it touches 40 MiB of the anon pool, an execution 64 MiB"):
+        refuse_other_input(traced, more, argv, whole=True)
+    less = {size: of_anon(20 << 20, 20 << 20, 4096) for size in ("4K", "2M")}
+    with pytest.raises(BadInputError, match=r"it uses 40 MiB of the anon pool, an execution 20 MiB"):
+        refuse_other_input(traced, less, argv, whole=False)

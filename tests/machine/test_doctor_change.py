@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -85,10 +87,67 @@ def test_somebody_elses_change_is_left_alone_unless_forced(changer: Changer, tre
 def test_a_living_owner_keeps_its_setting(changer: Changer, tree: FakeTree) -> None:
     fix(changer, "aslr=0")
     living = replace(changer, alive=lambda _entry: True)
-    assert [item.outcome for item in living.restore()] == ["owned"]
+    for force in (False, True):
+        assert [item.outcome for item in living.restore(force=force)] == ["owned"]
+        assert tree.get(ASLR) == "0"
+
+
+def test_force_for_one_setting_takes_none_from_a_run(changer: Changer, tree: FakeTree) -> None:
+    """Regression: the command that was advised for one setting put back those of runs in progress, too."""
+    fix(changer, "aslr=0", "thp=always")
+    tree.write(ASLR, "1")
+    beside_a_run = replace(changer, alive=lambda entry: entry.path == THP)
+    assert {item.entry.path: item.outcome for item in beside_a_run.restore(force=True)} == {
+        THP: "owned",
+        ASLR: "restored",
+    }
+    assert (tree.get(ASLR), tree.get(THP)) == ("2", "always")
+
+
+class InterruptedTree(FakeTree):
+    """Ctrl-C while the kernel fills a pool, of which ``filled`` pages are there by then; a second one while it is put
+    back."""
+
+    filled = 100
+
+    def write(self, name: str, value: str) -> None:
+        if name != POOL:
+            super().write(name, value)
+            return
+        super().write(name, str(min(int(value), self.filled)))
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_undoes_all_changes_and_a_partly_filled_pool(
+    changer: Changer, tree: FakeTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Regression: earlier changes of the command stayed, unmentioned, and so did the part of the pool."""
+    before = state(tree)
+    interrupted = replace(changer, tree=InterruptedTree(tree.root))
+    with pytest.raises(KeyboardInterrupt):
+        fix(interrupted, "thp=always", "aslr=0", "hugepages=512")
+    assert state(tree) == before
+    assert changer.restore() == []
+    said = capsys.readouterr().err
+    assert f"pagelab: undone: {ASLR}: 0 → 2" in said
+    assert f"pagelab: undone: {THP}: always → madvise" in said
+    assert f"pagelab: undone: {POOL}: " in said
+
+
+def test_ctrl_c_that_can_undo_nothing_names_what_is_left(
+    changer: Changer, tree: FakeTree, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C, while the undoing waits for the journal's lock."""
+
+    def press(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pagelab._native.journal_undo", lambda *_: press(""))
+    with pytest.raises(KeyboardInterrupt):
+        fix(replace(changer, step=lambda name: press(name) if name == "applied" else None), "aslr=0")
     assert tree.get(ASLR) == "0"
-    assert [item.outcome for item in living.restore(force=True)] == ["restored"]
-    assert tree.get(ASLR) == "2"
+    said = capsys.readouterr().err
+    assert f"left changed: {ASLR}; to put back, run: sudo pagelab doctor --restore" in said
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])

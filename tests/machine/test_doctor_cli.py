@@ -102,6 +102,24 @@ def test_a_dry_run_tells_what_an_ordinary_user_may_not(tree: FakeTree, tmp_path:
     assert "cannot write /sys/kernel/mm/transparent_hugepage/enabled" in done.stderr
 
 
+def test_a_dry_run_tells_that_the_journal_cannot_be_locked(tree: FakeTree, tmp_path: Path) -> None:
+    """Regression: in a directory that its user may not write a journal has no lock. The dry run ended well, and the
+    advice for the real one ("set PAGELAB_JOURNAL to a file you may write") was followed already."""
+    place = tmp_path / "journals"
+    place.mkdir()
+    (place / "journal.jsonl").touch()
+    place.chmod(0o555)
+    env = os.environ | fake(tree, tmp_path) | {"PAGELAB_JOURNAL": str(place / "journal.jsonl")}
+    command = [sys.executable, "-m", "pagelab", "doctor", "--fix", "thp=always"]
+    if os.geteuid() == 0:
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
+    for more in (["--dry-run"], []):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, env=env, check=False)
+        assert done.returncode == 3, done
+        assert f"cannot write {place}/journal.jsonl.lock" in done.stderr
+        assert "set PAGELAB_JOURNAL to a file in a directory" in done.stderr
+
+
 def test_keys_are_listed_as_they_are_typed() -> None:
     """Regression: "hugepages\\[-SIZE]=N", with a backslash."""
     listed = doctor("--keys").stdout

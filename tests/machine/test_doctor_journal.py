@@ -49,7 +49,7 @@ def test_damage_is_counted_and_the_rest_is_read(changer: Changer) -> None:
 
 def test_a_journal_that_cannot_be_read_is_named(book: Journal) -> None:
     book.path.mkdir()
-    with pytest.raises(MachineError, match=f"cannot read the settings journal {book.path}: Is a directory"):
+    with pytest.raises(MachineError, match=f"will not use the settings journal {book.path}: it is not a regular file"):
         book.read()
 
 

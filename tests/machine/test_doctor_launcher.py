@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from harness.processes import children_of
 from pagelab import machine, paths
 from pagelab.machine.change import Changer
-from pagelab.machine.journal import Journal
+from pagelab.machine.journal import Entry, Journal, boot_id
 from pagelab.machine.sysfs import Tree
 
 BDI = "/sys/class/bdi"
@@ -57,6 +59,30 @@ def launch(tmp_path: Path, book: Journal) -> subprocess.Popen[str]:
     env = {**os.environ, "PAGELAB_JOURNAL": str(book.path)}
     command = [str(paths.launcher()), str(tmp_path / "request.json")]
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+
+
+LENT = """
+mount -t tmpfs none /sys/class/bdi && mkdir /sys/class/bdi/1:0 && echo 0 > /sys/class/bdi/1:0/read_ahead_kb
+exec setpriv --bounding-set=-all --inh-caps=-all "$@"
+"""
+
+
+@needs_root
+def test_a_setting_that_others_hold_at_the_wanted_value_is_not_told_as_refused(book: Journal) -> None:
+    """Regression: after `sudo pagelab doctor --fix readahead=0` an ordinary user, who cannot lock the journal, was told
+    that readahead stays on."""
+    for state in ("applied", "restored"):
+        entry = Entry("1" * 16, "", 1 << 22, boot_id(), f"{BDI}/1:0/read_ahead_kb", "128", "0", state, "doctor")
+        book.path.write_text(json.dumps(asdict(entry)) + "\n")
+        os.chown(book.path.parent, 65534, 65534)
+        book.path.parent.chmod(0o755)
+        run = [sys.executable, "-m", "pagelab", "run", "-q", "--json", "--fetch", "demand", "--", "true"]
+        env = {**os.environ, "PAGELAB_JOURNAL": str(book.path)}
+        command = ["unshare", "-m", "sh", "-ec", LENT, "sh", *run]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+        record = json.loads(done.stdout)
+        assert record["fetch"]["readahead_kb_during"] == {"1:0": 0}, done
+        assert "readahead-not-controlled" not in {one["kind"] for one in record["warnings"]}, record["warnings"]
 
 
 @needs_root

@@ -77,6 +77,14 @@ def test_advice_is_for_the_host_inside_a_container(context: Context) -> None:
     assert answer(context, "container")["container"].needs == "pagelab doctor --print docker"
 
 
+def test_a_pool_in_use_is_advised_to_grow(context: Context) -> None:
+    """Regression: for 600 pages that were all in use, the advice was to make them 512."""
+    context.tree.path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").write_text("600\n")
+    found = answer(context, "hugetlb")["hugetlb-2M"]
+    assert (found.text, found.status) == ("600 pages, 0 available", "absent")
+    assert found.needs == "sudo pagelab doctor --fix hugepages-2M=1112"
+
+
 def told(advertised: int, usable: int, problem: str | None = None, known: str | None = "Zen 4") -> dict[str, Any]:
     """What the launcher's self-test prints."""
     events = [{"role": "tlb.walks", "verified": True}, {"role": "tlb.hits", "verified": False}] if known else []

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pagelab.machine import noise
 from pagelab.machine.noise import Noise, judge
+from pagelab.machine.probe import Context
 from pagelab.machine.sysfs import Tree
+from pagelab.study.launching import noise_now
 from pagelab.study.primary import is_processor_time
 
 QUIET = Noise(5000, 99_000, 100_000, 105_000, 200_000, 0.01, 0.001, 3, 0.0, 0.001, 20e9, 0.02)
@@ -47,7 +51,30 @@ def test_what_disturbs_is_named_and_the_worst_comes_first(
 
 def test_advice_on_memory_has_a_number() -> None:
     (one,) = judge(replace(QUIET, memory_spread=0.07)).disturbances
-    assert one.advice == "programs larger than the caches may need up to 42 executions of each setting for ±3%"
+    assert one.advice == (
+        "in programs larger than the caches, this alone may need 42 executions of each setting for ±3%"
+    )
+
+
+def test_a_disturbance_is_not_said_to_be_all_that_scatters() -> None:
+    """Regression: "up to 6 executions of each setting may be needed", and below the answer "about 553"."""
+    (one,) = judge(replace(QUIET, steal_fraction=0.02)).disturbances
+    assert one.advice == "times may scatter as much: this alone may need 6 executions of each setting for ±3%"
+
+
+def test_processor_time_is_advised_in_the_words_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: commands without a study.toml advised to edit it, and doctor an option that it does not have."""
+    busy = replace(QUIET, preempted_fraction=0.6)
+    monkeypatch.setattr(noise, "measure", lambda _tree: busy)
+    plan: Any = SimpleNamespace(active=lambda: [SimpleNamespace(metric="wall_s")])
+    in_a_study, by_option = (noise_now(plan, by_option=one) for one in (False, True))
+    assert in_a_study is not None
+    assert in_a_study.message.endswith('; stop them, or compare processor time: metric = "cpu_s" in study.toml')
+    assert by_option is not None
+    assert by_option.message.endswith("; stop them, or compare processor time: --metric cpu_s")
+    told = noise._ask(Context()).needs
+    assert told is not None
+    assert told.endswith("try, compare, advise and diagnose have --metric cpu_s")
 
 
 def test_the_governor_is_advised_only_where_there_is_one(tmp_path: Path) -> None:
@@ -108,4 +135,4 @@ def test_this_machine_is_measured() -> None:
 def test_no_advice_names_fewer_executions_than_can_tell() -> None:
     """A hypervisor that takes 1% scatters times so little that the formula alone says 1."""
     (one,) = judge(replace(QUIET, steal_fraction=0.011)).disturbances
-    assert one.advice == "times may scatter as much: up to 6 executions of each setting may be needed for ±3%"
+    assert " this alone may need 6 executions " in one.advice

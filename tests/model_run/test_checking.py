@@ -15,7 +15,7 @@ from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout, Tile
 from pagelab.model_run import document, executions
 from pagelab.model_run.checking import checked, text
-from pagelab.model_run.estimate import Noise
+from pagelab.model_run.estimate import Own, combined
 from pagelab.models.document import ModelFile, read
 
 
@@ -54,6 +54,7 @@ def off(found: ModelFile, name: str) -> float:
     return one.test.relative[found.layouts[-1].layout]
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("faster", [1.0, 0.7])
 def test_a_machine_that_follows_its_counts_is_predicted_however_fast_it_became(
     faster: float, trace: Path, model: Path
@@ -122,6 +123,7 @@ def policy(directory: Path, mib: int) -> Path:
     return path
 
 
+@pytest.mark.by_turns(4)
 def test_policies_of_one_name_are_measured_each_for_itself(trace: Path, model: Path, tmp_path: Path) -> None:
     """Regression: the second was "checked" with the executions of the first, and replaced its file."""
     kept = {}
@@ -151,6 +153,7 @@ def slow(model: Path) -> None:
     document.write(model, campaign_.model_copy(update={"plan": plan}))
 
 
+@pytest.mark.by_turns(4)
 def test_more_minutes_add_executions_to_a_check(trace: Path, model: Path) -> None:
     """Three, then four of each of three layouts; fewer minutes take none away."""
     slow(model)
@@ -172,13 +175,19 @@ def test_the_error_of_r_has_that_of_the_anchors_in_it(trace: Path, model: Path) 
         assert run.r_s is not None
         times[run.layout].append(run.r_s)
     assert [len(values) for values in times.values()] == [5, 5, 5]
-    now = Noise.of(times, "median").error(5)
-    before = [one.r_se / one.r for one in found.layouts if one.layout in ("4K", "2M") and one.r_se is not None]
-    assert len(before) == 2
-    assert min(before) > 0
-    squares = now**2 + sum((now / 2) ** 2 + (each / 2) ** 2 for each in before)
-    assert row.r_se == pytest.approx(row.r * squares**0.5)
-    assert row.r_se > 1.2 * row.r * now
+    of_rows = {one.layout: one for one in found.layouts}
+    parts = [(Own.of(times["1G"], "median").error, 4.0)]
+    for size in ("4K", "2M"):
+        before = of_rows[size]
+        assert before.r_sd is not None
+        assert before.repeats is not None
+        told = Own.told(before.r_sd / before.r, before.repeats, "median")
+        parts += [(one.error / 2, one.repeats - 1) for one in (Own.of(times[size], "median"), told)]
+    error, freedom = combined(parts)
+    assert row.r_se == pytest.approx(row.r * error)
+    assert row.r_freedom == pytest.approx(freedom)
+    assert error > parts[0][0]
+    assert row.r_sd == pytest.approx(row.r * Own.of(times["1G"], "median").sd)
 
 
 def test_a_policy_of_advise_is_checked_where_the_program_uses_one_kind(

@@ -46,6 +46,7 @@ def space_of(found: Campaign, directory: Path) -> Space:
     return Space(footprint, misses, tuple(row.layout() for row in found.tests), found.asked.seed)
 
 
+@pytest.mark.by_turns(4)
 def test_moselect_goes_for_the_gaps_in_counts_that_were_measured(trace: Path, tmp_path: Path) -> None:
     """Regression: with counted events it ran its first layouts, and never a gap.
 
@@ -78,6 +79,7 @@ class Splitting(Machine):
         return super().record(condition, layout, cycles, counts)
 
 
+@pytest.mark.by_turns(4)
 def test_a_gap_layout_that_is_left_out_gives_its_name_to_no_other(trace: Path, tmp_path: Path) -> None:
     """Names were counted from the layouts that were measured, so that two layouts had one."""
     machine = Splitting(trace, counts=True, noise=0.001)
@@ -98,6 +100,7 @@ def test_moselect_has_further_rounds_where_c_is_measured(knows_c: bool, rounds: 
     assert shape.first + sum(shape.later) == 20
 
 
+@pytest.mark.by_turns(4)
 def test_profile_runs_its_plan_with_all_kinds_of_windows_after_a_dry_run_too(trace: Path, tmp_path: Path) -> None:
     """Regression: 20 layouts were the first of 54, which slide with 20% of the misses alone; after --dry-run, the
     first of another campaign."""

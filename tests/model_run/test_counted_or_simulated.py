@@ -11,6 +11,9 @@ import pytest
 from playing import Machine
 from test_model_run import asked, campaign
 
+from pagelab.model_run.answer import following
+from pagelab.models.document import read
+
 pytestmark = pytest.mark.needs_page_sizes
 
 
@@ -29,6 +32,7 @@ def model(
     return tmp_path / "gups.model", "counted" if request.param else "simulated"
 
 
+@pytest.mark.by_turns(4)
 def test_report_and_predictions_work_and_name_the_source(model: tuple[Path, str], tmp_path: Path) -> None:
     directory, source = model
     report = run("model", "report", directory, "--json")
@@ -46,3 +50,8 @@ def test_report_and_predictions_work_and_name_the_source(model: tuple[Path, str]
     assert given.returncode == 0, given.stderr
     told = json.loads(given.stdout)
     assert told["r"] == pytest.approx(small["r"], rel=0.05)
+    file = read(directory)
+    assert file.campaign is not None
+    assert "--processor NAME --pages 2M\n" in following(directory, file)
+    untraced = file.model_copy(update={"campaign": file.campaign.model_copy(update={"simulated": None})})
+    assert f"predict {directory} --h H --m M --c C\n      (its run time with other H" in following(directory, untraced)

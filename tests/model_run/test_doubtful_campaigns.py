@@ -46,6 +46,7 @@ def probes_alternate(
     monkeypatch.setattr("pagelab.model_run.executions._CLOCK", f"sh {script}")
 
 
+@pytest.mark.by_turns(4)
 def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every other execution finds a clock that is slower by a tenth."""
     probes_alternate(tmp_path, monkeypatch, {"cycle_ns": 1.0}, {"cycle_ns": 1.1})
@@ -55,6 +56,7 @@ def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, mon
     assert reported(file)["clock-changed"] == told["clock-changed"]
 
 
+@pytest.mark.by_turns(4)
 def test_a_memory_that_is_not_equally_fast_is_told(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +96,7 @@ def test_the_machine_is_told_by_both_chains_on_their_own_limits() -> None:
     assert "R is in seconds and follows it" in in_seconds.message
 
 
+@pytest.mark.by_turns(4)
 def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:
     found, _ = campaign(tmp_path, Machine(trace, noise=0.001), asked(trace, select="random"))
     assert {one.kind for one in found.told} & {
@@ -104,6 +107,7 @@ def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:
     } == set()
 
 
+@pytest.mark.by_turns(4)
 def test_rounds_that_ran_on_a_slower_machine_are_told(trace: Path, tmp_path: Path) -> None:
     """A migration in the middle: what runs after the first round takes half as long again."""
     machine = Machine(trace, noise=0.001)
@@ -114,6 +118,7 @@ def test_rounds_that_ran_on_a_slower_machine_are_told(trace: Path, tmp_path: Pat
     assert "rounds-apart" in {one.kind for one in found.told}
 
 
+@pytest.mark.by_turns(4)
 def test_another_kernel_in_the_second_session_is_told(trace: Path, tmp_path: Path) -> None:
     wanted = asked(trace, select="random")
 
@@ -145,6 +150,7 @@ def test_a_guest_that_moves_to_another_processor_of_the_same_name_is_refused(tra
     assert not (tmp_path / "gups.model/model.json").exists()
 
 
+@pytest.mark.by_turns(4)
 def test_a_setting_that_changes_during_a_round_is_told_in_the_report(trace: Path, tmp_path: Path) -> None:
     run(asked(trace, select="random"), tmp_path / "gups.model", moving(Machine(trace), {"governor": "powersave"}))
     assert "governor: None → powersave" in reported(read(tmp_path / "gups.model"))["machine-changed"]
@@ -187,6 +193,7 @@ def test_an_anchor_that_is_short_is_refused_after_the_pilot(trace: Path, tmp_pat
     assert any("in 2M pages the program got" in one and "of 9 tiles" in one for one in notes.said)
 
 
+@pytest.mark.by_turns(4)
 def test_an_anchor_that_is_short_now_and_then_is_no_reason_to_refuse(trace: Path, tmp_path: Path) -> None:
     """Two executions of the pilot with their pages are as many as a layout needs in a campaign."""
     machine = Machine(trace, wrong={"some": lambda number: SHORT if number < 19 else {}})
@@ -194,6 +201,7 @@ def test_an_anchor_that_is_short_now_and_then_is_no_reason_to_refuse(trace: Path
     assert found.stopped == "the plan is done"
 
 
+@pytest.mark.by_turns(4)
 def test_executions_whose_counters_did_not_count_are_left_out_and_listed(trace: Path, tmp_path: Path) -> None:
     """Of mixtures, every third execution lost its counters to somebody else."""
 
@@ -211,6 +219,7 @@ def test_executions_whose_counters_did_not_count_are_left_out_and_listed(trace: 
     assert file.points().source == "counted"
 
 
+@pytest.mark.by_turns(4)
 def test_counts_that_are_the_same_in_every_layout_are_told_beside_the_models(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from playing import COMMAND, Machine, SlowSimulation, layout_of
 from test_model_run import CLOCK
 
 from pagelab import paths
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 from pagelab.model_run.document import Asked, Campaign
 from pagelab.model_run.kinds import by_block, kinds, of_model
 from pagelab.model_run.kinds_answer import following, text, verdict
@@ -188,6 +188,7 @@ def test_simulated_counts_are_of_the_same_layouts(trace: Path, tmp_path: Path) -
     assert effects(found)["anon"] < 0
 
 
+@pytest.mark.by_turns(4)
 def test_what_was_stopped_goes_on_and_is_told_the_same_again(tmp_path: Path) -> None:
     machine = Kinds(Path("none"), noise=0.005, factors={frozenset({"heap"}): 0.9})
     first = kinds(asked(), tmp_path / "g.kinds", machine.tools())
@@ -222,6 +223,15 @@ def test_minutes_that_are_too_few_are_refused(tmp_path: Path) -> None:
     # Once the design has run, its minutes are what they were.
     with pytest.raises(BadInputError, match=r"another request \(different: minutes\)"):
         kinds(asked(minutes=6.0), tmp_path / "g.kinds", machine.tools())
+
+
+def test_what_a_refusal_advises_is_accepted_in_its_directory(tmp_path: Path) -> None:
+    """Regression: the same command without what was refused was "another request"."""
+    with pytest.raises(MachineError, match="--counts measured: this machine does not count"):
+        kinds(asked(counts="measured"), tmp_path / "g.kinds", Kinds(Path("none")).tools())
+    kinds(asked(), tmp_path / "g.kinds", Kinds(Path("none")).tools())
+    with pytest.raises(BadInputError, match=r"another request \(different: counts\)"):
+        kinds(asked(counts="measured"), tmp_path / "g.kinds", Kinds(Path("none")).tools())
 
 
 def test_a_simulation_is_part_of_the_minutes(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,13 +21,18 @@ from pagelab.errors import BadInputError, MachineError
 from pagelab.machine.journal import PATH_VARIABLE, boot_id
 from pagelab.model_run import document, executions, planning
 from pagelab.model_run.answer import verdict
-from pagelab.model_run.document import Asked, Campaign
+from pagelab.model_run.document import Asked, Campaign, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.run import run
+from pagelab.model_run.simulation import needed
 from pagelab.models.agreement import agreements
 from pagelab.models.document import ModelFile, read
+from pagelab.record import Record
 from pagelab.study.errors import StudyInterruptedError
+from pagelab.study.job import RunNotStarted
+from pagelab.study.plan import Condition
+from pagelab.trace import Trace
 
 CLOCK = """echo '{"cycle_ns": 1.0}'"""
 """A machine of one gigahertz."""
@@ -53,6 +59,7 @@ def _few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pagelab.model_run.executions._CLOCK", CLOCK)
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("select", ["adaptive", "moselect", "profile", "random"])
 def test_a_planted_line_comes_back(select: str, trace: Path, tmp_path: Path) -> None:
     """The description of the model is the machine's own: R = 2e7 + 3 H + 0.8 C, with 0.1% of noise."""
@@ -84,6 +91,7 @@ def test_a_planted_line_comes_back(select: str, trace: Path, tmp_path: Path) -> 
     assert not trained & {tuple(row.tiles) for row in found.tests}
 
 
+@pytest.mark.by_turns(4)
 def test_the_simulator_under_a_wrong_description_still_predicts(trace: Path, tmp_path: Path) -> None:
     """The machine has Haswell's second level, the model's counts are Sandy Bridge's: half the entries, no 2M in it."""
     machine = Machine(trace, lambda counts: 4e6 + 3 * counts["h"] + 0.8 * counts["c"], noise=0.002)
@@ -98,6 +106,7 @@ def test_the_simulator_under_a_wrong_description_still_predicts(trace: Path, tmp
     assert ours.test.maximum < spread / 4
 
 
+@pytest.mark.by_turns(4)
 def test_permuted_run_times_show_no_skill(trace: Path, tmp_path: Path) -> None:
     machine = Machine(trace, permuted=True, noise=0.002)
     _, file = campaign(tmp_path, machine, asked(trace, select="random", layouts=20))
@@ -106,6 +115,7 @@ def test_permuted_run_times_show_no_skill(trace: Path, tmp_path: Path) -> None:
     assert verdict(file).startswith("no skill: on layouts left out, gp predicts")
 
 
+@pytest.mark.by_turns(4)
 def test_counts_of_the_hardware_are_the_models_where_there_are_any(trace: Path, tmp_path: Path) -> None:
     machine = Machine(trace, counts=True, noise=0.001)
     found, file = campaign(tmp_path, machine, asked(trace, counts="auto"))
@@ -222,18 +232,145 @@ def test_run_times_that_are_all_the_same_are_refused(select: str, trace: Path, t
         campaign(tmp_path, Machine(trace, lambda _counts: 2e7), asked(trace, select=select))
 
 
-def test_a_second_run_of_what_is_done_runs_nothing(trace: Path, tmp_path: Path) -> None:
+def test_a_second_run_of_what_is_done_runs_nothing(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = asked(trace, select="random")
-    campaign(tmp_path, Machine(trace), wanted)
+    done, _ = campaign(tmp_path, Machine(trace), wanted)
     again = Machine(trace)
-    campaign(tmp_path, again, wanted)
+    monkeypatch.setattr("pagelab.model_run.run.judge", None)  # nor is anything fitted or simulated
+    monkeypatch.setattr("pagelab.model_run.run.Simulator", None)
+    found, _ = campaign(tmp_path, again, wanted)
     assert again.runs == 0
+    assert found.rounds == done.rounds
 
 
 def test_another_question_in_the_same_directory_is_refused(trace: Path, tmp_path: Path) -> None:
     campaign(tmp_path, Machine(trace), asked(trace, select="random"))
     with pytest.raises(BadInputError, match=r"with another request \(different: estimator\).*--into DIR"):
         campaign(tmp_path, Machine(trace), asked(trace, select="random", estimator="mean"))
+
+
+def with_windows(*seconds: tuple[str, float]) -> dict[str, Any]:
+    """Changes of a record: these windows, each with its processor time."""
+    values = [
+        {"name": f"{name}{part}", "value": value, "unit": "s"}
+        for name, cpu_s in seconds
+        for part, value in (("", cpu_s), (".cpu", cpu_s), (".user", cpu_s), (".system", 0.0), (".thread", cpu_s))
+    ]
+    faults = [{"name": f"{name}.{part}", "value": 0.0, "unit": ""} for name, _ in seconds for part in FAULTS]
+    return {"measurements": values + faults}
+
+
+FAULTS = ("faults", "major_faults")
+
+
+@pytest.mark.parametrize("counts", ["simulated", "auto"])
+def test_a_trace_of_several_windows_counts_for_none_of_them(counts: str, trace: Path, tmp_path: Path) -> None:
+    """Regression: R of one window was fitted to the counts of all of them together."""
+    two = with_windows(("load", 0.001), ("work", 0.001))
+    machine = Machine(trace, wrong={"none": two, "all": two})
+    told = "cannot simulate counts of window work: the program has load too, .*; leave the others out of a build"
+    with pytest.raises(BadInputError, match=told):
+        campaign(tmp_path, machine, asked(trace, counts=counts, window="work"))
+    assert machine.runs == 2
+
+
+def test_what_was_refused_is_measured_anew_by_the_same_command(trace: Path, tmp_path: Path) -> None:
+    """Regression: a script whose program had changed was refused by its first trial for ever."""
+    two = with_windows(("load", 0.001), ("work", 0.001))
+    wanted = asked(trace, select="random", window="work")
+    with pytest.raises(BadInputError, match="leave the others out of a build"):
+        campaign(tmp_path, Machine(trace, wrong={"none": two, "all": two}), wanted)
+    assert run(wanted, tmp_path / "gups.model", Machine(trace).tools(), dry_run=True).plan is not None
+
+
+def test_windows_that_are_open_in_two_threads_at_once_are_refused(trace: Path, tmp_path: Path) -> None:
+    """Regression: R was the sum of both, and each has the processor time of the whole process."""
+    both = {**with_windows(("work", 0.22), ("work", 0.28)), "time": {"wall_ns": 10**9, "user_ns": 283 * 10**6}}
+    both["time"]["system_ns"] = 0
+    machine = Machine(trace, wrong={"none": both, "all": both})
+    told = r"windows work are open at once in several threads.* 0\.5 s .* of 0\.283 s.*mark work in one thread"
+    with pytest.raises(BadInputError, match=told):
+        campaign(tmp_path, machine, asked(trace))
+    assert machine.runs == 2
+
+
+FEWER = [*COMMAND[:-1], "100000"]
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str, int]] = {
+    "counts": ({"counts": "measured"}, {}, "simulate them: --counts simulated", 2),
+    "window": ({"window": "other"}, {}, "no window of this name in every execution; it has work", 0),
+    "trace": ({"caches": True}, {}, "every reference is needed here; leave --trace out", 0),
+    "input": ({"argv": FEWER}, {}, "is of another command", 2),
+    "minutes": ({"minutes": 0.004, "seed": 2}, {"minutes": 40.0}, "give it --minutes", 0),
+    "choice": ({"minutes": 0.004, "select": "profile"}, {"minutes": 40.0, "estimator": "mean"}, "--minutes", 0),
+}
+"""A request that is refused before its plan, changes of what is typed then, the message, and executions of its trial
+that run once more."""
+
+
+@pytest.mark.parametrize(("first", "then", "told", "tried"), REFUSED.values(), ids=REFUSED)
+def test_what_a_refusal_advises_is_accepted_in_its_directory(
+    first: dict[str, Any], then: dict[str, Any], told: str, tried: int, trace: Path, tmp_path: Path
+) -> None:
+    """Regression: "holds a campaign with another request" was the answer to the command that the message named."""
+    refused = Machine(trace)
+    with pytest.raises((BadInputError, MachineError), match=re.escape(told)):
+        campaign(tmp_path, refused, asked(trace, **{"select": "random", **first}))
+    machine = Machine(trace)
+    wanted = asked(trace, **{"select": "random", **then})
+    found = run(wanted, tmp_path / "gups.model", machine.tools(), dry_run=True)
+    assert found.asked == wanted
+    assert found.refused is None
+    assert found.plan is not None
+    assert machine.runs == tried + 20
+
+
+def test_a_program_that_cannot_start_is_told_without_a_command_of_studies(tmp_path: Path) -> None:
+    """Regression: it named `pagelab study run SPEC`, and what was typed instead was another request."""
+
+    class Mistyped(Machine):
+        def run(self, condition: Condition, stderr: Path) -> Record:
+            raise RunNotStarted("cannot run ./twoo: No such file or directory (ENOENT)")
+
+    wanted = asked(Path("none"), argv=["./twoo"])
+    for _ in range(2):
+        with pytest.raises(BadInputError, match=r"^no model can be made: not one run .*\(ENOENT\)$"):
+            campaign(tmp_path, Mistyped(Path("none")), wanted)
+
+
+def test_what_was_stopped_is_not_replaced_by_another_request(trace: Path, tmp_path: Path) -> None:
+    """Its trace may have taken an hour; and what has a plan is never replaced."""
+    machine = Machine(trace, kill_at=5, signal=signal.SIGINT)
+    with pytest.raises(StudyInterruptedError):
+        campaign(tmp_path, machine, asked(trace, select="random"))
+    with pytest.raises(BadInputError, match=r"with another request \(different: select\)"):
+        campaign(tmp_path, Machine(trace), asked(trace, select="profile"))
+
+
+def test_a_program_that_is_built_anew_after_a_refusal_is_tried_anew(trace: Path, tmp_path: Path) -> None:
+    """Regression: the windows of the program before were refused again, and "the measured program has changed"."""
+    program = tmp_path / "program"
+    shutil.copy("/bin/true", program)
+    wanted = asked(trace, argv=[str(program)]).model_copy(update={"trace": None, "counts": "auto", "select": "random"})
+    two = with_windows(("load", 0.001), ("work", 0.001))
+    with pytest.raises(BadInputError, match="name the one that is modelled"):
+        campaign(tmp_path, Machine(trace, counts=True, wrong={"none": two, "all": two}), wanted)
+    program.write_bytes(program.read_bytes() + b"anew")
+    found = run(wanted, tmp_path / "gups.model", Machine(trace, counts=True).tools(), dry_run=True)
+    assert found.trial is not None
+
+
+def test_page_runs_of_a_refused_request_are_captured_anew_with_references(trace: Path, tmp_path: Path) -> None:
+    """The campaign's own trace is kept for a request that needs more of it, and has page runs only."""
+    directory, wanted = tmp_path / "gups.model", asked(trace, caches=True)
+    with pytest.raises(BadInputError, match="every reference is needed here"):
+        campaign(tmp_path, Machine(trace), wanted)
+    wanted = wanted.model_copy(update={"trace": None})
+    shutil.copy(trace, directory / "program.trace")
+    trial = Trial(counts="simulated", counts_why="", window="work", resident_bytes=1, run_s=1.0, faults_share=0.0)
+    needed(wanted, directory, trial, lambda _text: None)
+    assert Trace(directory / "program.trace").header.get("content") != "runs"
 
 
 def test_another_machine_is_refused(trace: Path, tmp_path: Path) -> None:

@@ -50,7 +50,9 @@ def finished(directory: Path) -> list[tuple[str, int, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_from_a_command_to_a_model_through_a_kill(tmp_path: Path) -> None:
+    """With real executions; test_model_run and test_kinds have its parts every day."""
     asked = ["model", "run", *OPTIONS, "--counts", "simulated", "--", *PROGRAM]
     directory = tmp_path / "g.model"
     began = subprocess.Popen(

@@ -59,6 +59,7 @@ entries = 64
 """
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("caches", [False, True])
 def test_counts_are_those_of_the_description_as_it_is_told(
     caches: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

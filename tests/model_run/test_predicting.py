@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playing import Machine, advised
 from test_model_run import asked, campaign
 
+from pagelab import trace as traces
 from pagelab.errors import BadInputError
+from pagelab.layouts.layout import PLACES
 from pagelab.model_run import document
-from pagelab.model_run.predicting import predict_for
+from pagelab.model_run.predicting import known_trace, predict_for
 from pagelab.models.document import FILE, ModelFile, read, write
 
 
@@ -57,6 +60,7 @@ def test_the_trainings_own_pages_are_what_was_measured(trained: tuple[Path, Mode
         assert told.r == pytest.approx(row.r, rel=0.01)
 
 
+@pytest.mark.by_turns(4)
 def test_counts_of_the_hardware_are_scaled_and_that_is_told(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +90,24 @@ def test_what_cannot_be_simulated_is_refused(trained: tuple[Path, ModelFile], tm
         predict_for(file.model_copy(update={"campaign": campaign_}), path, "skylake", "4K")
     with pytest.raises(BadInputError, match="pagelab model run --references"):
         predict_for(file, path, "sapphire-rapids", "4K")
+
+
+def test_another_trace_in_the_place_of_the_models_is_refused(
+    trace: Path, trained: tuple[Path, ModelFile], tmp_path: Path
+) -> None:
+    """Regression: run times were predicted from whatever trace lay there, and only "extrapolates" was said."""
+    path, file = trained
+    assert file.campaign is not None
+    assert file.campaign.simulated is not None
+    copy = tmp_path / "copy.trace"
+    shutil.copy(trace, copy)
+    moved = file.campaign.simulated.model_copy(update={"trace": str(copy)})
+    file = file.model_copy(update={"campaign": file.campaign.model_copy(update={"simulated": moved})})
+    assert known_trace(file, path)[0] == copy
+    pages = np.uint64(PLACES[1].start >> 12) + np.arange(1000, dtype=np.uint64)
+    traces.write(copy, [pages], page_bytes=4096, pools=PLACES, force=True)
+    with pytest.raises(BadInputError, match=r"copy\.trace is another trace than the model was made with"):
+        predict_for(file, path, None, "4K")
 
 
 def test_a_directory_is_read_and_written_as_its_file(trained: tuple[Path, ModelFile], tmp_path: Path) -> None:
@@ -120,4 +142,6 @@ def test_a_policy_of_advise_is_simulated_where_the_program_uses_one_kind(
 def test_the_interval_is_that_of_the_campaigns_estimator(trained: tuple[Path, ModelFile]) -> None:
     path, file = trained
     assert "95% interval for a layout's median: " in predict_for(file, path, None, "4K").text()
-    assert "95% interval for one run: " in predict_for(file, path, None, "4K", of="run").text()
+    assert (
+        "95% interval for one run, if runs scatter normally: " in predict_for(file, path, None, "4K", of="run").text()
+    )

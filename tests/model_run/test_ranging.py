@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from playing import Machine
@@ -11,7 +13,7 @@ from test_model_run import CLOCK, asked
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Footprint
 from pagelab.model_run import document
-from pagelab.model_run.ranging import NEAR, at_level, ranged, text
+from pagelab.model_run.ranging import NEAR, _compared, at_level, ranged, text
 from pagelab.model_run.run import run
 from pagelab.model_run.simulation import Simulator
 
@@ -33,16 +35,17 @@ def test_layouts_at_a_level_have_its_c_and_differ(trace: Path, tmp_path: Path) -
     assert campaign is not None
     assert campaign.simulated is not None
     simulator = Simulator(tmp_path / "g", campaign.simulated)
-    layouts, c, span = at_level(Footprint(tuple(campaign.footprint)), simulator, 0.4, 1)
+    layouts, c, ends = at_level(Footprint(tuple(campaign.footprint)), simulator, 0.4, 1)
     assert len({one.tiles for one in layouts}) == len(layouts) >= 3
     by_hand = [one.c for one in simulator.counts(layouts)]
     assert by_hand == c
-    large, small = min(simulator._known.values(), key=lambda one: one["c"])["c"], simulator.counts([layouts[0]])[0].c
-    assert span > 0
-    assert max(c) - min(c) <= 2 * NEAR * span
-    assert small > large
+    least = min(simulator._known.values(), key=lambda one: one["c"])["c"]
+    assert least == ends[0] < ends[1]
+    assert max(c) - min(c) <= 2 * NEAR * (ends[1] - ends[0])
+    assert simulator.counts([layouts[0]])[0].c > least
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize(("first_tiles", "real"), [(0.0, False), (2e6, True)])
 def test_a_floor_is_told_from_noise(first_tiles: float, real: bool, trace: Path, tmp_path: Path) -> None:
     """R follows C alone, or also whether the first tile of the memory is large, which C does not tell."""
@@ -67,6 +70,37 @@ def test_a_floor_is_told_from_noise(first_tiles: float, real: bool, trace: Path,
     assert again.runs == 0
 
 
+@pytest.mark.parametrize(("r", "floor"), [((1.48, 1.52), 0.0), ((1.52, 1.48), 0.04 / 3), ((1.42, 1.58), 0.08 / 3)])
+def test_what_a_rule_in_c_makes_of_different_c_is_no_error(
+    r: tuple[float, float], floor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: run times that are exactly R = 1 + C/span were told as an error of every model in C alone."""
+    times = {"4K": 2.0, "2M": 1.0, "a": r[0], "b": r[1]}
+    ran = [SimpleNamespace(layout=name, status="ok", short=False, r_s=t) for name, t in times.items() for _ in range(3)]
+    monkeypatch.setattr("pagelab.model_run.executions.read", lambda _own, _window: ran)
+    campaign: Any = SimpleNamespace(
+        trial=SimpleNamespace(window=None), asked=SimpleNamespace(estimator="median"), workload="w"
+    )
+    space = Footprint((("anon", 0), ("anon", 2 << 20), ("anon", 4 << 20)))
+    layouts = [space.at("a", [0, 1]), space.at("b", [2])]
+    found = _compared(campaign, Path(), layouts, [1.48e9, 1.52e9], 0.5, (1e9, 2e9))
+    assert found.floor == pytest.approx(floor, abs=1e-12)
+    assert found.apart == pytest.approx(0.04)
+
+
+@pytest.mark.by_turns(4)
+def test_the_level_is_told_that_was_reached(trace: Path, tmp_path: Path) -> None:
+    """50% is half of the way from 2M to 4K, not half of the walk cycles; tiles may allow only another level."""
+    machine = Machine(trace, lambda counts: 4e6 + 0.8 * counts["c"], "broadwell")
+    planned(trace, tmp_path / "g", machine)
+    found = ranged(tmp_path / "g", 0.5, 5.0, machine.tools())
+    r_s = 1e-9 * (4e6 + 0.8 * found.c)
+    assert found.reached == pytest.approx((r_s - found.r_2m_s) / (found.r_4k_s - found.r_2m_s), abs=0.01)
+    near, far = (text(found.model_copy(update={"reached": reached})) for reached in (0.51, 0.37))
+    assert ", 51% of the way from 2M to 4K\n" in near
+    assert ", 37% of the way from 2M to 4K; 50% was asked for\n" in far
+
+
 def test_what_has_no_campaign_or_level_is_refused(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="pagelab model run --into"):
         ranged(tmp_path, 0.5, 1.0, Machine(trace).tools())
@@ -77,6 +111,7 @@ def test_what_has_no_campaign_or_level_is_refused(trace: Path, tmp_path: Path) -
         ranged(tmp_path / "g", 0.5, 1e-5, Machine(trace).tools())
 
 
+@pytest.mark.by_turns(4)
 def test_another_seed_or_level_has_executions_of_its_own(trace: Path, tmp_path: Path) -> None:
     """Regression: they were told with the run times of other layouts, which had the same names."""
     machine = Machine(trace, lambda counts: 4e6 + 0.8 * counts["c"], "broadwell", noise=0.002)
@@ -97,6 +132,7 @@ def test_another_seed_or_level_has_executions_of_its_own(trace: Path, tmp_path: 
     assert again.runs == 0
 
 
+@pytest.mark.by_turns(4)
 def test_more_minutes_add_executions_to_the_same_layouts(trace: Path, tmp_path: Path) -> None:
     """Three, then four of each; fewer minutes take none away. An execution takes a second, as the plan says."""
     directory = tmp_path / "g"

@@ -86,6 +86,7 @@ def test_every_preset_can_be_changed(processor: str) -> None:
             started(changed.needed("tlb"), None, design("kernel", 1), 1)
 
 
+@pytest.mark.by_turns(4)
 def test_as_it_is_typed(trained: tuple[Path, ModelFile]) -> None:
     path, _ = trained
     words = [sys.executable, "-m", "pagelab", "model", "sensitivity", str(path), "--simulator", "--model", "gp"]
@@ -111,3 +112,16 @@ def test_what_has_no_simulator_is_refused(trained: tuple[Path, ModelFile], tmp_p
         simulator_sensitivity(read(alone), alone, [models()["gp"]])
     with pytest.raises(BadInputError, match="not above 0 and below 100 percent"):
         simulator_sensitivity(file, path, [models()["gp"]], by=1.0)
+
+
+def test_counts_that_rose_from_nothing_have_no_ratio() -> None:
+    """Regression: "× 1.00", and counted points stayed as they were."""
+    from pagelab.model_run.wrong_simulator import _from_nothing, _ratios
+    from pagelab.models import Points
+
+    nothing, some = np.zeros(2), np.array([0.0, 1e6])
+    base, found = {"h": nothing, "m": some, "c": nothing}, {"h": some, "m": 2 * some, "c": nothing}
+    assert _ratios(base, found) == {"H": None, "M": 2.0, "C": 1.0}
+    counted = Points.of("w", r=[9e9, 9e9], c=[1, 2], h=[1, 2], m=[1, 2], layouts=["a", "b"])
+    assert _from_nothing(counted, base, found) == "H of b rises from a simulated 0, so the counted one has no scale"
+    assert _from_nothing(counted, {**base, "h": some}, found) == ""

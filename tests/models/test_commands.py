@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,7 @@ def test_the_report_begins_with_a_verdict_and_has_the_papers_figures(fitted: Pat
     assert any(line.startswith("yaniv: R = ") for line in lines)
 
 
+@pytest.mark.by_turns(4)
 def test_json_is_what_the_schemas_say(fitted: Path) -> None:
     report = ModelReport.model_validate_json(pagelab(fitted, "model", "report", "w.model", "--json").stdout)
     assert [one.fit.model for one in report.models][-1] == "gp"
@@ -77,6 +79,7 @@ def test_json_is_what_the_schemas_say(fitted: Path) -> None:
     assert ModelFile.model_validate_json(imported).layouts == file.layouts
 
 
+@pytest.mark.by_turns(4)
 def test_the_page_stands_alone_beside_its_figures(fitted: Path) -> None:
     said = pagelab(fitted, "model", "report", "w.model", "--out", "page").stdout
     assert f"report: {fitted.resolve()}/page/index.html" in said
@@ -96,6 +99,7 @@ def test_the_page_stands_alone_beside_its_figures(fitted: Path) -> None:
     assert "it holds something else" in refused.stderr
 
 
+@pytest.mark.by_turns(4)
 def test_predictions_have_an_interval_and_warn_beyond_the_layouts(fitted: Path) -> None:
     layout = ModelFile.model_validate_json((fitted / "w.model").read_text()).layouts[9]
     near = {"--h": layout.h, "--m": layout.m, "--c": layout.c}
@@ -146,6 +150,19 @@ def test_bad_input_is_answered_with_what_is_allowed(fitted: Path, words: tuple[s
     assert not (fitted / "n.model").exists()
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
+def test_an_import_never_goes_into_a_campaigns_directory(force: tuple[str, ...], fitted: Path) -> None:
+    """Regression: gups.csv proposed --force for gups.model, which replaced the model of ``model run -- ./gups``."""
+    (fitted / "g.model").mkdir()
+    (fitted / "g.model/campaign.json").touch()
+    (fitted / "g.csv").write_text((fitted / "w.csv").read_text())
+    told = "--into g.model: it is the directory of a campaign; choose another: --into NAME.model"
+    assert told in pagelab(fitted, "model", "import", "g.csv", *force, code=2).stderr
+    assert [path.name for path in (fitted / "g.model").iterdir()] == ["campaign.json"]
+    shutil.rmtree(fitted / "g.model")
+
+
+@pytest.mark.by_turns(4)
 def test_nothing_is_reported_before_it_is_fitted(tmp_path: Path) -> None:
     pagelab(tmp_path, "model", "import", str(DIGITISED), "--where", "machine=skylake", "--into", "s.model")
     assert "run: pagelab model fit s.model" in pagelab(tmp_path, "model", "report", "s.model", code=2).stderr

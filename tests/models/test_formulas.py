@@ -14,6 +14,7 @@ from models.planted import counts, points
 from pagelab.errors import BadInputError
 from pagelab.models import Points, models
 from pagelab.models.mosmodel import Mosmodel
+from pagelab.models.poly import amplification
 
 COUNTS = st.floats(1e6, 1e11)
 
@@ -72,6 +73,26 @@ def test_polynomials_are_those_of_least_squares(degree: int) -> None:
     assert fitted.predict(None, None, data.c) == pytest.approx(naive, rel=1e-9)
     plain = [fitted.parameters[f"c{power}"] for power in range(degree + 1)]
     assert sum(a * data.c**power for power, a in enumerate(plain)) == pytest.approx(naive, rel=1e-9)
+
+
+@pytest.mark.parametrize("width", [3.0, 1e4])
+def test_polynomials_between_few_groups_of_walk_cycles_are_refused(width: float) -> None:
+    """Regression: three groups of nearly equal C gave a cubic that was off by 20,000 times between them."""
+    random = np.random.default_rng(1)
+    c = np.repeat([1e6, 5e8, 1e9], 8) + width * random.uniform(-1, 1, 24)
+    data = Points.of("groups", r=(1e10 + 0.7 * c) * (1 + 0.001 * random.normal(size=24)), c=c)
+    with pytest.raises(BadInputError, match=r"cannot fit poly3 to groups: .* form too few groups, .* times"):
+        models()["poly3"].fit(data)
+    fitted = models()["poly2"].fit(data)
+    assert fitted.predict(None, None, 2.5e8) == pytest.approx(1e10 + 0.7 * 2.5e8, rel=0.01)
+
+
+def test_the_amplification_is_that_of_drawn_errors() -> None:
+    random = np.random.default_rng(3)
+    c = np.array([1e9, 1.1e9, 2e9, 6e9, 6.2e9, 9e9])
+    coefficients = np.polynomial.polynomial.polyfit(c / 1e9, random.normal(size=(6, 4000)), 3)
+    fitted = np.polynomial.polynomial.polyval(np.linspace(1, 9, 201), coefficients)
+    assert amplification(c, 3) == pytest.approx(fitted.std(axis=0).max(), rel=0.05)
 
 
 def test_mosmodel_solves_the_lasso() -> None:

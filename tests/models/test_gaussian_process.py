@@ -11,14 +11,20 @@ from scipy.special import gammaincinv
 from scipy.stats import multivariate_normal, t
 
 from models.planted import digitised, points
+from pagelab.errors import BadInputError
+from pagelab.models import Points
 from pagelab.models.gaussian_process import (
     FREEDOM,
     GaussianProcess,
+    Proposal,
     _Data,
+    _half_determinants,
     _matern,
     _Posterior,
     _quantile,
     _scales,
+    _shares,
+    effective,
 )
 
 
@@ -159,3 +165,65 @@ def test_intervals_of_higher_levels_hold_those_of_lower_ones() -> None:
     lows, highs = ([float(end) for end in side] for side in zip(*ends, strict=True))
     assert lows == sorted(lows, reverse=True)
     assert highs == sorted(highs)
+
+
+@pytest.mark.parametrize("decades", [4, 6, 10])
+def test_run_times_that_span_orders_of_magnitude_are_fitted(decades: int) -> None:
+    """Regression: the covariance was not positive definite after rounding, and all of model fit ended with it."""
+    c = np.geomspace(2e9 / 10**decades, 2e9, 30)
+    r = (1.3 * c + 1e9 / 10**decades) * (1 + 1e-3 * np.random.default_rng(0).normal(size=30))
+    for told in ({}, {"r_sd": np.zeros(30), "repeats": [3] * 30}):
+        fitted = GaussianProcess().fit(Points.of("w", r=r, c=c, source="simulated", **told))
+        largest = np.argsort(r)[-3:]
+        assert fitted.predict(None, None, c[largest]) == pytest.approx(r[largest], rel=0.02)
+
+
+def test_samples_whose_covariance_has_no_factor_have_no_share() -> None:
+    good = np.array([[2.0, 1.0], [1.0, 2.0]])
+    half, failed = _half_determinants(np.array([good, [[1.0, 2.0], [2.0, 1.0]], 3 * good]))
+    assert failed.tolist() == [False, True, False]
+    assert half[[0, 2]] == pytest.approx([np.log(3) / 2, np.log(27) / 2])
+    assert _shares(np.array([0.0, -np.inf, np.log(3)])) == pytest.approx([0.25, 0, 0.75])
+    assert not _shares(np.array([-np.inf, -np.inf])).any()
+
+
+def test_a_process_that_no_sample_fits_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the other models are still fitted."""
+
+    factor = np.linalg.cholesky
+
+    def never(matrix: np.ndarray) -> np.ndarray:
+        if matrix.shape[-1] == 12:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        return factor(matrix)
+
+    monkeypatch.setattr("pagelab.models.gaussian_process.np.linalg.cholesky", never)
+    with pytest.raises(BadInputError, match=r"cannot fit gp to cubic: its run times span .* to 1"):
+        GaussianProcess().fit(points(12))
+
+
+@pytest.mark.parametrize(("layouts", "rule"), [(8, "cubic"), (20, "kink")])
+def test_the_interval_of_precise_data_is_not_that_of_a_chance_sample(layouts: int, rule: str) -> None:
+    """Regression: with noise of 0.05%, one to eight of 128 samples had all the weight, and the half width changed with
+    the seed by factors of two to six."""
+    data = points(layouts, noise=3e-4, rule=rule, seed=3)
+    data = replace(data, r_sd=5e-4 * data.r, repeats=np.full(layouts, 5))
+    widths = []
+    for seed in (1, 2, 3):
+        fitted = GaussianProcess(seed=seed).fit(data)
+        assert effective(fitted.shares) >= 50
+        assert fitted.parameters["effective_samples"] == effective(fitted.shares)
+        low, high = fitted.interval(np.array([1e9, 6e8]), np.array([5e8, 2e8]), np.array([2.5e10, 8e9]))
+        widths.append(high - low)
+    assert np.max(np.max(widths, axis=0) / np.min(widths, axis=0)) < 1.4
+
+
+def test_the_proposals_density_is_that_of_its_draws() -> None:
+    """Up to the constant: importance weights of one proposal's draws under another have the mean 1."""
+    first = Proposal(np.zeros(2), np.eye(2))
+    second = Proposal(np.array([0.3, -0.2]), np.array([[0.8, 0.0], [0.2, 0.7]]))
+    drawn = first.drawn(np.random.default_rng(3).normal(size=(100_000, 3)))
+    weights = np.exp(second.log_density(drawn) - first.log_density(drawn))
+    assert weights.mean() == pytest.approx(1, abs=0.01)
+    assert weights @ drawn / weights.sum() == pytest.approx(second.mean, abs=0.02)
+    assert np.mean(np.abs(drawn[:, 0]) < t.ppf(0.975, 5)) == pytest.approx(0.95, abs=0.003)

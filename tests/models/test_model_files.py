@@ -52,6 +52,28 @@ def test_loads_and_stores_of_perf_are_added_up(tmp_path: Path) -> None:
     assert (found.h[0], found.m[0], found.c[0], found.cycles) == (4e8, 2e8, 9e9, "active")
 
 
+def test_rows_of_runs_with_columns_of_means_are_refused(tmp_path: Path) -> None:
+    """Regression: the columns were ignored, and one row that was there twice made the noise of all others unknown."""
+    text = "layout,R,C,r_sd,repeats\na,10,1,0.1,50\nb,20,2,0.1,50\nb,21,2,0.1,50\n"
+    with pytest.raises(BadInputError, match=r"layout b has two rows, .* the columns r_sd and repeats say"):
+        read_csv(table(tmp_path, text))
+
+
+def test_repeats_that_are_no_number_are_refused_by_layout(tmp_path: Path) -> None:
+    """Regression: a model with -9223372036854775808 repeats."""
+    text = "layout,R,C,r_sd,repeats\na,10,1,0.1,5\nb,20,2,0.1,nan\n"
+    with pytest.raises(BadInputError, match="repeats of b is nan"):
+        read_csv(table(tmp_path, text))
+
+
+def test_active_cycles_are_known_in_capitals(tmp_path: Path) -> None:
+    """Regression: they were taken for the sum over all walkers, and for possible up to twice the run time."""
+    text = PERF.replace("dtlb_load_misses.walk_active", "DTLB_LOAD_MISSES.WALK_ACTIVE")
+    assert read_csv(table(tmp_path, text)).cycles == "active"
+    named = Reading(columns={"c": "DTLB_LOAD_MISSES.WALK_ACTIVE"})
+    assert read_csv(table(tmp_path, text), named).cycles == "active"
+
+
 def test_rows_of_one_layout_are_its_repeats(tmp_path: Path) -> None:
     text = "layout,R,C,role\na,10,1,train\na,14,3,train\nb,20,2,test\nb,26,2,test\nb,23,2,test\n"
     found = read_csv(table(tmp_path, text))
@@ -60,7 +82,8 @@ def test_rows_of_one_layout_are_its_repeats(tmp_path: Path) -> None:
     assert found.r_sd is not None
     assert found.r_se is not None
     assert list(found.r_sd) == [np.std([10, 14], ddof=1), np.std([20, 26, 23], ddof=1)]
-    assert found.r_se == pytest.approx([2.0, 3 / 3**0.5])
+    spread = ((8 / 12**2 + 2 * 9 / 23**2) / 3) ** 0.5
+    assert found.r_se == pytest.approx([12 * spread / 2**0.5, 23 * spread / 3**0.5])
     assert found.roles == ("train", "test")
 
 
@@ -89,6 +112,10 @@ def test_a_table_of_two_machines_is_read_one_at_a_time() -> None:
         ("layout,R,C\na,1,1\n", Reading(anchors={"4K": "z"}), "--anchor-4k z: .*no such layout"),
         ("layout,R,C\na,1,1\n", Reading(tests=("z",)), "--test z: .*no such layout"),
         ("layout,R,C,c\na,1,1,2\n", Reading(), "two columns are named C and c; rename one"),
+        ("layout,R,C\n" + '"a,1,1\n' + 40_000 * "b,1,1\n", Reading(), "line 2: field larger than .*; is a quote"),
+        ("layout,R,C,alt\na,1,1,2\nb,nan,1,2\n", Reading(columns={"c": "alt"}), "R of b is no number"),
+        ("layout,R,C,alt\na,1,1,2\nb,1,1,nan\n", Reading(columns={"r": "alt"}), "R of b is no number"),
+        ("layout,R,C,alt\na,1,1,2\nb,1,1,-5\n", Reading(columns={"r": "alt"}), "R of b is not above zero"),
         ("layout,R,C\na,1,1\nb,1,000,1\n", Reading(), "line 3 has 4 fields, and the first line names 3 columns"),
         (
             "layout,R,C\na,1,1\nb,2,1\n",

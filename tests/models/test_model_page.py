@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from models.planted import DIGITISED, points
 from pagelab.models import chosen, judge, models
 from pagelab.models.document import file_of, fits_of
@@ -16,6 +18,7 @@ from report.browser import Browser
 HOSTILE = "<script>document.title='owned'</script>"
 
 
+@pytest.mark.by_turns(4)
 def test_the_page_draws_everything_and_asks_nothing(tmp_path: Path) -> None:
     data = points(16, noise=0.01, rule="kink")
     data = replace(data, workload=HOSTILE, layouts=(*data.layouts[:-1], "</script>"), anchors={"4K": "layout0"})

@@ -72,6 +72,7 @@ def test_two_files_of_one_workload_are_told_apart_by_their_paths() -> None:
         named([files[0], files[0]])
 
 
+@pytest.mark.by_turns(4)
 def test_the_command_reports_several_files_as_text_data_and_page(tmp_path: Path) -> None:
     for rule in ("line", "kink"):
         (tmp_path / f"{rule}.model").write_text(fitted(rule).model_dump_json(by_alias=True))

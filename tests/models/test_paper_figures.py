@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from models.planted import DIGITISED, points
-from pagelab.models import chosen, judge, models
+from pagelab.models import Points, chosen, judge, models
 from pagelab.models.document import Fits, ModelFile, file_of, fits_of
 from pagelab.models.over_workloads import Fitted, over_workloads
 from pagelab.models.paper_figures import SLOPE_ONE, against_measured, anchors_table, figures
 from pagelab.models.picture import over_all
+from pagelab.models.points import Source
 
 NAMES = ["basu", "yaniv", "poly1", "poly2", "mosmodel"]
 
@@ -40,12 +41,34 @@ def test_each_figure_is_drawn_where_its_models_are_fitted() -> None:
 
 
 def test_a_check_of_other_pages_has_its_figure() -> None:
-    """`pagelab model check` writes a file with one test layout: the pages that were checked."""
+    """`pagelab model check` writes a file with one test layout: the pages that were checked.
+
+    Regression: a test layout of an import was said to be in pages that no model had seen.
+    """
     roles = ("train",) * 9 + ("test",) + ("train",) * 8
-    found = figures(*fitted(NAMES, roles=roles))
+    assert "unseen-pages" not in [one.id for one in figures(*fitted(NAMES, roles=roles))]
+    moved = np.where(np.arange(18) == 9, 1.01, np.nan)
+    found = figures(*fitted(NAMES, roles=roles, extra={"4K_moved": moved, "2M_moved": moved}))
     assert found[-1].id == "unseen-pages"
     assert "MOSAIC, Figure 11" in found[-1].caption
     assert sum("layout" in row and row.get("role") == "test layout" for row in drawn(found[-1].draw(600))) == 1
+
+
+@pytest.mark.parametrize(
+    ("sign", "source", "told"),
+    [
+        (1, "counted", "Each walk cycle costs 0.5 cycles: as much of a walk as the processor does not hide."),
+        (5, "counted", "Each walk cycle costs 2.5 cycles: more than the walks themselves."),
+        (5, "simulated", "Each walk cycle, as the simulator counts it, costs 2.5 cycles. "),
+        (-1, "counted", "Each walk cycle takes 0.5 cycles off the run time. "),
+    ],
+)
+def test_a_slope_is_explained_where_c_is_in_cycles_of_the_machine(sign: int, source: Source, told: str) -> None:
+    c = np.linspace(1e9, 9e9, 18)
+    data = Points.of("w", r=4e10 + 0.5 * sign * c, c=c, source=source)
+    file = file_of(data, DIGITISED)
+    (found,) = figures(file, fits_of(data, judge(data, chosen(["poly1"]), folds=3), 1))
+    assert told in found.caption
 
 
 @pytest.mark.parametrize(("name", "over"), [("basu", "m"), ("poly1", "c"), ("poly2", "c"), ("yaniv", "c")])

@@ -9,8 +9,10 @@ import pytest
 
 from models.planted import DIGITISED, points
 from pagelab.models import Points
+from pagelab.models.base import number
 from pagelab.models.document import file_of
-from pagelab.models.prediction import predict
+from pagelab.models.gaussian_process import GaussianProcess
+from pagelab.models.prediction import predict, run_spread
 
 
 def told(data: Points, h: float, m: float, c: float, model: str) -> dict[str, str]:
@@ -39,3 +41,60 @@ def test_gp_extrapolates_in_an_input_that_never_varied() -> None:
     assert set(other) == {"unused-count", "extrapolation"}
     assert other["extrapolation"].startswith("H = ")
     assert set(told(data, 9e8, m, c, "poly1")) == {"unused-count"}
+
+
+def test_no_interval_of_a_run_time_begins_below_zero() -> None:
+    """Regression: "-1.406e14 to 1.950e14" cycles, with a minus unlike all others."""
+    data = points(30, noise=0.02)
+    far = predict(file_of(data, DIGITISED), 1e9, 5e8, 10 * float(data.c.max()))
+    assert far.r > 0
+    assert far.low == 0.0
+    assert far.high is not None
+    assert far.high > far.r
+    assert f"interval for a layout's mean: 0 to {number(far.high)}\n" in far.text()
+    assert number(-1.406e14) == "−1.406e14"
+
+
+def test_intervals_that_rest_on_few_samples_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = points(12)
+    at = (float(data.h[5]), float(data.m[5]), float(data.c[5]))  # type: ignore[index]
+    assert "few-samples" not in told(data, *at, "gp")
+    monkeypatch.setattr("pagelab.models.gaussian_process.FEW_EFFECTIVE", 1e9)
+    assert "depends on the seed" in told(data, *at, "gp")["few-samples"]
+    assert "few-samples" not in told(data, *at, "poly1")
+
+
+def test_the_interval_of_one_run_follows_the_noise_of_its_place() -> None:
+    """Regression: one spread for all places held 51 to 70% of runs at the 4K end where noise grows with walks."""
+    random = np.random.default_rng(7)
+    c = np.linspace(1e8, 1e10, 20)
+    held = []
+    for _ in range(12):
+        sd = 0.002 + 0.03 * (c / c.max()) ** 3
+        runs = (1e11 + 0.6 * c)[:, None] * (1 + sd[:, None] * random.normal(size=(20, 5)))
+        data = Points.of("w", r=runs.mean(axis=1), c=c, r_sd=runs.std(axis=1, ddof=1), repeats=[5] * 20)
+        fitted = GaussianProcess().fit(data)
+        for row in (0, 10, 19):
+            new = (1e11 + 0.6 * c[row]) * (1 + sd[row] * random.normal(size=500))
+            counts = {"h": None, "m": None, "c": float(c[row])}
+            low, high = fitted.interval(**counts, of="run", run_sd=run_spread(data, fitted, counts))
+            held.append(np.mean((low <= new) & (new <= high)))
+    shares = np.array(held).reshape(-1, 3)
+    assert shares[:, 2].mean() > 0.9
+    assert shares[:, :2].mean() > 0.95
+
+
+def test_the_interval_of_one_run_shares_the_noise_that_is_alike() -> None:
+    random = np.random.default_rng(6)
+    spreads = []
+    for _ in range(3):
+        runs = random.normal(size=(40, 3))
+        data = points(40, seed=3)
+        data = replace(data, r_sd=0.01 * data.r * runs.std(axis=1, ddof=1), repeats=np.full(40, 3))
+        fitted = GaussianProcess().fit(data)
+        for row in (0, 20, 39):
+            at = {name: float(values[row]) for name, values in data.inputs.items()}
+            spreads.append(run_spread(data, fitted, at))
+    assert 0.0095 < np.mean(spreads) < 0.0135
+    assert min(spreads) > 0.0065
+    assert max(spreads) < 0.02

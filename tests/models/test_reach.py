@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.planted import points
+from pagelab.models import Points
 from pagelab.models.answer import warnings_of
 from pagelab.models.gaussian_process import GaussianProcess
 from pagelab.models.reach import beyond, excess, judged_beyond
@@ -48,6 +49,17 @@ def test_a_prediction_beyond_the_layouts_says_by_how_much() -> None:
     far = re.search(r"the nearest is (\S+) times as far as any two neighbours", apart.message)
     assert far is not None
     assert float(far[1]) > 1.5
+
+
+def test_a_gap_in_the_only_input_is_told() -> None:
+    """Regression: between groups of layouts nothing was said, since the count lies within the range of all."""
+    c = np.concatenate([centre + np.arange(8.0) for centre in (1e6, 5e8, 1e9)])
+    data = Points.of("groups", r=1e10 + 0.7 * c, c=c)
+    (told,) = beyond(data, None, None, 2.5e8)
+    assert "no layout that was fitted has such a C: the nearest differs by 25% of their range; " in told.message
+    assert beyond(data, None, None, 5.1e8) == []
+    even = Points.of("even", r=1e10 + 0.7 * c, c=np.linspace(1e6, 1e9, 24))
+    assert all(beyond(even, None, None, float(each)) == [] for each in np.linspace(1e6, 1e9, 100))
 
 
 def test_the_interval_widens_with_what_is_told() -> None:

@@ -14,10 +14,14 @@ import polars as pl
 import pytest
 from factory import Run, data_of, separated, study
 
-from pagelab.analysis import NothingToAnalyseError, StudyData, analyse
+from pagelab.analysis import Analysis, NothingToAnalyseError, StudyData, analyse
+from pagelab.analysis.following import following_of
 from pagelab.analysis.machine import waiting_of
 from pagelab.analysis.model import Contrast
+from pagelab.analysis.verdict import judged_of
+from pagelab.report import tables
 from pagelab.report.export import analysis_json
+from pagelab.study.imported import Columns, import_into, read_csv
 from pagelab.study.plan import Condition, Precision
 from pagelab.study.schedule import Slot
 from pagelab.study.store import Store
@@ -308,6 +312,78 @@ def test_a_precision_stop_is_marked(tmp_path: Path) -> None:
     assert any("precision stop" in c for c in found.caveats)
 
 
+@pytest.mark.parametrize(("zeros", "said"), [(12, "lower"), (4, "cannot-tell"), (0, "cannot-tell")])
+def test_values_of_0_without_pairs_have_an_answer(tmp_path: Path, zeros: int, said: str) -> None:
+    """Regression: an interval down to −100% has no width in logarithms, and the report was a fault."""
+    plan = factory.plan(["w"], ["a", "b"], 12, metric="major_faults")
+
+    def run_of(condition: Condition, slot: Slot) -> Run:
+        nothing = condition.policy == "b" and slot.execution < zeros
+        return Run(faults=(1, 0 if nothing else 1000 + (slot.execution * 5) % 12))
+
+    data = data_of(factory.store(tmp_path, plan, run_of))
+    found = analyse(data)
+    (one,) = judged_of(found.compared(), found.design, found.metrics)
+    assert one.answer.said == said or zeros == 0
+    assert one.answer.interval is not None
+    assert (one.answer.interval.low == -1) == (zeros > 0)
+    assert (one.answer.seen is None) == (one.answer.needed is None) == (zeros > 0)
+    assert following_of(found, data).command
+
+
+def unequal(directory: Path, treated: list[float], executions: int) -> Analysis:
+    """A study of which the condition ``b`` has only some executions; ``a`` has times of about 1."""
+    times = {"w/a": [1 + 0.001 * ((i * 7) % executions) for i in range(executions)], "w/b": treated}
+
+    def run_of(condition: Condition, slot: Slot) -> Run:
+        mine = times[condition.name]
+        return Run(wall_s=mine[slot.execution]) if slot.execution < len(mine) else Run(status="failed")
+
+    return analyse(data_of(factory.store(directory, factory.plan(["w"], ["a", "b"], executions), run_of)))
+
+
+def test_unequal_numbers_are_judged_by_the_p_that_they_can_give(tmp_path: Path) -> None:
+    """Regression: 3 executions against 40 were "3 executions of each, 4 are the fewest", and their p was left out."""
+    beside = unequal(tmp_path / "beside", [1.0, 1.02, 1.0395], 40)
+    assert "(95% interval " in beside.headline
+    assert ", 3 against 40 executions, p = " in beside.headline
+    assert "fewest" not in beside.headline
+    near = unequal(tmp_path / "near", [1.0195, 1.0195, 1.0205], 40)
+    assert "same within ±" in near.headline
+    few = unequal(tmp_path / "few", [2.0, 2.1, 2.2], 5)
+    assert "cannot tell: 3 against 5 executions, 4 of each are the fewest (" not in few.headline, "2/C(8,3) is below 5%"
+    fewer = unequal(tmp_path / "fewer", [2.0, 2.1], 5)
+    assert "cannot tell: 2 against 5 executions, 4 of each are the fewest (" in fewer.headline
+    assert "p = " not in fewer.headline
+
+
+@pytest.mark.parametrize("executions", [20, 2500])
+def test_a_page_says_how_p_is_computed(tmp_path: Path, executions: int) -> None:
+    """Regression: the note under a table of normal approximations said "exact"; p of 2,500 that separate was 0."""
+    values = "".join(f"{p},{1 + (p == 'b') + i / 1e4}\n" for i in range(executions) for p in "ab")
+    (tmp_path / "times.csv").write_text(f"policy,time\n{values}")
+    columns = Columns(factor="policy", time="time")
+    import_into(tmp_path / "s", read_csv(tmp_path / "times.csv", columns), origin=tmp_path / "times.csv", name="many")
+    found = analyse(data_of(tmp_path / "s"))
+    exact = executions == 20
+    assert tables.contrasts(found).note.startswith(
+        f"Two-sided rank-sum test, {'exact' if exact else 'by a normal approximation'}; Holm over 1 comparison."
+    )
+    assert ("p < 10⁻³⁰⁰)" in found.headline) == (not exact)
+    assert "< 10⁻³⁰⁰" in tables.contrasts(found).rows[0] or exact
+
+
+def test_the_note_on_shifts_is_that_of_the_test(tmp_path: Path) -> None:
+    """Regression: of the shifts of pairs it said that they do not pair the executions."""
+    notes = {}
+    for test in ("pairs", "rank-sum", "stratified"):
+        plan = factory.plan(["w"], ["a", "b"], 6).model_copy(update={"test": test})
+        notes[test] = tables.shifts(study(tmp_path / test, plan, separated(6, 1.0, 2.0))).note
+    assert notes["pairs"].startswith("The shift is made of the pairs’ differences, as the change is of their ratios")
+    assert "ignore the blocks" in notes["stratified"]
+    assert notes["rank-sum"].startswith("The shift is the median of all differences")
+
+
 def test_an_unfinished_study_says_so(tmp_path: Path) -> None:
     found = study(tmp_path, factory.plan(["w"], ["a", "b"], 10), separated(6, 1.0, 2.0))
     assert not found.design.complete
@@ -351,6 +427,7 @@ def test_golden_analysis(tmp_path: Path, golden: Callable[[str, str], None]) -> 
     golden("analysis.json", analysis_json(replace(found, created_by="pagelab")))
 
 
+@pytest.mark.by_turns(4)
 def test_verdicts_agree_with_scipy_on_every_small_arrangement(tmp_path: Path) -> None:
     """Exact p of every way to divide seven distinct values, against an independent implementation."""
     from scipy.stats import mannwhitneyu

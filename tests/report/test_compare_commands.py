@@ -17,7 +17,8 @@ from pagelab.analysis import analyse, load
 from pagelab.analysis.limits import limits_of
 from pagelab.report import charts
 from pagelab.study.pair import Pair
-from pagelab.study.sides import again, kept, needs_shell
+from pagelab.study.shell import needs_shell
+from pagelab.study.sides import again, kept
 from pagelab.study.spec import read
 from pagelab.study.store import Store
 
@@ -77,6 +78,7 @@ def test_a_limit_on_the_ratio_is_judged_in_the_first_line(
         assert "┊ limit 3%" in rest
 
 
+@pytest.mark.by_turns(4)
 def test_the_report_of_two_commands_is_of_their_comparison(kept_pair: Path) -> None:
     """They are two workloads, and policies of one workload are what a report compares."""
     command = [sys.executable, "-m", "pagelab", "report", "kept", "--format", "html", "--format", "data"]
@@ -91,6 +93,7 @@ def test_the_report_of_two_commands_is_of_their_comparison(kept_pair: Path) -> N
     assert "two commands · 12 executions" in (kept_pair / "kept/report/index.html").read_text()
 
 
+@pytest.mark.by_turns(4)
 def test_the_report_of_one_command_names_the_settings(tmp_path: Path) -> None:
     asked = (SAYS_OP, "--env", "OP=10", "--env", "OP=15", "--measure-regex", MS, "-n", 6, "--into", "kept")
     assert run(tmp_path, *asked).returncode == 0
@@ -99,6 +102,7 @@ def test_the_report_of_one_command_names_the_settings(tmp_path: Path) -> None:
     assert done.stdout.startswith("op: sh is 50.0% higher under OP-15 than under OP-10 ("), done.stderr
 
 
+@pytest.mark.by_turns(4)
 def test_where_the_report_cannot_tell_its_next_command_is_more_of_the_same(tmp_path: Path) -> None:
     asked = ("echo op 5 ms", "echo op 6 ms", "--measure-regex", MS, "-n", 3, "--into", "kept")
     assert run(tmp_path, *asked).returncode == 0
@@ -111,6 +115,7 @@ def test_where_the_report_cannot_tell_its_next_command_is_more_of_the_same(tmp_p
     assert int(words[-1]) >= 6
 
 
+@pytest.mark.by_turns(4)
 def test_what_is_kept_can_be_judged_again(tmp_path: Path) -> None:
     done = run(
         tmp_path, "echo op 5 ms", "echo op 6 ms", "--measure-regex", MS, "-n", 6, "--into", "kept", "--fail-if",
@@ -193,6 +198,7 @@ def test_what_flags_cannot_say_is_a_policy_of_the_study(tmp_path: Path) -> None:
     assert again((a, b)) is None
 
 
+@pytest.mark.by_turns(4)
 def test_commands_that_take_longer_than_their_time_say_what_would_do(tmp_path: Path) -> None:
     """And name no directory that is gone."""
     for commands, told in (
@@ -233,6 +239,15 @@ def test_a_trial_that_failed_leaves_the_directory_free(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_time_that_is_too_short_leaves_the_directory_free(tmp_path: Path) -> None:
+    """Regression: the command with the --minutes that it named was refused, since --into had the executions so far."""
+    done = run(tmp_path, "sleep 0.6", "sleep 0.7", "--minutes", "0.05", "--into", "kept")
+    assert done.returncode == 2
+    assert "give it --minutes" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.by_turns(4)
 def test_a_time_is_used_in_whole_pairs(tmp_path: Path) -> None:
     """The two have nothing in common but the block: one as short as the other is long still runs as often."""
     commands = ("sleep 0.01", "sleep 0.1")
@@ -245,6 +260,7 @@ def test_a_time_is_used_in_whole_pairs(tmp_path: Path) -> None:
     assert "--executions and --minutes exclude" in run(tmp_path, *commands, "--minutes", "1", "-n", "5").stderr
 
 
+@pytest.mark.by_turns(4)
 def test_executions_that_were_added_are_a_further_look_here_too(tmp_path: Path) -> None:
     """Regression: the report of the same directory spent the level over both looks, and this did not."""
     run(tmp_path, "sleep 0.01", "sleep 0.012", "-n", 7, "--into", "kept")
@@ -254,6 +270,21 @@ def test_executions_that_were_added_are_a_further_look_here_too(tmp_path: Path) 
     assert "(97.5% interval " in done.stdout.splitlines()[0]
     assert "executions were added after 1 look, each of which had twice the error of the next: judged at" in done.stdout
     assert json.loads(run(tmp_path, "kept", "--json").stdout)["level"] == pytest.approx(0.975)
+
+
+@pytest.mark.by_turns(4)
+def test_the_level_is_part_of_the_study(tmp_path: Path) -> None:
+    """Regression: the report, and every later comparison, judged what was run for 99% at 95%."""
+    asked = ("echo op 5 ms", "echo op 6 ms", "--measure-regex", MS, "--level", "0.99", "-n", 7, "--into", "kept")
+    first = run(tmp_path, *asked).stdout.splitlines()[0]
+    assert "cannot tell: 7 pairs, 8 are the fewest" in first
+    with Store.open(tmp_path / "kept", write=False) as store:
+        assert store.plan().level == 0.99
+    again = run(tmp_path, "kept").stdout
+    assert again.splitlines()[0] == first
+    assert "--measure-regex" in again
+    assert " --level 0.99 " in again
+    assert "cannot tell" not in run(tmp_path, "kept", "--level", "0.95").stdout.splitlines()[0]
 
 
 def test_executions_are_interleaved(tmp_path: Path) -> None:
@@ -320,15 +351,44 @@ def test_bad_input_exits_2(tmp_path: Path, arguments: tuple[str, ...], message: 
     assert "pagelab-compare-" not in done.stderr, "a file that is gone by now"
 
 
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        ("sort f | uniq", True),
+        ("echo $HOME", True),
+        ("awk '{print $1 > 2}' f", False),
+        # Apostrophes in double quotes quote nothing.
+        ("""echo "it's" | (sleep 0.3; grep -c "it's")""", True),
+        ("""echo "it's" > f; echo 'a "b'""", True),
+        ("""echo 'say "' | wc -c; echo '"'""", True),
+        ('echo "a;b" "it\'s"', False),
+        ('echo "$HOME" "`pwd`"', True),
+        ("echo '$HOME' '`pwd`'", False),
+        (r"echo a\|b \"", False),
+        (r'echo \" | wc "', True),
+        # shlex keeps this backslash, a shell does not.
+        (r'echo "\$5"', True),
+        ("cp f.{c,h} d", True),
+        ("cp 'f.{c,h}' d", False),
+        ("sleep 1\nsleep 2", True),
+        ("sleep 1\n", False),
+        ("sort 'a\nb'", False),
+        ("sort f # the file", True),
+        ("sort f#1 '#'", False),
+        ("echo it's", False),
+    ],
+)
+def test_what_needs_a_shell(command: str, needed: bool) -> None:
+    assert needs_shell(command) is needed
+
+
 def test_a_command_gets_a_shell_only_where_it_needs_one(tmp_path: Path) -> None:
-    assert needs_shell("sort f | uniq")
-    assert needs_shell("echo $HOME")
-    assert not needs_shell("awk '{print $1 > 2}' f")
     study = read(Pair(("sort f | uniq", "./b {x}"), "/tmp").write(tmp_path, {"executions": 3}))
     assert study.workload[0].shell == "sort f | uniq"
     assert study.workload[1].command == ["./b", "{{x}}"]
 
 
+@pytest.mark.by_turns(4)
 def test_commands_that_only_wait_for_a_processor_are_compared_by_processor_time(tmp_path: Path) -> None:
     """Four programs on one processor, of which ours is one; the same with nobody beside it would be wall time."""
     cpu = min(os.sched_getaffinity(0))

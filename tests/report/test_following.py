@@ -13,7 +13,12 @@ from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.analysis.answer import fewest_of, reach
 from pagelab.analysis.following import following_of
 from pagelab.analysis.verdict import judged_of
+from pagelab.contract.request import EnvChanges
 from pagelab.stats.paired import FEWEST_PAIRS
+from pagelab.study.budget import spent_s
+from pagelab.study.setting import KERNEL
+from pagelab.study.store import Store
+from pagelab.study.trying import Pilot
 
 
 def study(
@@ -41,6 +46,37 @@ def test_what_cannot_be_told_is_asked_in_pairs_for_as_long_as_it_takes(tmp_path:
     assert following.command.startswith("pagelab try --pages kernel --pages 2M --minutes ")
     assert following.command.endswith(" -- /usr/bin/w")
     assert f"about {max(told.answer.needed or 0, 16):,} executions of each" in following.why
+
+
+def test_the_report_of_a_try_goes_on_as_the_try_did(tmp_path: Path) -> None:
+    """Regression: ``try --env`` named more minutes, its report a further look; ``--pages`` differed in its minutes."""
+    plan = factory.plan(["w"], ["1", "2"], 8)
+    conditions = [
+        one.model_copy(
+            update={
+                "request": one.request.model_copy(
+                    update={"policy_toml": KERNEL, "env": EnvChanges(set={"X": one.policy, "Y": "0"})}
+                )
+            }
+        )
+        for one in plan.conditions
+    ]
+    made = factory.store(
+        tmp_path / "try.study",
+        plan.model_copy(update={"conditions": conditions}),
+        lambda c, s: Run(wall_s=1 + 0.02 * ((s.execution * 5 + c.index * 3) % 8)),
+    )
+    data = data_of(made)
+    found = analyse(data)
+    (told,) = judged_of(found.planned(), found.design, found.metrics)
+    needed = told.answer.needed
+    assert needed is not None
+    with Store.open(made, write=False) as store:
+        block_s = spent_s(store) / 8
+    minutes = Pilot(block_s, 2 * block_s).minutes_for(needed)
+    following = following_of(found, data)
+    assert following.command == f"pagelab try --env X=1 --env X=2 --env Y=0 --minutes {minutes:g} -- /usr/bin/w"
+    assert following.why.startswith(f"±3% for w under 2 needs about {needed} executions of each, ")
 
 
 def test_more_executions_than_a_time_may_make_are_asked_of_the_study_itself(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from factory import Run, separated, study
 
 from pagelab.analysis import analyse
-from pagelab.analysis.machine import unbacked_of
+from pagelab.analysis.machine import drift_of, unbacked_of
 from pagelab.study.host_backing import largest_page
 from pagelab.study.plan import Condition
 from pagelab.study.schedule import Slot
@@ -48,6 +48,14 @@ def test_records_without_machine_are_said_to_have_none(tmp_path: Path) -> None:
     found = study(tmp_path, factory.plan(["w"], ["a", "b"], 6), separated(6, 1.0, 2.0), strip)
     assert not found.machine.known
     assert "Nothing is known of the machine: the runs carry no description of it." in found.caveats
+
+
+def test_a_trend_from_0_has_no_percentage() -> None:
+    """Regression: counts of 0 in the first third of the schedule were a division by zero."""
+    found = drift_of([(i, float(i >= 5)) for i in range(12)])
+    assert (found.first_third, found.last_third) == (0, 1)
+    assert "executions went, at the median, from 0 to 1.0 times the median of their condition (" in found.sentence
+    assert "became 50.0% slower at the median" in drift_of([(i, 1.0 + 0.5 * (i > 5)) for i in range(12)]).sentence
 
 
 def on_reporting_host(

@@ -122,7 +122,7 @@ def test_times_that_cannot_be_are_refused_by_place(tmp_path: Path, value: float)
     assert f"execution 3, measurement 2 is {value}" in part.refused["fft-half/default"]
     assert part.experiment("fft-half", "default") is None
     assert numbers(found, "page-coloring")[MEAN].value
-    assert "a time is positive: check the clock" in next(
+    assert "spreads need positive values; if it is a time: check the clock" in next(
         g.message for g in found.warnings if g.kind == "statistic-refused"
     )
 

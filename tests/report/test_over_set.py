@@ -175,6 +175,7 @@ def test_a_set_without_any_value_keeps_its_family(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.by_turns(4)
 def test_without_an_effect_a_set_gives_no_more_false_alarms_than_it_says(tmp_path: Path) -> None:
     """24 studies of 8 programs: at most 4 with any difference, which 24 at 5% exceed once in 170."""
     alarms = 0
@@ -263,6 +264,7 @@ def test_metrics_that_are_no_times_are_raised_and_lowered(tmp_path: Path) -> Non
 # The page
 
 
+@pytest.mark.by_turns(4)
 def test_the_page_says_it_first_and_draws_no_bars_of_100_percent(study: Path, tmp_path: Path) -> None:
     """Regression: `study run nondeterminism --quick` said "no difference in any of 100" above bars of 100%."""
     data = data_of(study)
@@ -284,6 +286,7 @@ def test_the_page_says_it_first_and_draws_no_bars_of_100_percent(study: Path, tm
     assert len(document["over_set"]["contrasts"]) == 4
 
 
+@pytest.mark.by_turns(4)
 def test_both_pictures_are_drawn_on_desk_and_phone(study: Path, tmp_path: Path) -> None:
     page = write_report(data_of(study), tmp_path / "report", ("html",)).page
     assert page is not None
@@ -305,6 +308,7 @@ def test_both_pictures_are_drawn_on_desk_and_phone(study: Path, tmp_path: Path) 
             assert browser.value("document.documentElement.scrollWidth") == browser.value(inner)
 
 
+@pytest.mark.by_turns(4)
 def test_ranks_that_are_all_equal_are_not_drawn(tmp_path: Path) -> None:
     run = times({}, dict.fromkeys(POLICIES, 0.05), seed=6)
     found = analyse(data_of(set_study(tmp_path / "s", run)))
@@ -317,7 +321,7 @@ def test_ranks_that_are_all_equal_are_not_drawn(tmp_path: Path) -> None:
     assert shares
     assert set(shares) == {100.0}
     assert not [f for f in figures_of(found) if f.id.startswith("ranks")]
-    told = "Speed: no policy could be told from another in any of 12 programs timed as a whole."
+    told = "Speed: no policy’s interval lies clear of another’s in any of 12 programs timed as a whole."
     assert part_of(found).speed == told
     page = write_report(data_of(tmp_path / "s"), tmp_path / "report", ("html",)).page
     assert page is not None
@@ -365,6 +369,7 @@ def test_the_next_command_of_a_quick_set_is_the_whole_study(tmp_path: Path) -> N
     assert found.command == "pagelab study run nondeterminism"
 
 
+@pytest.mark.by_turns(4)
 def test_shares_of_programs_measured_repeatedly_stand_beside(tmp_path: Path) -> None:
     made = nondeterministic.repeated(tmp_path / "s", measurements=5, executions=8)
     data = data_of(made)

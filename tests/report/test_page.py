@@ -152,6 +152,7 @@ def test_what_found_nothing_is_told_in_one_paragraph(browser: Browser, page: Pat
     assert "−0.96% to +1.6% under all-2M" in told
 
 
+@pytest.mark.by_turns(4)
 def test_a_crowded_study_still_fits(browser: Browser, tmp_path: Path) -> None:
     """Nine programs, six policies, effects from a few percent to a hundredfold."""
     data = data_of(factory.crowded(tmp_path / "study"))
@@ -245,6 +246,7 @@ def test_it_prints(browser: Browser, page: Path) -> None:
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
+@pytest.mark.by_turns(4)
 def test_names_are_data_never_markup_or_code(browser: Browser, tmp_path: Path) -> None:
     """Imported names can be anything: scripts, quotes, template and Vega syntax, paths."""
     plan = factory.plan(NAMES, ["base", *NAMES], 6, question=HOSTILE)

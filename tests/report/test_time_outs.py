@@ -16,7 +16,8 @@ from pagelab.analysis.compare import compare, sides_of
 from pagelab.analysis.compare_document import document
 from pagelab.analysis.following import following_of
 from pagelab.analysis.gates import parse_gate
-from pagelab.analysis.model import Analysis
+from pagelab.analysis.model import Analysis, Execution, Metric
+from pagelab.analysis.planned_test import counts_as_slowest
 from pagelab.analysis.verdict import judged_of
 from pagelab.cli.compare_text import text
 from pagelab.cli.try_ import _document
@@ -61,7 +62,7 @@ def all_three(directory: Path, metric: str) -> tuple[Analysis, list[tuple[str, s
     found = analyse(data)
     (tried,) = _document(TRIED, found, directory, Pilot(1.0, 1.0), data.plan.executions, []).settings
     (reported,) = judged_of(found.compared(), found.design, found.metrics)
-    compared = compare(*sides_of(data), interleaved=True, metric=metric).in_pairs
+    compared = compare(*sides_of(data), one_study=True, metric=metric).in_pairs
     assert compared is not None
     answers: list[Answer] = [reported.answer, compared.answer]
     return found, [(tried.said, tried.words), *((one.said, words(one, reported.metric)) for one in answers)]
@@ -130,7 +131,7 @@ def test_a_gate_does_not_pass_what_hangs(
 ) -> None:
     """Regression: 11 of 24 executions of B timed out, and the gate passed (exit code 0), with "28.2% faster"."""
     data = data_of(kept(tmp_path / "s", behave, metric=metric))
-    found = compare(*sides_of(data), gates=(parse_gate(gate),), interleaved=True)
+    found = compare(*sides_of(data), gates=(parse_gate(gate),), one_study=True)
     (judgement,) = found.judgements
     assert (judgement.outcome, found.outcome) == (outcome, outcome)
     assert judgement.reason.startswith(reason)
@@ -142,10 +143,65 @@ def test_a_gate_does_not_pass_what_hangs(
     assert told["timed_out"] == {"a": 0, "b": late}
 
 
+def some_errors(is_b: bool, slot: Slot) -> Run:
+    """Counts of 0, 1 and 2 in A; half as many again in B."""
+    count = (slot.block % 3) * (1.5 if is_b else 1.0)
+    return Run(measurements=[count], measurement_name="errors", unit="1")
+
+
+@pytest.mark.parametrize(
+    ("gate", "outcome", "reason"),
+    [
+        ("mean>30%", "fail", "the whole interval is beyond the limit"),
+        ("mean>80%", "pass", "the whole interval is within the limit"),
+        ("ratio>30%", "inconclusive", "a value is zero or negative: no ratio of it exists; judge the mean"),
+        ("execution>30%", "inconclusive", "A, A against B, "),
+    ],
+)
+def test_a_mean_of_counts_that_can_be_zero_is_judged(tmp_path: Path, gate: str, outcome: str, reason: str) -> None:
+    """Regression: zeros, of which spreads have none, left the mean of pairs unjudged too: "a time is positive"."""
+    data = data_of(kept(tmp_path / "s", some_errors, metric="measure.errors"))
+    found = compare(*sides_of(data), gates=(parse_gate(gate),), one_study=True)
+    (judgement,) = found.judgements
+    assert judgement.outcome == outcome
+    assert judgement.reason.startswith(reason)
+    shown = text(found, None, None)
+    assert "\n  mean            1 → 1.500: +50.0% (" in shown
+    assert "not compared: A against B: A, A against B, errors: execution 0, measurement 0 is 0.0" in shown
+
+
+def equal_but_some(is_b: bool, slot: Slot) -> Run:
+    """Counts: B has one more in every fourth execution."""
+    return Run(measurements=[20 + float(is_b and slot.execution % 4 == 0)], measurement_name="errors", unit="1")
+
+
+def test_most_pairs_equal_give_a_direction_and_an_estimate_of_0(tmp_path: Path) -> None:
+    """Regression: the size "cannot be estimated from the executions that finished", though all had; the JSON showed an
+    interval as Python writes it, and said that 6 executions were needed.
+    """
+    directory = kept(tmp_path / "s", equal_but_some, executions=32, metric="measure.errors")
+    found, told = all_three(directory, "measure.errors")
+    assert told == [("higher", "higher, median change 0")] * 3
+    assert "; the median change is 0 (95% interval 0.00% to " in found.headline
+    (contrast,) = found.planned()
+    assert "; most differences are 0, and so is the estimate of its size (95% interval 0.00% to " in contrast.sentence
+    pairs = document(compare(*sides_of(data_of(directory)), one_study=True)).model_dump()["conditions"][0]["in_pairs"]
+    assert (pairs["ratio"]["value"], pairs["ratio"]["low"], pairs["ratio"]["reason"]) == (0, 0, None)
+    assert (pairs["said"], pairs["needed"], pairs["seen_percent"]) == ("higher", None, None)
+
+
+def test_windows_of_what_timed_out_are_not_known_to_be_slow() -> None:
+    """Regression: an execution that hung after its window made the window slower."""
+    late = Execution(1, 0, 0, "w", "b", "w/b", 0, False, "timed-out", False, False, {})
+    window = Metric("measure.solve", "time of solve", "s", "time", "inside the window solve")
+    assert not counts_as_slowest(late, window)
+    assert all(counts_as_slowest(late, Metric(f"{name}_s", "", "s", "time", "")) for name in ("wall", "user", "cpu"))
+
+
 def test_what_never_finishes_is_told_in_the_first_line(tmp_path: Path) -> None:
     """Regression: with no execution of B in time there was no answer: "0 pairs", and no picture."""
     data = data_of(kept(tmp_path / "s", hangs(1.0, 1.0)))
-    found = compare(*sides_of(data), interleaved=True)
+    found = compare(*sides_of(data), one_study=True)
     first, *rest = text(found, None, None).splitlines()
     assert first == "B is slower than A; the size is unknown (0 of 24 pairs finished, p = 1.2 × 10⁻⁷)"
     assert "B  slower, size unknown; none finished" in rest
@@ -197,4 +253,4 @@ def test_the_next_command_is_not_more_of_what_times_out(tmp_path: Path) -> None:
     data = data_of(kept(tmp_path / "s", hangs(0.45, 1.4)))
     found = following_of(analyse(data), data)
     assert found.command.startswith("pagelab study status ")
-    assert "next:" not in text(compare(*sides_of(data), interleaved=True), None, "pagelab compare ./job")
+    assert "next:" not in text(compare(*sides_of(data), one_study=True), None, "pagelab compare ./job")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import factory
 import polars as pl
+import pytest
 from factory import Run, separated, study
 
+from pagelab.cli.study import _show_status
 from pagelab.record import WarningKind
 from pagelab.study.plan import Condition
 from pagelab.study.schedule import Slot
@@ -72,3 +74,19 @@ def test_serious_warnings_are_counted_once_a_condition(tmp_path: Path) -> None:
     (told,) = (one for one in found.caveats if "fewer pages" in one)
     where = "(v/a, v/b, w/a and w/b, in all executions)"
     assert told.startswith(f"4 conditions got fewer pages of the asked size than the policy names {where}")
+
+
+def test_status_shows_the_medians_of_the_report_not_what_pagelab_added(tmp_path: Path) -> None:
+    """Regression: a policy that needs more set-up looked slower in the status than in the report."""
+    plan = factory.plan(["w"], ["a", "b"], 3, warmups=1)
+    factory.store(tmp_path, plan, lambda c, s: Run(wall_s=(9.0 if s.warmup else 0.5 + 0.25 * c.index)))
+    status = status_of(tmp_path)
+    assert [(one.metric, one.median) for one in status.conditions] == [("wall_s", 0.5), ("wall_s", 0.75)]
+
+
+def test_status_prints_the_metric_with_its_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    factory.store(tmp_path, factory.plan(["w"], ["a", "b"], 3), lambda *_: Run(wall_s=0.125))
+    _show_status(status_of(tmp_path), tmp_path)
+    shown = capsys.readouterr().out
+    assert "median wall_s" in shown
+    assert "0.125 s" in shown

@@ -56,10 +56,12 @@ def test_all_is_said_only_of_all(fraction: float, shown: str) -> None:
         (0.5, "p = 0.50"),
         (1.0, "p = 1"),
         (0.05, "p = 0.050"),
+        (0.0, "p < 10⁻³⁰⁰"),
     ],
 )
 def test_p_values(p: float, shown: str) -> None:
     assert wording.p_value(p) == shown
+    assert f"p {'' if '<' in shown else '= '}{wording.p_cell(p)}" == shown
 
 
 def test_both_ends_of_an_interval_share_unit_and_decimals() -> None:

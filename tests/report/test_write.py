@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from factory import Run, data_of
 
-from pagelab.analysis import Analysis, StudyData, analyse
+from pagelab.analysis import Analysis, StudyData
 from pagelab.analysis.model import Contrast
 from pagelab.errors import BadInputError
 from pagelab.report import tables, write_report
@@ -46,6 +46,7 @@ def small(tmp_path: Path) -> Path:
     )
 
 
+@pytest.mark.by_turns(4)
 def test_everything_is_written(typical_data: StudyData, typical_analysis: Analysis, tmp_path: Path) -> None:
     written = write_report(typical_data, tmp_path / "report")
     assert written.analysis == typical_analysis
@@ -119,6 +120,7 @@ def test_a_format_written_later_keeps_the_page(small: Path, tmp_path: Path) -> N
     assert (out / "contrasts.csv").exists()
 
 
+@pytest.mark.by_turns(4)
 def test_where_nothing_remains_to_be_done_files_are_named_not_a_command(tmp_path: Path) -> None:
     """Regression: after ``report DIR`` the next command was ``report DIR --format data``, although data were there."""
     times = "".join(f"{policy},{2 - (policy == 'b') + n / 1000}\n" for n in range(12) for policy in "ab")
@@ -131,17 +133,6 @@ def test_where_nothing_remains_to_be_done_files_are_named_not_a_command(tmp_path
     assert ">contrasts.csv, analysis.json</a>" in (made / "report" / "index.html").read_text()
     again = run("report", made, "--format", "html", "--out", tmp_path / "page")
     assert f"next: pagelab report {made} --format data\n" in again.stdout, "what is not there is still proposed"
-
-
-def test_intervals_in_seconds_say_that_they_are_not_paired(tmp_path: Path) -> None:
-    """Regression: paired intervals in percent excluded 0, those in seconds below them did not, and nothing said why."""
-    plan = factory.plan(["w"], ["a", "b"], 8)
-    for test, told in (("pairs", True), ("rank-sum", False)):
-        made = factory.store(
-            tmp_path / test, plan.model_copy(update={"test": test}), lambda _c, s: Run(wall_s=1 + s.execution / 1000)
-        )
-        note = tables.shifts(analyse(data_of(made))).note
-        assert ("do not pair the executions" in str(note)) == told
 
 
 def test_no_more_than_the_peak_is_placed(typical_analysis: Analysis) -> None:
@@ -175,6 +166,7 @@ def test_a_failure_leaves_the_older_report(small: Path, tmp_path: Path, monkeypa
     assert {p.name for p in tmp_path.iterdir()} == {"study", "out"}
 
 
+@pytest.mark.by_turns(4)
 def test_the_command_writes_a_report_and_says_where(small: Path) -> None:
     done = run("report", small)
     assert done.returncode == 0
@@ -227,6 +219,7 @@ def test_help_has_an_example() -> None:
     assert "pagelab report page-size.study --open" in done.stdout
 
 
+@pytest.mark.by_turns(4)
 def test_prepages_example_from_csv_to_report(tmp_path: Path) -> None:
     """PREPAGE's published numbers: data with its five-number summaries give its p, and complete separation."""
     off = [65.188, 66.0, 66.5, 66.9, 67.1, 67.238, 67.9, 68.2, 68.6, 68.9]

@@ -374,6 +374,7 @@ print(count)
 """
 
 
+@pytest.mark.by_turns(4)
 @AS_ROOT
 @USERFAULTFD
 def test_a_flood_of_requests_by_another_user_stops_no_run_and_no_time_out(run_under: Runner, tmp_path: Path) -> None:
@@ -402,3 +403,26 @@ def test_a_flood_of_requests_by_another_user_stops_no_run_and_no_time_out(run_un
     finally:
         told, _ = flooder.communicate()
     assert int(told) > 100
+
+
+def test_files_of_a_study_and_of_a_report_replace_links_in_their_places(tmp_path: Path) -> None:
+    """Whoever may write to their directory can put links there, under names that are known."""
+    from pagelab.models.page import written
+    from pagelab.study.demo import SPEC, make_inputs
+    from pagelab.study.prepare import SPEC_COPY
+    from pagelab.study.setting import POLICIES, Setting
+
+    precious = tmp_path / "precious"
+    precious.write_text("root's own\n")
+    (place := tmp_path / "place").mkdir()
+    (place / POLICIES).mkdir()
+    (place / ".pagelab-report").write_text("an older one")
+    for name in ("report.json", "index.html", f"{POLICIES}/4K.toml", SPEC, f".{SPEC_COPY}.part"):
+        (place / name).unlink(missing_ok=True)
+        (place / name).symlink_to(precious)
+    written(place, "pagelab", [], {"report.json": "{}\n"}, "<p>")
+    Setting("4K", 'pages = "4K"\n').table("4K", place)
+    make_inputs(place)
+    assert precious.read_text() == "root's own\n"
+    assert (place / "report.json").read_text() == "{}\n"
+    assert not (place / POLICIES / "4K.toml").is_symlink()

@@ -103,6 +103,7 @@ def test_map_and_stat_of_a_process_with_a_hostile_name(tmp_path: Path, speaker: 
         process.wait()
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.timeout(600)
 def test_study_status_report_and_compare(tmp_path: Path, speaker: Path) -> None:
     command = json.dumps([str(speaker), "-c", script()])
@@ -136,6 +137,7 @@ pages = "4K"
             clean(path.name)
 
 
+@pytest.mark.by_turns(4)
 def test_imported_names(tmp_path: Path) -> None:
     results = [
         {"command": f"{EVIL} {number}", "mean": 1.0, "times": [1.0 + i / 100 for i in range(8)], "exit_codes": [0] * 8}

@@ -63,6 +63,7 @@ def distances(one: tuple[Curve, Curve], other: tuple[Curve, Curve]) -> list[floa
     return [float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True)]
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize(("directory", "name"), REACHED)
 def test_free_memory_is_as_near_to_a_real_machine_as_the_documentation_says(directory: str, name: str) -> None:
     blocks, runs = distances(real(directory, name), simulated(name))
@@ -71,6 +72,7 @@ def test_free_memory_is_as_near_to_a_real_machine_as_the_documentation_says(dire
     assert runs <= reached[1], runs
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("name", sorted(PASTS.keys() - {"mixed"}))
 def test_a_past_is_nearer_to_its_state_than_a_machine_just_booted(name: str) -> None:
     state = real("fitted", name)

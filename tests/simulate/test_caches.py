@@ -192,6 +192,28 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     assert "no processor is called zen-9; allowed: " in done.stderr
 
 
+@pytest.mark.parametrize("name", ["all.csv", "all.parquet", "all.json"])
+def test_a_full_disk_takes_no_answer_away_and_is_called_so(tmp_path: Path, name: str) -> None:
+    """Regression: nothing was printed, and for Parquet the error was called a fault of pagelab itself."""
+    from pagelab import trace
+
+    path = tmp_path / "sweep.trace"
+    trace.write(path, [{"address": sweep(64 << 10, 5), "kind": np.full(5 * 1024, STORE, np.uint8)}])
+    full = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (1, 1)); from pagelab.cli import main; main()"
+    command = [sys.executable, "-c", full, "simulate", "cache", path, "--hierarchy", "zen-3", "-n", "1"]
+    done = subprocess.run([*command, "--output", tmp_path / name], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout.startswith("zen-3: 5,120 accesses")
+    assert f"{name}: File too large" in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["sweep.trace"]
+
+
+def test_machines_that_do_not_fit_are_refused_before_they_are_made() -> None:
+    """Regression: memory grew with machines and executions until the kernel ended the process."""
+    with pytest.raises(BadInputError, match=r"1000 simulated machines of 4,194,304 MiB would take .* are available"):
+        cache(sweep(4096, 1), SMALL, history=History(memory_bytes=4 << 40), seeds=1000)
+
+
 def test_a_trace_file_is_simulated_by_the_command(tmp_path: Path) -> None:
     from pagelab import trace
 
@@ -203,6 +225,19 @@ def test_a_trace_file_is_simulated_by_the_command(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("pentium-4: 5,120 accesses, 3 executions of each placement\n")
     assert pl.read_csv(tmp_path / "all.csv")["misses"].to_list() == expected.levels["misses"].to_list()
+    for name, message in (("all.tsv", "ends in .parquet, .csv or .json"), ("no/all.csv", "run: mkdir -p ")):
+        refused = subprocess.run(
+            [*command[:-1], tmp_path / name, "--study", tmp_path / "study"], capture_output=True, text=True, check=False
+        )
+        assert refused.returncode == 2
+        assert message in refused.stderr
+        assert not (tmp_path / "study").exists()
+    refused = subprocess.run(
+        [*command, "--study", tmp_path / "no" / "study"], capture_output=True, text=True, check=False
+    )
+    assert "--study" in refused.stderr
+    assert "there is no directory" in refused.stderr
+    assert not refused.stdout
     runs = trace.write(tmp_path / "runs.trace", [np.arange(10, dtype=np.uint64)], page_bytes=4096)
     assert runs == 10
     with pytest.raises(BadInputError, match="full references"):

@@ -81,6 +81,15 @@ def test_memory_that_colours_do_not_divide_is_left_out() -> None:
     assert frame.select("colours", "memory_pages").rows() == [(1, 4), (1, 6), (1, 12), (3, 6), (3, 12), (4, 4), (4, 12)]
 
 
+@pytest.mark.parametrize("before", [0, 1024, 30 * 1024])
+def test_the_last_page_that_64_bits_number_is_a_page(before: int) -> None:
+    """Regression: its first use was no fault where the search for alternations began."""
+    last = 2**64 - 1
+    # Sweeps have no alternation, after which none is looked for in some batches.
+    pages = np.array([*range(10, 10 + before), 5, last, 5, 6], np.uint64)
+    assert curves(pages, [1]).pages == before + 3
+
+
 def test_utilisation_counts_pages_until_a_colour_is_full() -> None:
     found = curves(np.array([0, 4, 1, 4, 2, 8, 3]), [4]).utilisation()
     assert found.select("pages_per_colour", "allocated").rows() == [(1, 1), (2, 2), (3, 5)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -134,6 +136,24 @@ def test_sizes_that_a_reduced_trace_says_nothing_about_are_left_out_and_explaine
     assert "reduced" in done.stdout
 
 
+def test_without_colours_a_reduced_trace_is_simulated_for_its_own(reduced: Path) -> None:
+    """Regression: the default's 8 colours were refused, with the advice to capture the trace again."""
+    command = [sys.executable, "-m", "pagelab", "simulate", "paging", str(reduced), "--memory", "64K,128K", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {row["colours"] for row in json.loads(done.stdout)} == {1, 2, 4}
+    with pytest.raises(BadInputError, match=r"simulate those \(--colors 1,2,4\), or reduce the whole trace with: "):
+        paging(reduced, [1, 8])
+
+
+@pytest.mark.parametrize(("simulate", "option"), [("tlb", "--processor"), ("cache", "--hierarchy")])
+def test_a_missing_processor_is_told_with_those_that_there_are(whole: Path, simulate: str, option: str) -> None:
+    command = [sys.executable, "-m", "pagelab", "simulate", simulate, str(whole)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert re.search(f"missing option '{option}'; allowed: .*zen-3.*, or a TOML file; see: ", done.stderr), done.stderr
+
+
 @pytest.mark.parametrize("simulate", ["cache", "tlb"])
 def test_addresses_of_more_than_56_bits_are_refused_with_their_number(simulate: str) -> None:
     import pagelab.simulate
@@ -141,3 +161,17 @@ def test_addresses_of_more_than_56_bits_are_refused_with_their_number(simulate: 
     batches = iter([np.arange(4, dtype=np.uint64), np.array([7, 1 << 56], np.uint64)])
     with pytest.raises(BadInputError, match="reference 6: addresses: 72057594037927936 is above"):
         getattr(pagelab.simulate, simulate)(batches, "zen-3", seeds=1)
+
+
+@pytest.mark.parametrize("how", [lambda empty: tlb(empty, "haswell"), lambda empty: cache(empty, "zen-3")])
+def test_traces_without_references_are_refused(how: Callable[[object], object]) -> None:
+    """Regression: 0 translations, H = M = C = 0: a program without misses. `simulate paging` refused it."""
+    with pytest.raises(BadInputError, match=r"the trace has no references .*: pagelab trace info TRACE"):
+        how(np.empty(0, np.uint64))
+
+
+@pytest.mark.parametrize("how", [lambda path: tlb(path, "haswell"), lambda path: cache(path, "zen-3")])
+def test_traces_that_cannot_be_opened_have_their_errno(tmp_path: Path, how: Callable[[object], object]) -> None:
+    """Regression: "(os error 2) (errno None)"."""
+    with pytest.raises(BadInputError, match=r"missing: No such file or directory \(errno 2\)"):
+        how(tmp_path / "missing")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pagelab.errors import BadInputError
 from pagelab.simulate.page_faults import paging
 from pagelab.simulate.replacement_runs import POLICIES, replacement
-from pagelab.simulate.sampling import sampled_paging
+from pagelab.simulate.sampling import SampleWarning, sampled_paging
 
 
 def skewed(length: int = 200_000, pages: int = 20_000, seed: int = 0) -> NDArray[np.int64]:
@@ -81,7 +81,8 @@ def test_samples_are_near_and_tell_how_near(how: dict[str, float], off_by: float
 
 
 def test_sizes_that_a_sample_says_nothing_about_are_left_out() -> None:
-    found = sampled_paging(skewed(), [64, 4096], [1, 64], rate=0.1)
+    with pytest.warns(SampleWarning, match="64 pages in 1 colours"):
+        found = sampled_paging(skewed(), [64, 4096], [1, 64], rate=0.1)
     assert found.select("colours", "memory_pages").rows() == [(1, 4096)]
 
 

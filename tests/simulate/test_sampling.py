@@ -56,7 +56,42 @@ def test_a_rate_at_which_no_page_is_in_the_sample_is_refused() -> None:
     pages = np.arange(1000, dtype=np.uint64)
     with pytest.raises(BadInputError, match=r"rate .*: a sample has pages from 2"):
         sampled_paging(pages, [1000], [1], rate=1e-20)
-    assert sampled_paging(pages, [1000], [1], rate=1e-19).height == 0
+    with pytest.warns(SampleWarning, match=r"1,000 pages in 1 colours \(needed: .* pages or a rate of 0.008\)"):
+        assert sampled_paging(pages, [1000], [1], rate=1e-19).height == 0
+
+
+def test_both_kinds_of_omissions_are_named_with_what_helps() -> None:
+    loop = np.arange(300_000) % 10_000
+    found = sample(loop, [256, 512, 4096, 8192], [1, 64], rate=0.01)
+    assert found.too_few == ((1, 256), (1, 512), (64, 256), (64, 512), (64, 4096), (64, 8192))
+    text = found.omissions()
+    assert text is not None
+    assert "256, 512 pages in 1 colours (needed: a memory of 800 pages or a rate of 0.0313)" in text
+    # No sample of 256 pages in 64 colours has 8 of each.
+    assert "256, 512, 4,096, 8,192 pages in 64 colours (needed: a memory of 51,200 pages)" in text
+    rows = found.with_omissions()
+    assert rows["faults"].null_count() == 8 - found.faults.height
+    assert rows.height == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason", "other"),
+    [
+        (["--sample", "0.1", "--colors", "64", "--memory", "32M"], "reaches down to zero", "fewer than 8"),
+        (["--sample", "0.01", "--colors", "1", "--memory", "1M,2M,16M"], "fewer than 8 frames", "down to zero"),
+        (["--sample", "0.01", "--colors", "64", "--memory", "1M"], "fewer than 8 frames", "down to zero"),
+    ],
+)
+def test_the_command_gives_the_true_reason_for_what_is_missing(
+    tmp_path: Path, arguments: list[str], reason: str, other: str
+) -> None:
+    """Regression: an interval that reached zero was told as too few frames, and too few frames not at all."""
+    trace.write(tmp_path / "t", [np.arange(300_000, dtype=np.uint64) % np.uint64(10_000)], page_bytes=4096)
+    command = [sys.executable, "-m", "pagelab", "simulate", "paging", str(tmp_path / "t"), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert reason in run.stderr
+    assert other not in run.stderr
+    assert "enough sampled frames" not in run.stdout
 
 
 def test_the_terminal_shows_how_near(tmp_path: Path) -> None:

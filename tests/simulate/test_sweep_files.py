@@ -51,7 +51,15 @@ MISTAKES = [
     ),
     ("traces = ['*.trace']\n[[paging]]\nmemory = '4X'", "all.toml:3: paging[0].memory"),
     ("traces = ['*.trace']\n[[paging]]\npolicies = 'opt'\nmemory = 'all'", 'memory = "all" needs policies = ["lru"]'),
-    ("traces = ['*.trace']\n[[paging]]\nmemory = '12K'\ncolors = 8\npolicies = 'fifo'", "no memory size is a multiple"),
+    (
+        "traces = ['*.trace']\n[[paging]]\nmemory = '12K'\ncolors = 8",
+        "all.toml:2: paging[0]: colors 8: 8 colours divide none of the memories of memory 12K",
+    ),
+    (
+        "traces = ['*.trace']\n[[paging]]\nmemory = ['4M', '3M']\npage_size = ['4K', '2M']\ncolors = 1",
+        "all.toml:2: paging[0]: memory 3M: 3145728 bytes are no whole number of pages of 2097152; the next that is: "
+        "memory 4M",
+    ),
     ("traces = ['*.trace']\n[[paging]]\n[[paging]]\ncolors = 8", "all.toml:3: paging[1]: a configuration of paging[0]"),
     ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nused = 0.9", "at most 0.95 and 1 together"),
     ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nframes = 'colour'", "allowed:"),
@@ -61,6 +69,11 @@ MISTAKES = [
     (
         "traces = ['*.runs']\n[[paging]]\npage_size = ['64K', '1K']",
         'runs of pages of 4K, and page_size = "1K" is smaller',
+    ),
+    ("traces = ['*.trace']\nseeds_per_task = true\n[[paging]]", "all.toml:2: seeds_per_task: Input should be a valid"),
+    (
+        "traces = ['*.trace']\n[[paging]]\nsample = '0.5'",
+        "all.toml:3: paging[0].sample: Input should be a valid number",
     ),
     ("traces = ['*.torn']\n[[paging]]", "pagelab trace convert --recover"),
     ("seeds = 2\nseeds = 3\n", "all.toml:2: not TOML"),

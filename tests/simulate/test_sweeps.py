@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -68,6 +69,15 @@ def test_rows_are_those_of_the_single_simulations(here: Path) -> None:
         assert tlbs["seed"].to_list() == [None, None]
         same(tlbs, walked.executions.drop("seed"), ["placement"])
     assert set(frame["trace_sha256"]) == {file.sha256 for file in done.plan.traces}
+
+
+def test_sizes_for_which_a_sample_has_no_estimate_are_rows_without_faults(here: Path) -> None:
+    """Regression: they were missing, so that means over seeds were those of the samples that had an estimate."""
+    trace.write(here / "loop.trace", [np.arange(30_000, dtype=np.uint64) % np.uint64(1000)], page_bytes=4096)
+    text = "traces = ['loop.trace']\n[[paging]]\nsample = 0.1\ncolors = 64\nmemory = '1M'\nseeds = 3\n"
+    (here / "few.toml").write_text(text)
+    found = sweep(here / "few.toml", here / "few", processes=0).frame()
+    assert found.select("seed", "colours", "memory_pages", "faults").rows() == [(n, 64, 256, None) for n in range(3)]
 
 
 def test_seeds_of_one_task_are_those_of_several(here: Path) -> None:
@@ -143,6 +153,7 @@ def damage(path: Path) -> bytes:
     return whole
 
 
+@pytest.mark.by_turns(4)
 def test_failures_are_listed_and_tried_again_and_the_rest_is_done(here: Path) -> None:
     spec, out = written(here), here / "out"
     whole = damage(here / "two.trace")
@@ -192,6 +203,7 @@ turnover = 4
 """
 
 
+@pytest.mark.by_turns(4)
 def test_interrupted_it_keeps_what_is_finished_and_leaves_no_process(here: Path) -> None:
     spec, out = written(here, LONG), here / "out"
     command = [sys.executable, "-m", "pagelab", "simulate", "sweep", spec, "--out", out, "--processes", "2"]
@@ -267,6 +279,7 @@ def test_workers_that_do_not_fit_say_so(here: Path) -> None:
     assert "No such file or directory (errno 2)" in missing.message
 
 
+@pytest.mark.by_turns(4)
 def test_executions_are_compared_by_the_statistics_of_real_runs(here: Path) -> None:
     cut = ALL[ALL.index("[[cache]]") : ALL.index("[[tlb]]")]
     spec = written(here, f'traces = ["one.trace"]\nseeds = 6\n{cut}')

@@ -11,7 +11,7 @@ from math import gamma
 import numpy as np
 import pytest
 
-from pagelab.analysis.gates import judge, parse_gate
+from pagelab.analysis.gates import Judgement, judge, parse_gate
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.nondeterminism.exchange import exchange
 from pagelab.stats.refusal import StatsRefusedError
@@ -131,6 +131,37 @@ def test_too_few_executions_are_inconclusive_whatever_they_show() -> None:
     judged = judge(parse_gate("mean>3%"), "c", nd.changes(pair[0], pair[1], SETTINGS), 0.95)
     assert judged.outcome == "inconclusive"
     assert "so few executions" in judged.reason
+
+
+def normal_executions(name: str, number: int, mean: float, sd: float) -> nd.Experiment:
+    """Quantiles of the normal with exactly this mean and standard deviation."""
+    from scipy.stats import norm
+
+    drawn = norm.ppf((np.arange(number) + 0.5) / number)
+    return nd.Experiment("g", name, nd.Executions.of(mean + sd * drawn / drawn.std(ddof=1)))
+
+
+@pytest.mark.parametrize(("executions", "sd"), [(3, 1.1), (4, 1.45), (3, 4.0), (8, 4.0)])
+def test_the_executions_that_would_decide_do_decide(executions: int, sd: float) -> None:
+    """Regression: of 3 executions "about 4 decide", of 4 that they are too few, run 5."""
+
+    def judged(number: int) -> Judgement:
+        pair = [normal_executions(name, number, 100, sd) for name in "AB"]
+        return judge(parse_gate("mean>3%"), "c", nd.changes(pair[0], pair[1], SETTINGS, ratio_level=0.975), 0.975)
+
+    first = judged(executions)
+    assert first.outcome == "inconclusive"
+    assert first.needed is not None
+    assert judged(first.needed).outcome == "pass", first.reason
+
+
+def test_many_executions_are_inconclusive_as_few_are() -> None:
+    """Regression: OverflowError, from 515 executions on."""
+    pair = [normal_executions(name, 1200, 100, 25) for name in "AB"]
+    judged = judge(parse_gate("mean>1%"), "c", nd.changes(pair[0], pair[1], SETTINGS), 0.95)
+    assert judged.outcome == "inconclusive"
+    assert judged.needed is not None
+    assert judged.needed > 1200
 
 
 def test_a_pass_says_which_modes_it_cannot_know() -> None:

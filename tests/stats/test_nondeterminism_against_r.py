@@ -81,6 +81,7 @@ def answers() -> dict[str, dict[str, np.ndarray]]:
     return cases.answer()
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("name", RAGGED)
 def test_mean_and_coefficients_of_variation(name: str) -> None:
     expected, table = answers()[f"hierarchical:{name}"], table_of(name)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagelab import stats
-from pagelab.stats.set_mean import DRAWN, EXACT_PROGRAMS
+from pagelab.stats.set_mean import DRAWN, EXACT_PROGRAMS, smallest_set_p
 
 LOGS = st.lists(st.integers(-40, 40), min_size=1, max_size=9)
 
@@ -72,6 +72,22 @@ def test_drawn_choices_agree_with_all_of_them() -> None:
     assert stats.set_ratio([1.1] * 40).p == pytest.approx(2 / (DRAWN + 1))
 
 
+@pytest.mark.parametrize(("level", "comparisons"), [(0.95, 2), (0.99995, 1), (0.999, 12)])
+def test_every_level_has_choices_in_its_tails(level: float, comparisons: int) -> None:
+    """Regression: from level 0.9999 on the interval was an IndexError, and after Holm no p could be small enough."""
+    found = stats.set_ratio([1.1, 1.2] * 9, level=level, comparisons=comparisons)
+    assert isinstance(found.interval, stats.Interval)
+    assert found.interval.low > 1
+    assert found.interval.achieved == pytest.approx(level, abs=1e-9)
+    assert found.p * comparisons <= 1 - level
+    assert found.p >= float(smallest_set_p(18, level, comparisons))
+
+
+def test_a_level_beyond_all_drawn_choices_has_no_interval() -> None:
+    assert isinstance(stats.set_ratio([1.1] * 30, level=1 - 1e-7).interval, stats.NotAchievable)
+    assert float(smallest_set_p(30, 1 - 1e-7)) > 1e-7
+
+
 def test_exchanging_policy_and_baseline_exchanges_the_answer() -> None:
     ratios = np.exp(np.random.default_rng(3).normal(0.05, 0.2, 12))
     one, other = stats.set_ratio(ratios), stats.set_ratio(1 / ratios)
@@ -92,6 +108,7 @@ def test_few_programs_have_no_interval_and_bad_ratios_are_refused() -> None:
         assert error.value.refusal == refusal
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_simulated_sets_of_known_truth(cell: Cell) -> None:
     """Small: 60 sets of 20 programs. The share of sets that miss is within four standard errors of 5%."""

@@ -180,6 +180,7 @@ def test_selection_ends_where_two_values_are_nearly_all_pairs() -> None:
     assert stats.paired_shift(x - 1).estimate == 0.5
 
 
+@pytest.mark.by_turns(4)
 def test_selected_any_shape_intervals_are_those_of_the_sorted_pairs() -> None:
     """Of tied pairs the selection passes all at once, so without ties. Tight against wide makes the two differ."""
     random = np.random.default_rng(8)

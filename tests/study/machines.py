@@ -157,7 +157,7 @@ def machine_in(root: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr("pagelab.study.reboots.permission.refuse", lambda *_: None)
     monkeypatch.setattr(os, "sync", lambda: None)  # of the whole machine: seconds, where others write
     for owner, name in (
-        *((Store, name) for name in ("begin_session", "begin_attempt", "commit_run", "take_back", "end_session")),
+        *((Store, name) for name in ("begin_session", "begin_attempt", "commit_runs", "take_back", "end_session")),
         (boot.count, "write"),
         (Systemd, "_sync"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -19,11 +21,14 @@ import pytest
 from harness.dask import Cluster, cluster
 from pagelab.analysis import analyse, load
 from pagelab.distribute import cluster as dask_cluster
+from pagelab.distribute import hosts
 from pagelab.errors import BadInputError, MachineError
 from pagelab.study import cluster as module
+from pagelab.study import on_host
 from pagelab.study import store as store_module
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import StudyError, StudyInterruptedError
+from pagelab.study.job import run_steps
 from pagelab.study.launching import local_tools
 from pagelab.study.progress import Silent
 from pagelab.study.store import Store
@@ -131,6 +136,7 @@ def test_two_workers_of_one_host_take_turns(dask: Cluster, spec: Path) -> None:
     check(spec.parent / "out", hosts=1)
 
 
+@pytest.mark.by_turns(4)
 def test_two_hosts_share_the_blocks_and_run_at_the_same_time(dask: Cluster, spec: Path) -> None:
     dask.worker("a", measures=True)
     dask.worker("b", measures=True)
@@ -143,6 +149,7 @@ def test_two_hosts_share_the_blocks_and_run_at_the_same_time(dask: Cluster, spec
     assert any(one.startswith("2 platforms shared the blocks (a (") for one in caveats), caveats
 
 
+@pytest.mark.by_turns(4)
 def test_the_run_of_a_killed_worker_is_repeated_on_its_platform_only(dask: Cluster, spec: Path) -> None:
     workers = {"a": dask.worker("a", measures=True)}
     spec.write_text(SPEC.replace("sleep 0.15", "sleep 0.6"))
@@ -172,6 +179,7 @@ def test_the_run_of_a_killed_worker_is_repeated_on_its_platform_only(dask: Clust
     ).read_text().split().count("end") + 1
 
 
+@pytest.mark.by_turns(4)
 def test_a_lost_scheduler_costs_the_runs_in_progress_and_resume_goes_on(
     dask: Cluster, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -196,6 +204,7 @@ def test_a_lost_scheduler_costs_the_runs_in_progress_and_resume_goes_on(
     check(out, hosts=1, repeated=1, lines=False)
 
 
+@pytest.mark.by_turns(4)
 def test_a_killed_session_is_cleaned_up_on_the_host_where_it_ran(dask: Cluster, spec: Path, tmp_path: Path) -> None:
     dask.worker("a", measures=True)
     out = tmp_path / "out"
@@ -220,6 +229,7 @@ def test_a_killed_session_is_cleaned_up_on_the_host_where_it_ran(dask: Cluster, 
     assert not [*tmp_path.glob("run-*"), *tmp_path.glob("session-*")]
 
 
+@pytest.mark.by_turns(4)
 def test_an_interrupt_ends_and_tears_down_what_runs(dask: Cluster, spec: Path, tmp_path: Path) -> None:
     dask.worker("a", measures=True)
     spec.write_text(SPEC.replace("sleep 0.15", "sleep 1"))
@@ -237,6 +247,80 @@ def test_an_interrupt_ends_and_tears_down_what_runs(dask: Cluster, spec: Path, t
     check(out, hosts=1, repeated=1, lines=False)
 
 
+class OneWorker:
+    """A cluster of one worker, this process, which may ``die`` in the first run, after its set-up. Then Ctrl-C."""
+
+    address = "tcp://127.0.0.1:9"
+
+    def __init__(self, *, dies: bool) -> None:
+        self._dies = dies
+        self._present = {"tcp://127.0.0.1:10"}
+        self._ended: list[hosts.Ended] = []
+        self._submitted = self._looks = 0
+
+    @contextmanager
+    def connected(self) -> Iterator[OneWorker]:
+        yield self
+
+    def workers(self) -> set[str]:
+        return set(self._present)
+
+    def ask(self, function: Callable[[], object], workers: set[str]) -> dict[str, object]:
+        return {worker: function() for worker in workers}
+
+    def submit(self, work: Callable[[on_host.Task], object], task: on_host.Task, worker: str) -> str:
+        self._submitted += 1
+        name = str(self._submitted)
+        if self._dies and isinstance(task, on_host.Assignment):
+            run_steps("setup", task.job.condition.setup, 60.0, [])
+            self._present.clear()
+        else:
+            self._ended.append(hosts.Ended(name, work(task)))
+        return name
+
+    def next(self, _timeout_s: float) -> hosts.Ended | None:
+        self._looks += not self._present
+        if self._looks > 1:  # the death has been seen
+            raise KeyboardInterrupt
+        return self._ended.pop(0) if self._ended else None
+
+    def forget(self, name: str) -> None: ...
+
+
+def as_left_before(store: Store) -> None:
+    """What is owed, as earlier versions left it: conditions in the place of their steps."""
+    ((owed,),) = store.rows("SELECT value FROM meta WHERE key = 'cluster_owed_steps'")
+    running = [row[0] for row in store.rows("SELECT condition FROM attempt JOIN schedule USING (position)")]
+    store.put_meta("cluster_owed", json.dumps(dict.fromkeys(json.loads(owed), running)))
+    store._db.execute("DELETE FROM meta WHERE key = 'cluster_owed_steps'")
+
+
+@pytest.mark.parametrize("version", ["this", "before"])
+def test_what_a_dead_worker_owes_is_left_to_the_next_session(
+    version: str, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was forgotten when the session ended before another worker came; the repeated run's set-up then
+    met what the first had left, and the run was recorded as not started."""
+    monkeypatch.setenv("PAGELAB_HOST", "a")
+    spec.write_text(SPEC.replace("executions = 4", "executions = 1").replace("sleep 0.15", "true"))
+    out = tmp_path / "out"
+    monkeypatch.setattr(module, "HostCluster", lambda *_: OneWorker(dies=True))
+    with pytest.raises(StudyInterruptedError, match="0 runs are kept"):
+        run_study(spec, out, local_tools(), cluster=OneWorker.address)
+    assert {*tmp_path.glob("*-a")} == {tmp_path / "run-a", tmp_path / "session-a"}
+    if version == "before":
+        with Store.open(out) as store:
+            as_left_before(store)
+    monkeypatch.setattr(module, "HostCluster", lambda *_: OneWorker(dies=False))
+    done = resume_study(out, local_tools(), cluster=OneWorker.address)
+    assert (done.runs, done.failed) == (2, 0)
+    assert [*tmp_path.glob("*-a")] == [tmp_path / "log-a"]
+    with Store.open(out, write=False) as store:
+        assert store.rows("SELECT command, message FROM step WHERE message IS NOT NULL") == []
+        assert set(json.loads(store.meta().get("cluster_owed", "{}"))) == set()
+
+
+@pytest.mark.by_turns(4)
 def test_a_full_disk_loses_nothing_that_was_kept(
     dask: Cluster, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +349,7 @@ def test_a_full_disk_loses_nothing_that_was_kept(
         assert store.finished() == set(range(8))
 
 
+@pytest.mark.by_turns(4)
 def test_workers_that_do_not_measure_are_left_alone_and_waiting_ends(
     dask: Cluster, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +382,7 @@ def test_studies_that_hosts_cannot_share_are_refused(spec: Path, change: tuple[s
     assert not (spec.parent / "out").exists()
 
 
+@pytest.mark.by_turns(4)
 def test_workers_of_its_own_by_the_command_line(spec: Path) -> None:
     """And a study of one machine does not move to a cluster."""
     command = [sys.executable, "-m", "pagelab", "study"]

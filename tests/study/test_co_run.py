@@ -24,7 +24,7 @@ from pagelab.study.errors import SpecError, StudyInterruptedError, TooLongError
 from pagelab.study.job import Job
 from pagelab.study.plan import CO_RUN, Condition
 from pagelab.study.schedule import Slot
-from pagelab.study.store import Store
+from pagelab.study.store import RunResult, Store
 
 PAIR = """
 name = "together"
@@ -123,6 +123,27 @@ def test_pairs_too_long_for_the_time_are_told_with_the_time_that_would_do(tmp_pa
     assert 0.08 <= float(raised.value.minutes) <= 0.13
 
 
+def test_ctrl_c_between_the_two_results_of_a_pair_keeps_both_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: one was kept, and the other counted as failed for ever."""
+    at_once, pairs = CoRunExecutor._at_once, []
+
+    def signalled(executor: CoRunExecutor, jobs: list[Job]) -> list[RunResult]:
+        found = at_once(executor, jobs)
+        pairs.append(jobs)
+        if len(pairs) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(CoRunExecutor, "_at_once", signalled)
+    with pytest.raises(StudyInterruptedError, match="6 runs are kept"):
+        run_study(spec_in(tmp_path, PAIR), tmp_path / "out", tools())
+    resume_study(tmp_path / "out", tools())
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert list(store.runs()["status"]) == ["ok"] * 18
+
+
 def test_ctrl_c_ends_both_and_the_study_goes_on_with_whole_pairs(tmp_path: Path) -> None:
     ended = threading.Event()
     calls = threading.Semaphore(5)
@@ -156,7 +177,9 @@ def test_one_that_lost_its_partner_is_not_run_alone(tmp_path: Path) -> None:
     jobs = [Job(Slot(at, block, one.index, block), one, tmp_path, 1.0) for at, (block, one) in enumerate(slots)]
     from contextlib import nullcontext
 
-    done = list(CoRunExecutor(runner, nullcontext, lambda: None).execute(iter(jobs)))
+    together = list(CoRunExecutor(runner, nullcontext, lambda: None).execute(iter(jobs)))
+    assert [len(each) for each in together] == [1, 2, 2]
+    done = [one for each in together for one in each]
     assert [job.slot.position for job, _ in done] == [0, 1, 2, 3, 4]
     assert [result.status for _, result in done] == ["not-started", "ok", "ok", "ok", "ok"]
     assert "at once or not at all" in str(done[0][1].message)
@@ -236,6 +259,7 @@ def test_two_commands_really_run_at_once_on_one_processor(tmp_path: Path) -> Non
     assert overlapping >= 5, times
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("command", ["try", "compare"])
 def test_a_command_for_some_seconds_at_once(tmp_path: Path, command: str) -> None:
     """Of the command line: the answer is of processor time, labelled, and the next command asks the same."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench.coverage.machines import MACHINES, SHAPES, study
-from fakes import TWO_BY_TWO, record, spec_in, tools
+from fakes import TWO_BY_TWO, interrupted, record, spec_in, tools
 
 from pagelab.errors import BadInputError
 from pagelab.record import Record
@@ -88,6 +88,7 @@ def test_nothing_scatters_and_nothing_fits() -> None:
     assert allocated([], 10.0) == {}
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("blocks", [7, 8, 10, 14, 40, 90])
 def test_what_is_likely_to_be_seen_is(tmp_path: Path, blocks: int) -> None:
     """Regression: the sentence's 80% were 39% with seven pairs. Against simulated studies of just that change, tested
@@ -138,6 +139,7 @@ def test_a_number_of_blocks_that_the_scatter_decides_raises_no_more_false_alarms
     assert alarms <= 0.083 * 400
 
 
+@pytest.mark.by_turns(4)
 def test_a_study_too_long_for_its_time_says_so_at_once(tmp_path: Path) -> None:
     text = TIMED.replace("0.05", "0.06")
     began = time.monotonic()
@@ -146,8 +148,10 @@ def test_a_study_too_long_for_its_time_says_so_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
     with pytest.raises(StudyError, match="continue it with"):
         run_study(spec_in(tmp_path, text), tmp_path / "out", tools())
-    # What ran is kept, and more time lets it go on.
-    finished = resume_study(tmp_path / "out", tools(noisy({"a": 0.01, "b": 0.01}, 0.001)), minutes=0.05)
+    with pytest.raises(StudyError, match=r"need about \d+ s; nothing is changed; give it at least --minutes 0\.[45]$"):
+        resume_study(tmp_path / "out", tools(), minutes=0.05)
+    # What ran is kept, and a faster machine lets it go on.
+    finished = resume_study(tmp_path / "out", tools(noisy({"a": 0.01, "b": 0.01}, 0.001)))
     with Store.open(tmp_path / "out", write=False) as store:
         assert finished.runs == len(store.slots()) >= 4 * 8
         assert not store.plan().earlier_looks
@@ -164,6 +168,7 @@ def test_the_minutes_that_a_first_block_tells_would_do_at_its_pace(tmp_path: Pat
     assert 60 * float(raised.value.minutes) >= (left + 1) * pace
 
 
+@pytest.mark.by_turns(4)
 def test_a_study_that_used_its_time_is_no_longer_by_being_resumed(tmp_path: Path) -> None:
     """What sessions take beside the runs is not left over: more executions are a further look, and counted as one."""
     behave = noisy({"a": 0.01, "b": 0.01})
@@ -177,6 +182,44 @@ def test_a_study_that_used_its_time_is_no_longer_by_being_resumed(tmp_path: Path
     assert numbers[2][0] > numbers[1][0]
     assert [looks for _, looks in numbers] == [0, 0, 1, 1]
     assert numbers[3] == numbers[2]
+
+
+def test_minutes_that_do_not_hold_what_is_planned_are_refused(tmp_path: Path) -> None:
+    """Regression: all that was planned ran, however long, and the minutes were not mentioned."""
+    out = interrupted(tmp_path)
+    with Store.open(out) as store:
+        store._db.execute("UPDATE run SET duration_s = CASE WHEN id = 1 THEN 99 ELSE 20 END")
+    # 12 executions; the first, in which the program was read from the disk, is the only one of its condition.
+    told = r"need about \d+ min .*; nothing .*; continue them with: pagelab study resume .*out; or give it at least"
+    with pytest.raises(StudyError, match=rf"^--minutes 1: the executions that are planned already {told} --minutes \d"):
+        resume_study(out, tools(), minutes=1)
+    with Store.open(out, write=False) as store:
+        assert store.plan().minutes is None
+    assert resume_study(out, tools()).runs == 16
+
+
+def test_the_pilot_is_judged_at_each_of_its_blocks(tmp_path: Path) -> None:
+    """Regression: continued twice without more time, it ran to its end, three times the time that was given."""
+    behave = tools(noisy({"a": 0.01, "b": 0.01}, 0.2))
+    with pytest.raises(TooLongError):
+        run_study(spec_in(tmp_path, TIMED), tmp_path / "out", behave)
+    for _ in range(2):
+        with pytest.raises(TooLongError):
+            resume_study(tmp_path / "out", behave)
+
+
+def test_a_pilot_that_is_over_is_not_refused_for_its_last_block(tmp_path: Path) -> None:
+    """Regression: all planned executions were there, and the command said that they do not fit."""
+    last = (fewest_blocks(plan_file(spec_in(tmp_path, TIMED), tmp_path)) + 1) * 4
+    runs = 0
+
+    def behave(condition: Condition) -> Record:
+        nonlocal runs
+        runs += 1
+        time.sleep(1.5 if runs > last - 2 else 0.01)
+        return record(condition)
+
+    run_study(spec_in(tmp_path, TIMED), tmp_path / "out", tools(behave))
 
 
 def test_minutes_in_which_nothing_fits_spend_no_look(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_from_run_to_report(tmp_path: Path) -> None:
     assert "12 runs are done" in pagelab("study", "resume", out, cwd=tmp_path).stderr
 
 
+@pytest.mark.by_turns(4)
 def test_many_programs_of_few_executions_are_answered_as_a_set(tmp_path: Path) -> None:
     """Programs that sleep ten times as long under one policy: the session's last words and the report's first agree."""
     programs = "".join(f'[[workload]]\nname = "w{i}"\ncommand = ["sh", "-c", "sleep $LONG"]\n' for i in range(7))
@@ -120,6 +121,7 @@ def test_many_programs_of_few_executions_are_answered_as_a_set(tmp_path: Path) -
     assert len((tmp_path / "small.study" / "report" / "set_programs.csv").read_text().splitlines()) == 1 + 7
 
 
+@pytest.mark.by_turns(4)
 def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:
     text = STUDY.replace("echo trouble >&2", "echo trouble >&2; exit 7")
     said = pagelab("study", "run", spec(tmp_path, text), cwd=tmp_path, expect=1).stderr
@@ -138,7 +140,7 @@ def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:
         (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\nframes = \"bin-hopping\""), 2,
          'policy "other" cannot be applied: preload = "never" forbids'),
         (("preload =", "cpus = [4095]\npreload ="), 3, "cpus = [4095] cannot be used"),
-        (("\"sh\", ", "\"/no/such/sh\", "), 2, "pagelab: cannot find the program /no/such/sh (directory "),
+        (("\"sh\", ", "\"/no/such/sh\", "), 2, ": cannot find the program /no/such/sh (directory "),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_before_anything_runs(
@@ -150,6 +152,20 @@ def test_what_cannot_run_is_refused_before_anything_runs(
     assert not (tmp_path / "small.study").exists()
 
 
+def test_policies_and_programs_that_cannot_be_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+    """Regression: the policy first, without a line; with it mended the program, with neither file nor line."""
+    text = STUDY.replace('name = "other"', 'name = "other"\npages = "3M"').replace('"sh", ', '"no-such-program", ')
+    said = pagelab("study", "run", spec(tmp_path, text), cwd=tmp_path, expect=2).stderr
+    lines = text.splitlines()
+    policy = lines.index('pages = "3M"') - 1  # its table
+    program = next(number for number, line in enumerate(lines, 1) if "no-such-program" in line)
+    found = sorted(said.removeprefix("pagelab: ").splitlines())
+    assert len(found) == 2, said
+    assert f'small.toml:{policy}: policy "other": "3M" is not a page size' in said
+    assert f"small.toml:{program}: cannot find the program no-such-program in PATH; run: " in said
+
+
+@pytest.mark.by_turns(4)
 def test_plans_and_results_that_are_mistaken_for_each_other_are_told_apart(tmp_path: Path) -> None:
     """Regression: a study.toml was "no database", its lock "Not a directory", and results were to be replaced."""
     file = spec(tmp_path, STUDY)
@@ -239,6 +255,7 @@ def _arguments(entry: Path) -> list[str]:
         return []
 
 
+@pytest.mark.by_turns(4)
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     path, out = spec(tmp_path, LONG.replace("MARK", "1")), tmp_path / "out"
     process = subprocess.Popen(
@@ -264,6 +281,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         assert set(store.runs()["status"]) == {"ok"}, "a run that Ctrl-C ended is not a result"
 
 
+@pytest.mark.by_turns(4)
 def test_import_then_report(tmp_path: Path) -> None:
     rows = "".join(f"0,{70 + number}\n1,{50 + number}\n" for number in range(20))
     (tmp_path / "buffering.csv").write_text("buffering,time\n" + rows)
@@ -306,6 +324,7 @@ def filling(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs; run: sudo make test")
 def test_a_disk_that_fills_within_a_study_loses_the_run_in_progress_and_nothing_else(filling: Path) -> None:
     """The third run fills it. Tear-downs are done all the same, and the study goes on where there is room again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,18 @@ def test_examples_plan(path: Path, tmp_path: Path) -> None:
     described = machine.describe()
     for condition in plan.conditions:
         cannot(condition, described)  # raises for a policy that no machine could do
+
+
+@pytest.mark.parametrize("name", ["prepaging", "write-through"])
+def test_examples_set_up_in_a_directory_with_a_blank(name: str, tmp_path: Path) -> None:
+    """Regression: the shell saw two words."""
+    out = tmp_path / "My Documents" / "a 'quoted' study"
+    out.mkdir(parents=True)
+    (out / "scan.dat").write_text("made before, so that no large file is written here")
+    for step in plan_file(ROOT / "studies" / f"{name}.toml", out).setup:
+        done = subprocess.run(step.argv, cwd=step.cwd, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.rglob("tree.tar")] == (["tree.tar"] if name == "write-through" else [])
 
 
 def test_the_shortest_study_of_the_documentation_is_whole(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def test_the_command_that_is_proposed_gives_tests(tmp_path: Path) -> None:
         assert store.plan().tested
 
 
+@pytest.mark.by_turns(4)
 def test_time_that_is_added_goes_to_what_tests_need_first(tmp_path: Path) -> None:
     run_study(spec_in(tmp_path, TWO_BY_TWO), tmp_path / "out", tools())
     resume_study(tmp_path / "out", tools(), minutes=1.0)
@@ -167,6 +168,7 @@ def test_workloads_may_have_different_numbers(tmp_path: Path) -> None:
     assert plan.blocks == {}
 
 
+@pytest.mark.by_turns(4)
 def test_what_looking_again_costs() -> None:
     """No difference at all; who finds none adds as many again, twice: docs/method says how often one is found."""
     draw = np.random.default_rng(11)
@@ -214,6 +216,9 @@ def test_an_edited_file_is_noticed(tmp_path: Path, name: str) -> None:
     if name == "executions":
         resume_study(tmp_path / "out", tools(), executions=12)
         resume_study(tmp_path / "out", tools())  # which has by now what the file says
+        spec.write_text(EIGHT.replace(old, "executions = 10"))
+        with pytest.raises(StudyError, match=r"executions: 8 → 10\), and a study keeps its original file; as it began"):
+            resume_study(tmp_path / "out", tools())
 
 
 @pytest.mark.parametrize("change", [lambda text: text + "\n# a remark\n", None])
@@ -227,6 +232,7 @@ def test_what_says_the_same_is_no_edit(tmp_path: Path, change: object) -> None:
     resume_study(tmp_path / "out", tools())
 
 
+@pytest.mark.by_turns(4)
 def test_more_minutes_are_given_although_the_file_has_others(tmp_path: Path) -> None:
     """The command that the refusal names works."""
     text = TWO_BY_TWO.replace("executions = 3\n", "minutes = 0.05\n")

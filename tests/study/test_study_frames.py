@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,27 @@ def launcher_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     feasible._frames.cache_clear()
 
 
+def test_whoever_would_place_the_frames_is_asked_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "launcher"
+    fake.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat >>{tmp_path}/asked\necho >>{tmp_path}/asked\n')
+    fake.chmod(0o755)
+    monkeypatch.setattr(paths, "launcher", lambda: fake)
+    feasible._frames.cache_clear()
+    spec = SPEC.replace('name = "coloured"\n', 'name = "coloured"\nbackend = "auto"\n')
+    described = machine.describe()
+    for condition in plan_file(write(tmp_path, spec), tmp_path / "out").conditions:
+        assert feasible.cannot(condition, described) is None
+        assert feasible.cannot(condition, described) is None
+    feasible._frames.cache_clear()
+    words, request = (tmp_path / "asked").read_text().splitlines()
+    assert words == "--frames -", "once for a policy, and only for one of frames"
+    asked = tomllib.loads(json.loads(request)["policy_toml"])
+    assert (asked["backend"], asked["frames"]["page-coloring"]["colors"]) == ("auto", 64)
+    assert json.loads(request)["machine"] == described
+
+
 @pytest.mark.usefixtures("launcher_without_rights")
 def test_what_a_run_would_refuse_is_left_out_before_the_first(tmp_path: Path) -> None:
     kernel, coloured = plan_file(write(tmp_path, SPEC), tmp_path / "out").conditions
@@ -124,6 +147,7 @@ def test_placement_of_frames_is_in_the_store(tmp_path: Path) -> None:
     assert by_policy == {"kernel": [(None, None)], "coloured": [(0.75, 7)]}
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.skipif(BY_NAME["page-coloring"].missing() is not None, reason=BY_NAME["page-coloring"].missing() or "")
 def test_a_study_of_frames_runs(tmp_path: Path) -> None:
     feasible._frames.cache_clear()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import tempfile
 import tomllib
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ from pagelab.study.errors import StudyError
 from pagelab.study.imported import Columns, import_into, read_csv, read_hyperfine
 from pagelab.study.planning import plan_text
 from pagelab.study.spec import RawStudy
-from pagelab.study.substitute import names_in, substitute
+from pagelab.study.substitute import names_in, substitute, substitute_shell
 from pagelab.study.toml_text import LineIndex, dumps
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
@@ -43,6 +45,7 @@ studies = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.by_turns(4)
 @settings(max_examples=400)
 @given(studies)
 def test_any_study_is_planned_or_refused(study: dict[str, object]) -> None:
@@ -97,3 +100,19 @@ def test_substitution_replaces_what_it_names_and_nothing_else(text: str, value: 
     )
     if not names and "{{" not in text:
         assert substitute(text, {}) == text
+
+
+@given(st.text(alphabet=" '\"$`\\\n*a/", min_size=1, max_size=8))
+def test_a_path_in_a_shell_line_is_one_word_in_quotes_and_outside(path: str) -> None:
+    line = substitute_shell("printf %s\\\\n {out}/x '{out}' \"{out}\" \"it's \"{out} \\'{out}", {"out": path})
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout == "".join(f"{word}\n" for word in (f"{path}/x", path, path, f"it's {path}", f"'{path}"))
+
+
+def test_a_plain_path_and_parameters_are_put_into_a_shell_line_as_they_are() -> None:
+    values = {"out": "/tmp/s.study", "words": "-a 'b c'"}
+    nested = ('x="$(cat "{out}/x")"', "x=`cat '{out}'`", "ls {out}  # it's there\nls {out}")
+    for line in nested:
+        assert substitute_shell(line, {"out": "/a b"}) == substitute(line, {"out": "/a b"})
+    for line in ("ls {words} {out}/x", "sh -c 'ls {words} \"{out}\"'", '{{out}} ${out} "{words}"'):
+        assert substitute_shell(line, values) == substitute(line, values)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ import pytest
 from fakes import TWO_BY_TWO, FakeRunner, interrupted, record, spec_in, tools
 
 from harness.processes import is_gone
+from pagelab.cli.study import _show_status
 from pagelab.record import Record
+from pagelab.study import status
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import SpecError, StudyError, StudyInterruptedError
 from pagelab.study.job import RunNotStarted
@@ -24,7 +28,9 @@ from pagelab.study.lock import DirectoryLock, holder_of
 from pagelab.study.plan import Condition, Plan
 from pagelab.study.progress import Silent
 from pagelab.study.session import machine_changes
+from pagelab.study.status import status_of
 from pagelab.study.store import Store
+from pagelab.study.this_boot import this_boot
 
 FAKES = Path(__file__).parent / "fakes.py"
 
@@ -220,12 +226,151 @@ def test_a_second_study_in_the_directory_is_refused(tmp_path: Path) -> None:
             second()
 
 
+def test_a_file_that_is_not_the_studys_own_is_not_overwritten(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    mine = project / "study.toml"
+    text = f"# my own\n{TWO_BY_TWO}\n[quick]\nexecutions = 1\n"
+    mine.write_text(text)
+    for spec, quick in ((spec_in(tmp_path), False), (mine, True)):
+        with pytest.raises(StudyError, match=r"/study\.toml is not the file of this study, and would be") as other:
+            run_study(spec, project, tools(), quick=quick)
+        assert other.value.another_would_do
+    assert mine.read_text() == text
+    assert run_study(mine, project, tools()).runs == 16, "its own file may lie in its directory"
+    assert mine.read_text() == text
+
+
+def test_killed_while_its_file_is_copied_a_study_can_start_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: half a copy was taken for a file of the user's."""
+
+    def killed_before(path: Path, target: Path) -> Path:
+        raise KeyboardInterrupt(f"{path} has its name {target.name} not yet")
+
+    spec, out = spec_in(tmp_path), tmp_path / "out"
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "replace", killed_before)
+        with pytest.raises(KeyboardInterrupt, match="not yet"):
+            run_study(spec, out, tools())
+    assert not (out / "study.toml").exists()
+    assert run_study(spec, out, tools()).runs == 16
+    assert (out / "study.toml").read_text() == spec.read_text()
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere; run: sudo -u nobody pytest tests/study")
 def test_a_destination_that_cannot_be_written_is_found_before_the_first_run(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir(mode=0o555)
     with pytest.raises(StudyError, match="cannot write"):
         run_study(spec_in(tmp_path), out, tools())
+
+
+def test_a_lock_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Whoever may open the file can hold the lock."""
+    (tmp_path / ".lock").touch(0o644)  # as earlier versions made it
+    with DirectoryLock(tmp_path):
+        assert (tmp_path / ".lock").stat().st_mode & 0o777 == 0o600
+    (tmp_path / ".lock").unlink()
+    with DirectoryLock(tmp_path):
+        assert (tmp_path / ".lock").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's files; run: sudo make test")
+def test_root_continues_whosever_study_it_is_and_removes_no_lock_of_others(tmp_path: Path) -> None:
+    for name in (".lock", "study.db"):
+        (tmp_path / name).touch(0o600)
+    os.chown(tmp_path / ".lock", 1234, 1234)
+    with pytest.raises(StudyError, match="it belongs to user 1234") as refused, DirectoryLock(tmp_path):
+        pass
+    assert "rm " not in str(refused.value)
+    os.chown(tmp_path / "study.db", 1234, 1234)
+    with DirectoryLock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["link", "hard-link", "fifo", "dangling"])
+def test_what_lies_in_the_place_of_a_lock_is_neither_written_nor_waited_for(tmp_path: Path, kind: str) -> None:
+    precious = tmp_path / "precious"
+    if kind != "dangling":
+        precious.write_text("the user's own")
+    run_study(spec_in(tmp_path), out := tmp_path / "out", tools())
+    (lock := out / ".lock").unlink()
+    if kind == "fifo":
+        os.mkfifo(lock)
+    elif kind == "hard-link":
+        lock.hardlink_to(precious)
+    else:
+        lock.symlink_to(precious)
+    with pytest.raises(StudyError, match=r"cannot lock .*\.lock: it is not a file of pagelab's; run: ls -l .*; rm "):
+        resume_study(out, tools())
+    assert status_of(out).state == "complete"
+    assert not precious.exists() if kind == "dangling" else precious.read_text() == "the user's own"
+
+
+def test_the_status_of_another_users_session_is_told_by_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_yours(_directory: Path) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(status, "holder_of", not_yours)
+    states = []
+
+    def behave(condition: Condition) -> Record:
+        states.append(status_of(tmp_path / "out"))
+        return record(condition)
+
+    run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
+    assert {(one.state, one.holder.pid if one.holder else None) for one in states} == {("running", os.getpid())}
+    assert status_of(tmp_path / "out").state == "complete"
+    with Store.open(tmp_path / "out") as store:
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        store.begin_session(gone.pid, socket.gethostname(), this_boot().id, {})
+    assert status_of(tmp_path / "out").holder is None, "that process has ended"
+
+
+def test_another_users_session_is_not_called_killed_where_that_cannot_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def not_yours(_directory: Path) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(status, "holder_of", not_yours)
+    run_study(spec_in(tmp_path), out := tmp_path / "out", tools())
+
+    def state(pid: int, host: str, boot: str | None, began: str) -> str:
+        with Store.open(out) as store:
+            store._db.execute("DELETE FROM run WHERE position = 0")
+            session = store.begin_session(pid, host, boot, {})
+            store._db.execute("UPDATE session SET started_at = ? WHERE id = ?", (began, session))
+        return status_of(out).state
+
+    here, boot, now = socket.gethostname(), this_boot().id, datetime.now(UTC).isoformat()
+    assert state(os.getpid(), here, boot, now) == "running"
+    assert state(os.getpid(), here, boot, "2026-01-01T00:00:00.000+00:00") == "killed", "the number was used again"
+    assert state(os.getpid(), here, "another", now) == "killed", "the machine has been started anew"
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert state(ended.pid, here, boot, now) == "killed", "nobody has waited for it yet"
+    assert state(os.getpid(), "a-container", boot, now) == "running-or-killed"
+    assert state(os.getpid(), "a-node", "another", now) == "running-or-killed"
+    _show_status(status_of(out), out)
+    shown = capsys.readouterr().out
+    assert "running or killed: its lock is another user's" in shown
+    assert f"owner sees with: pagelab study status {out}" in " ".join(shown.split())
+    assert "resume" not in shown
+
+
+def test_a_link_under_a_name_of_a_studys_file_is_not_followed(tmp_path: Path) -> None:
+    (precious := tmp_path / "precious").write_text("the user's own")
+    (out := tmp_path / "out").mkdir()
+    (out / ".study.toml.part").symlink_to(precious)
+    run_study(spec_in(tmp_path), out, tools())
+    assert precious.read_text() == "the user's own"
+    assert (out / "study.toml").read_text() == TWO_BY_TWO
 
 
 def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -237,7 +382,7 @@ def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there_is_found_before_the_first_run(tmp_path: Path) -> None:
     spec = spec_in(tmp_path, TWO_BY_TWO.replace('"true"', '"trew"'))
-    with pytest.raises(StudyError, match=r"^cannot find the program trew in PATH; run: command -v trew$"):
+    with pytest.raises(StudyError, match=r"s.toml:13: cannot find the program trew in PATH; run: command -v trew$"):
         run_study(spec, tmp_path / "out", tools())
     assert not (tmp_path / "out").exists()
 
@@ -246,7 +391,10 @@ def test_a_program_that_cannot_be_executed_is_not_called_missing(tmp_path: Path)
     """Regression: "cannot find the program" was said of a file without the right to execute it."""
     (tmp_path / "a.awk").write_text("#!/usr/bin/awk -f\n")
     spec = spec_in(tmp_path, TWO_BY_TWO.replace('"true"', f'"{tmp_path}/a.awk"'))
-    with pytest.raises(StudyError, match=f"^cannot run .*a.awk: it is not executable; run: chmod .x {tmp_path}/a.awk$"):
+    with pytest.raises(
+        StudyError,
+        match=f"s.toml:13: cannot run .*a.awk: it is not executable; run: chmod .x {tmp_path}/a.awk$",
+    ):
         run_study(spec, tmp_path / "out", tools())
 
 
@@ -289,6 +437,27 @@ def test_an_ignored_hang_up_stays_ignored(tmp_path: Path) -> None:
         assert run_study(spec_in(tmp_path), tmp_path / "out", tools(behave)).runs == 16
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_renamed_study_is_continued_with_its_policies(tmp_path: Path) -> None:
+    """Regression: a policy in its directory "has changed", and was to be put back."""
+    (tmp_path / "out" / "policies").mkdir(parents=True)
+    (tmp_path / "out" / "policies" / "4K.toml").write_text('pages = "4K"\n')
+    text = TWO_BY_TWO.replace('pages = "4K"', f'file = "{tmp_path}/out/policies/4K.toml"')
+    moved = interrupted(tmp_path, text).rename(tmp_path / "its new name")
+    (moved / "policies" / "4K.toml").write_text('pages = "2M"\n')
+    with pytest.raises(StudyError, match=r"4K\.toml has changed since the study began; put it back"):
+        resume_study(moved, tools())
+    (moved / "policies" / "4K.toml").write_text('pages = "4K"\n')
+    assert resume_study(moved, tools()).runs == 16
+
+
+def test_directories_are_one_word_in_the_commands_that_are_named(tmp_path: Path) -> None:
+    place = tmp_path / "My Documents"
+    place.mkdir()
+    out = interrupted(place)
+    with pytest.raises(StudyError, match=r"continue it with: pagelab study resume '.*/My Documents/out'$"):
+        run_study(place / "s.toml", out, tools())
 
 
 def test_a_program_that_changed_in_between_is_refused(tmp_path: Path) -> None:

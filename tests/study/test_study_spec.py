@@ -43,11 +43,24 @@ WORK = '[[workload]]\nname = "w"\n'
         (HEAD + "page = 1\n", 4, ["policy[0].page: unknown key; did you mean pages?"]),
         ('name = "s"\nexecutions = 0\n', 2, ["executions", "greater than or equal to 1"]),
         ('name = "s"\nexecutions = "many"\n', 2, ["executions", "integer"]),
+        # Values of another type were taken for one: 3, one execution, 0.9, one minute, CPU 1.
+        ('name = "s"\nexecutions = "3"\n', 2, ["executions: Input should be a valid integer, not '3'"]),
+        ('name = "s"\nexecutions = true\n', 2, ["executions: Input should be a valid integer, not True"]),
+        ('name = "s"\nexecutions = 3.0\n', 2, ["executions: Input should be a valid integer, not 3.0"]),
+        ('name = "s"\nlevel = "0.9"\n', 2, ["level: Input should be a valid number, not '0.9'"]),
+        ('name = "s"\nminutes = true\n', 2, ["minutes: Input should be a valid number, not True"]),
+        ('name = "s"\nco_run = "yes"\n', 2, ["co_run: Input should be a valid boolean, not 'yes'"]),
+        ('name = "s"\nskip_impossible = 1\n', 2, ["skip_impossible: Input should be a valid boolean, not 1"]),
+        ('name = "s"\ncpus = [true]\n', 2, ["cpus[0]: Input should be a valid integer, not True"]),
+        (HEAD + WORK + 'command = "x"\ndrop_first = true\n', 7, ["drop_first: Input should be a valid integer"]),
+        ('name = "s"\nminutes = "soon"\n', 2, ["minutes", "ms, s, min or h"]),
+        ('name = "s"\nminutes = "1s"\n', 2, ["minutes", "greater than or equal to 0.05"]),
         ('name = "s"\naslr = "maybe"\n', 2, ["aslr", "'on', 'off' or 'keep'"]),
         ('name = "s"\ntimeout = "soon"\n', 2, ["timeout", "ms, s, min or h"]),
         ('name = "a b"\n', 1, ["name"]),
         ('name = "s"\n', None, ["workload: missing", "policy: missing"]),
         (HEAD + WORK + 'command = "a | b"\n', 6, ["needs a shell", 'shell = "…"']),
+        (HEAD + WORK + 'command = """echo "it\'s" | grep -c "it\'s" """\n', 6, ["needs a shell"]),
         (HEAD + WORK + "command = []\n", 6, ["the command is empty"]),
         (HEAD + WORK, 4, ["workload[0]", "either command"]),
         (HEAD + WORK + 'command = "x"\nshell = "y"\n', 4, ["either command"]),
@@ -87,6 +100,16 @@ def test_bad_settings_are_heard(text: str, line: int | None, words: list[str]) -
     assert told.startswith("/nowhere/study.toml: " if line is None else f"/nowhere/study.toml:{line}: "), message
     for word in words:
         assert word in message
+
+
+def test_times_of_a_study_are_written_as_on_the_command_line() -> None:
+    assert plan('minutes = "90s"\n' + HEAD + WORK + 'command = "x"\n').minutes == 1.5
+    assert plan("minutes = 2\n" + HEAD + WORK + 'command = "x"\ntimeout = 5\n').minutes == 2.0
+
+
+def test_a_command_of_several_lines_is_one_command() -> None:
+    (one,) = plan(HEAD + WORK + 'command = """\necho a\n  b"""\n').conditions
+    assert one.request.argv == ["echo", "a", "b"]
 
 
 def test_every_problem_is_reported_at_once() -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 from fakes import TWO_BY_TWO, record, spec_in, tools
 
-from pagelab.study import migrations
-from pagelab.study.control import run_study
+from pagelab.errors import MachineError
+from pagelab.study import connection, migrations
+from pagelab.study import store as store_module
+from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import StudyError
 from pagelab.study.plan import Condition
 from pagelab.study.planning import plan_text
+from pagelab.study.reboots import count
 from pagelab.study.schedule import Slot, schedule
+from pagelab.study.status import status_of
 from pagelab.study.store import RunResult, Store
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -157,6 +164,164 @@ def test_a_reader_sees_what_is_committed_while_a_session_writes(tmp_path: Path) 
     with make(tmp_path) as writer, Store.open(tmp_path, write=False) as reader:
         writer.commit_run(Slot(0, -1, 0, -1), result(writer.plan().conditions[0]))
         assert reader.finished() == {0}
+
+
+def put_journal(database: Path, victim: Path) -> None:
+    """A journal that SQLite rolls back at the first query; then it removes ``victim``, which the journal names."""
+    name, content = os.fsencode(victim), database.read_bytes()
+    (page,) = struct.unpack(">H", content[16:18])
+    magic = bytes.fromhex("d9d505f920a163d7")
+    head = magic + struct.pack(">IIIII", 0, 0, len(content) // page, 512, page)
+    end = struct.pack(">I", 0x40000000 // page + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    (database.parent / "study.db-journal").write_bytes(head.ljust(512, b"\0") + end)
+
+
+USES: dict[str, Callable[[Path], object]] = {
+    "status": status_of,
+    "report": lambda directory: Store.open(directory, write=False),
+    "resume": lambda directory: resume_study(directory, tools()),
+    "boot": count.analysed,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_journal_beside_a_store_is_refused_before_it_is_opened(tmp_path: Path, use: str) -> None:
+    run_study(spec_in(tmp_path), tmp_path / "out", tools())
+    precious = tmp_path / "precious"
+    precious.write_text("the reader's own")
+    put_journal(tmp_path / "out" / "study.db", precious)
+    with pytest.raises(StudyError, match=r"study\.db-journal is not pagelab's; see whose it is with: ls -l "):
+        USES[use](tmp_path / "out")
+    assert precious.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user; run: sudo make test")
+@pytest.mark.parametrize("place", ["owner", "shared", "above"])
+def test_reading_somebody_elses_store_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Also if the journal is put there after it was looked for."""
+    out = tmp_path / "out"
+    run_study(spec_in(tmp_path), out, tools())
+    (precious := tmp_path / "precious").write_text("the reader's own")
+    if place == "shared":
+        out.chmod(0o777)
+    else:
+        os.chown(out if place == "owner" else tmp_path, 65534, 65534)
+    put_journal(out / "study.db", precious)
+    before = sorted(out.iterdir())
+    monkeypatch.setattr(connection, "_refuse_others_files", lambda _path: None)
+    with Store.open(out, write=False) as store:
+        assert store.runs().height == 16
+    assert precious.exists()
+    assert sorted(out.iterdir()) == before, "and nothing is made"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user; run: sudo make test")
+def test_the_log_of_somebody_elses_store_is_read_and_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with make(out) as writer:
+        writer.commit_run(Slot(0, -1, 0, -1), result(writer.plan().conditions[0]))
+        for one in (out, *out.iterdir()):
+            os.chown(one, 65534, 65534)
+        with Store.open(out, write=False) as reader:
+            assert reader.finished() == {0}
+        shutil.copytree(out, killed := tmp_path / "killed")
+    os.chown(killed, 65534, 65534)
+    for index in ("study.db-shm", "none"):  # as restored from a copy that left the index out
+        files = {one.name: one.read_bytes() for one in killed.glob("study.db*") if one.name != index}
+        (killed / index).unlink(missing_ok=True)
+        with Store.open(killed, write=False) as reader:
+            assert reader.finished() == {0}, "with nobody who holds the index"
+        assert {one.name: one.read_bytes() for one in killed.glob("study.db*")} == files
+
+
+def commit(directory: Path, position: int) -> None:
+    """A session that makes one run."""
+    with Store.open(directory) as store:
+        store.commit_run(Slot(position, -1, 0, position), result(store.plan().conditions[0]))
+
+
+def test_a_session_that_begins_changes_nothing_for_a_reader_of_a_shared_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it read the file without a lock, and mixed pages from before the session and after it."""
+    make(tmp_path).close()
+    monkeypatch.setattr(connection, "is_private", lambda _path: False)
+    with Store.open(tmp_path, write=False) as reader:
+        assert reader.rows("PRAGMA cache_size = 0") == []
+        commit(tmp_path, 0)
+        assert (reader.finished(), reader.rows("SELECT count(*) FROM attempt")) == (set(), [(0,)])
+        assert reader.rows("PRAGMA integrity_check") == [("ok",)]
+    copy, positions = connection._copy, iter(range(1, 9))
+
+    def changed(path: Path) -> sqlite3.Connection:
+        found = copy(path)
+        commit(tmp_path, next(positions))
+        return found
+
+    monkeypatch.setattr(connection, "_copy", changed)
+    with pytest.raises(StudyError, match=r"study\.db: sessions change it while it is read; try again when none"):
+        Store.open(tmp_path, write=False)
+    positions = iter([6])
+    monkeypatch.setattr(connection, "_copy", lambda path: changed(path) if 6 not in finished(tmp_path) else copy(path))
+    with Store.open(tmp_path, write=False) as reader:
+        assert reader.finished() == set(range(7)), "the second copy"
+
+
+def finished(directory: Path) -> set[int]:
+    with Store.open(directory) as store:
+        return store.finished()
+
+
+def test_a_reader_of_a_shared_store_is_told_of_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def busy(_connection: sqlite3.Connection) -> int:
+        looks.append(1)
+        if len(looks) > 1:
+            return migrations.VERSION
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+
+    with make(tmp_path):
+        monkeypatch.setattr(connection, "is_private", lambda _path: False)
+        monkeypatch.setattr(migrations, "version_of", busy)
+        with pytest.raises(MachineError, match=r"study\.db: another process holds a lock on it"):
+            Store.open(tmp_path, write=False)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_fifo_beside_a_store_is_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    make(tmp_path).close()
+    os.mkfifo(tmp_path / f"study.db{suffix}")
+    for write in (False, True):
+        with pytest.raises(StudyError, match=f"study.db{suffix} is not pagelab's"):
+            Store.open(tmp_path, write=write)
+
+
+def test_a_writer_waits_for_a_lock_of_others_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = []
+
+    def echo(text: str, **_: object) -> None:
+        said.append(text)
+        other.execute("ROLLBACK")
+
+    monkeypatch.setattr(store_module.terminal, "echo", echo)
+    with make(tmp_path) as store:
+        other = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
+        store._db.execute("PRAGMA busy_timeout = 1")
+        other.execute("BEGIN IMMEDIATE")
+        store.put_meta("a", "b")
+        assert store.meta()["a"] == "b"
+        assert said == [f"waits for another process, which holds a lock on {tmp_path}/study.db; whose: run: lslocks"]
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(store_module, "_PATIENCE_S", -1)
+        with pytest.raises(MachineError, match=r"study\.db: another process holds a lock .*run: lslocks; then go on"):
+            store.put_meta("a", "c")
+        other.close()
 
 
 def test_frames(tmp_path: Path) -> None:

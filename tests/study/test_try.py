@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 from bench.coverage.machines import MACHINES, SHAPES, study
+from typer.testing import CliRunner
 
 from pagelab.analysis.answer import (
     Answer,
@@ -30,10 +31,17 @@ from pagelab.analysis.answer import (
 )
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
+from pagelab.cli.commands import app
 from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.cli.options import free_directory
 from pagelab.cli.try_ import _again, _further
+from pagelab.errors import BadInputError
 from pagelab.stats import holm, paired_ratio, paired_shift, pairs_of, signed_rank
-from pagelab.study.primary import metric_of
+from pagelab.study import trying
+from pagelab.study.claim import claim
+from pagelab.study.pair import TooShortError
+from pagelab.study.prepare import TRIAL
+from pagelab.study.primary import metric_of, waited
 from pagelab.study.setting import Setting
 from pagelab.study.store import Store
 from pagelab.study.trying import Pilot, Trying
@@ -48,6 +56,7 @@ def run(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.mark.by_turns(4)
 def test_a_variable_that_matters_is_found_and_the_study_is_kept(tmp_path: Path) -> None:
     """The program reports what the variable says, so the truth is known: half as much again."""
     shell = ("sh", "-c", 'echo "op $OP ms"')
@@ -110,6 +119,18 @@ def test_a_slowdown_of_one_setting_is_not_left_out_of_the_metric(
     assert told in why
 
 
+def test_processor_time_is_advised_by_all_runs_together() -> None:
+    """By one of awk's six runs, which waited for something else for a tenth of its time, nothing is chosen unasked."""
+    wall, cpu = [0.026, 0.035, 0.040, 0.145, 0.038], [0.010, 0.014, 0.013, 0.023, 0.015]
+    runs = pl.DataFrame({"wall_s": wall, "cpu_s": cpu, "waiting_s": [0.016, 0.021, 0.026, 0.107, 0.022]})
+    runs = runs.with_columns(steal_s=pl.lit(0.0))
+    assert metric_of(runs) == ("wall_s", "")
+    assert waited(runs) == "it waited for a processor in 68% of its time"
+    assert waited(runs.with_columns(waiting_s=0.0 * pl.col("wall_s"))) is None
+    assert waited(runs.with_columns(waiting_s=0.3 * pl.col("wall_s"))) is None, "of the rest nothing is known"
+    assert waited(runs.with_columns(waiting_s=pl.lit(None, pl.Float64))) is None
+
+
 def test_a_command_that_fails_is_told_with_its_words_and_leaves_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "--env", "A=1", "--env", "A=2", *BRIEF, "--", "sh", "-c", "echo no $A >&2; exit $((A - 1))")
     assert done.returncode == 2
@@ -153,6 +174,7 @@ def test_a_pilot_without_runs_says_nothing() -> None:
     assert metric_of(pl.DataFrame(schema=dict.fromkeys(names, pl.Float64))) == ("wall_s", "")
 
 
+@pytest.mark.by_turns(4)
 def test_a_program_that_only_waits_for_a_processor_is_judged_by_processor_time(tmp_path: Path) -> None:
     """Four programs on one processor, of which ours is one."""
     cpu = min(os.sched_getaffinity(0))
@@ -189,6 +211,7 @@ def test_a_program_that_is_not_there_is_told_once_and_a_quoted_command_with_the_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.by_turns(4)
 def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:
     done = run(tmp_path, "--aslr", "off", *BRIEF, "--json", "--into", "kept", "--", "echo", "noise")
     assert done.returncode == 0, done.stderr
@@ -219,12 +242,44 @@ def test_bad_input_exits_2(tmp_path: Path, arguments: tuple[str, ...], message: 
     assert message in done.stderr
 
 
+@pytest.mark.by_turns(4)
 def test_a_second_try_does_not_touch_the_first(tmp_path: Path) -> None:
     (tmp_path / "try-true.study").mkdir()
     done = run(tmp_path, "--aslr", "off", *BRIEF, "--", "true")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "try-true-2.study" / "study.db").exists()
     assert list((tmp_path / "try-true.study").iterdir()) == []
+
+
+def test_of_two_that_start_together_each_has_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: both took the same one, and the one that failed removed the executions of the other."""
+    monkeypatch.chdir(tmp_path)
+    first, second = (free_directory(None, "try-x", ".study", "", TRIAL) for _ in range(2))
+    assert (first.path, second.path) == (Path("try-x.study"), Path("try-x-2.study"))
+    named = claim(tmp_path / "mine", TRIAL)
+    assert named is not None
+    with pytest.raises(BadInputError, match=r"--into .*mine: it exists"):
+        free_directory(tmp_path / "mine", "try-x", ".study", "it exists", TRIAL)
+    second.clear()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "try-x.study"]
+
+
+@pytest.mark.parametrize(("error", "kept"), [(TooShortError, []), (BadInputError, ["study.db", "trial"])])
+def test_a_time_that_is_too_short_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BadInputError], kept: list[str]
+) -> None:
+    """Regression: the command with the --minutes that it named was refused, since --into had the executions so far."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+
+    def ran(_wanted: Trying, directory: Path, *_: object) -> tuple[Pilot, int]:
+        (directory / "study.db").touch()
+        raise error("it does not fit; give it --minutes 2")
+
+    monkeypatch.setattr(trying, "run_try", ran)
+    done = CliRunner().invoke(app, ["try", "--env", "A=1", "--env", "A=2", "--into", str(mine), "--", "true"])
+    assert isinstance(done.exception, error)
+    assert sorted(path.name for path in mine.iterdir()) == kept
 
 
 @pytest.mark.parametrize(("conditions", "fewest"), [(2, 6), (3, 7), (5, 8), (26, 10)])
@@ -237,6 +292,7 @@ def test_enough_blocks_are_planned_for_every_comparison_after_holm(conditions: i
     assert fewest == 6 or contrasts * 2 / 2 ** (fewest - 1) > 0.05
 
 
+@pytest.mark.by_turns(4)
 def test_pairs_without_a_value_are_counted(tmp_path: Path) -> None:
     """Regression: "18 executions of each, in pairs" was said where half of one side had printed no number."""
     count = "n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n; test $n -gt 5 && test $((n % 3)) = 0 && OP=nan; "

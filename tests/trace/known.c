@@ -297,6 +297,27 @@ static void children(char *self)
     store(2, 1, 30);
 }
 
+/* `count` processes that have all stored before the first one ends. */
+static void crowd(long count)
+{
+    int gate[2];
+    char byte;
+    map(1);
+    if (pipe(gate) != 0)
+        abort();
+    for (long number = 0; number < count; number++)
+        if (fork() == 0) {
+            close(gate[1]);
+            store(0, 1, 4096);
+            byte = read(gate[0], &byte, 1);
+            _exit(0);
+        }
+    sleep(1);
+    close(gate[1]);
+    while (wait(NULL) > 0)
+        ;
+}
+
 static void child(void)
 {
     map(4);
@@ -329,6 +350,8 @@ int main(int argc, char **argv)
         marked();
     else if (!strcmp(mode, "children"))
         children(argv[0]);
+    else if (!strcmp(mode, "crowd"))
+        crowd(atol(argv[2]));
     else if (!strcmp(mode, "child"))
         child();
     else if (!strcmp(mode, "descriptors"))

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from harness.packages import need
 from pagelab import trace
 from pagelab.errors import BadInputError
 from pagelab.trace import References
+from pagelab.trace.capture import written_bytes
 
 HERE = Path(__file__).parent
 ARENA = 0x10000000000
@@ -288,6 +290,68 @@ def test_a_long_capture_tells_meanwhile_how_long_and_how_much(tmp_path: Path) ->
     command = [sys.executable, "-c", soon, "trace", "-o", "t.trace", "--", *program]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert re.search(r"^pagelab: \d+ s in the emulator, \d+ MiB written$", done.stderr, re.MULTILINE), done.stderr
+
+
+def test_what_is_written_of_a_trace_is_told_while_it_is_captured(known: str, tmp_path: Path) -> None:
+    """Regression: it was always 0, since a captured trace has no part beside it."""
+    path = tmp_path / "t"
+    path.write_bytes(b"x" * (1 << 24))
+    (tmp_path / "t.part-0").write_bytes(b"x" * (1 << 23))
+    seen: set[int] = set()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.01):
+            seen.add(written_bytes(path))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        trace.capture([known, "loop", "3000000"], path, full=True, ranges=ARENA_RANGE, force=True)
+    finally:
+        done.set()
+        looking.join()
+    assert any(0 < size < 1 << 20 for size in seen)
+    assert written_bytes(path) == path.stat().st_size
+
+
+def test_a_capture_that_never_began_leaves_what_was_there(tmp_path: Path) -> None:
+    """Regression: --force had emptied the old trace by then; without it, an empty file refused the next try."""
+    program = tmp_path / "program"
+    program.write_bytes(Path("/bin/true").read_bytes()[:64])
+    program.chmod(0o755)
+    old = tmp_path / "old.trace"
+    trace.write(old, [np.arange(10, dtype=np.uint64)], page_bytes=PAGE)
+    before = old.read_bytes()
+    for arguments in (["--force", "-o", old], ["-o", "new.trace"]):
+        run = cli(*arguments, "--", program, cwd=tmp_path)
+        assert run.returncode == 2, run.stderr
+        assert "before the program began" in run.stderr
+    assert old.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"program", "old.trace"}
+
+
+@pytest.mark.parametrize(("limit", "fits"), [("-Sn 20", True), ("-n 20", False)])
+def test_processes_need_one_descriptor_each_and_too_many_are_told(
+    known: str, tmp_path: Path, limit: str, fits: bool
+) -> None:
+    """Regression: the command hung where the collector had no descriptor left."""
+    traced = f"{sys.executable} -m pagelab trace --full -o t --range {ARENA_RANGE[0][0]:x}-{ARENA_RANGE[0][1]:x}"
+    run = subprocess.run(
+        ["sh", "-c", f"ulimit {limit}; exec {traced} -- {known} crowd 24"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if fits:
+        assert run.returncode == 0, run.stderr
+        assert trace.info(tmp_path / "t")["references"] == 24 * 4096
+    else:
+        assert run.returncode == 2, run.stderr
+        assert re.search(r"cannot accept a process besides the \d+ that run at once: Too many open files", run.stderr)
+        assert "ulimit -Hn" in run.stderr
 
 
 def test_a_reduced_capture_says_what_it_is_exact_for(known: str, tmp_path: Path) -> None:

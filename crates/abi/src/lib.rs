@@ -1,5 +1,5 @@
 //! The layouts that the launcher and the preload library share: the [`plan`], the [`guest`] file and its [`windows`],
-//! and the kernel's [`page_hints`].
+//! and two interfaces of the kernel's that both use, [`page_hints`] and [`pagemap_scan`].
 //!
 //! It is a separate crate, without std, because everything that the library links becomes part of the measured program:
 //! std would bring libgcc_s, thread-local storage and panic code into every measured program. Only the encoding and
@@ -12,5 +12,6 @@ extern crate std;
 
 pub mod guest;
 pub mod page_hints;
+pub mod pagemap_scan;
 pub mod plan;
 pub mod windows;

@@ -85,7 +85,7 @@ pub struct Counters {
     pub absent: u64,
     /// Pages whose search was ended by its bound.
     pub bound: u64,
-    /// Pages for which memory was short.
+    /// Pages for which memory was short, or (pages to be written to files) nodes were at their dirty limits.
     pub watermark: u64,
 }
 

@@ -276,8 +276,8 @@ pub struct Frames {
     pub strategies: Vec<FramesStrategy>,
     /// Where the kernel placed frames: what /proc/page_color counted during the run, of all programs of the machine, by
     /// strategy.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub page_color: BTreeMap<String, BTreeMap<String, u64>>,
+    #[serde(default)]
+    pub page_color: Option<BTreeMap<String, BTreeMap<String, u64>>>,
 }
 
 /// The engine that placed the pages of a process, or of all processes together.
@@ -326,8 +326,8 @@ pub struct FramesStrategy {
     /// Of these, copied.
     pub copied_pages: u64,
     /// Only in older records: frames that came back to the pool from pages given up.
-    #[serde(default, skip_serializing)]
-    pub harvested_pages: u64,
+    #[serde(default)]
+    pub harvested_pages: Option<u64>,
     /// Of the pages placed by faults, those that the fault did not touch.
     #[serde(default)]
     pub ahead_pages: u64,

@@ -1,5 +1,6 @@
 //! Dropping files from the page cache before a run.
 
+use crate::error::{Error, Result};
 use crate::request::{Flush, FlushMode};
 use crate::sys;
 use crate::warnings::{Kind, Severity, Warnings};
@@ -7,6 +8,23 @@ use serde_json::json;
 use std::path::Path;
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// Refuses files that cannot be dropped, before anything is changed: a warm run would stand for a cold one.
+///
+/// # Errors
+/// The first of them.
+pub fn check(flush: &Flush) -> Result<()> {
+    flush.files.iter().try_for_each(|path| {
+        sys::files::open_regular(path).map(drop).map_err(|error| {
+            Error::BadInput(format!(
+                "cannot drop {} from the page cache: {}; --flush takes files that are there, or all; run: ls -l {}",
+                path.display(),
+                sys::errno_text(&error),
+                path.display()
+            ))
+        })
+    })
+}
 
 /// Flushes as requested. Pages that stay cached cause a warning, since the run is then not the requested cold run.
 pub fn flush(flush: &Flush, warnings: &mut Warnings) {
@@ -82,7 +100,18 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_a_serious_warning() {
+    fn what_is_no_file_to_drop_is_refused() {
+        for (path, why) in
+            [("/no/such/file", "No such file"), ("/tmp", "not a regular file"), ("/dev/null", "not a")]
+        {
+            let flush = Flush { mode: FlushMode::Files, files: vec![path.into()] };
+            let message = check(&flush).expect_err(path).to_string();
+            assert!(message.contains(path) && message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_gone_meanwhile_is_a_serious_warning() {
         let mut warnings = Warnings::default();
         flush_file(Path::new("/no/such/file"), &mut warnings);
         assert_eq!(warnings.0[0].severity, Severity::Serious);

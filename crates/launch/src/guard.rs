@@ -93,7 +93,8 @@ fn clean_up(owner: settings::Owner, signal: i32) -> Error {
         if procfs::descendants(own).is_empty() {
             break;
         }
-        ended += procfs::signal_descendants(own, &[Signal::KILL]);
+        let signalled = procfs::signal_descendants(own, &[Signal::KILL]);
+        ended += signalled.iter().filter(|(_, done)| done.is_ok()).count();
         while let Ok(Some(_)) = process::reap() {}
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -31,6 +31,8 @@ pub struct Guests {
     pub left_out: u64,
     /// Entries of the directory that are no guest files.
     pub foreign: u64,
+    /// When images began whose process is not known: they have an id of another PID namespace.
+    pub unidentified: Vec<u64>,
 }
 
 impl Guests {
@@ -41,7 +43,7 @@ impl Guests {
 
     /// Whether the library reported on a program that a process executed within this time, or could not report.
     pub fn reported(&self, pid: i32, while_it_ran: Range<u64>) -> bool {
-        if self.lost.contains(&pid) {
+        if self.lost.contains(&pid) || self.unidentified.iter().any(|start_ns| while_it_ran.contains(start_ns)) {
             return true;
         }
         let own = |report: &&Report| report.pid as i32 == pid && report.started == Started::Exec;
@@ -339,7 +341,8 @@ fn warning_text(kind: GuestWarning) -> &'static str {
             "calls of the program were answered with an error the kernel would not have given"
         }
         GuestWarning::HugetlbExhausted => {
-            "the kernel's pool of huge pages was exhausted; run: sudo pagelab doctor --fix hugepages=N"
+            "the kernel's pool of huge pages was exhausted; run: sudo pagelab doctor --fix hugepages-SIZE=N, where N is \
+             the pool's present size (see: pagelab doctor) plus the missing pages"
         }
         GuestWarning::MapCountNear => {
             "tiles were not made because vm.max_map_count is near; run: sysctl vm.max_map_count"

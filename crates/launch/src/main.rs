@@ -1,7 +1,7 @@
 //! `pagelab-launch REQUEST.json`: starts a program under a policy, counts and times it, writes a record.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::IntoRawFd;
 use std::process::ExitCode;
 
@@ -12,22 +12,21 @@ use pagelab_launch::run::Destination;
 use pagelab_launch::rundir::Token;
 use pagelab_launch::sys::{files, signals};
 use pagelab_launch::warnings::Warnings;
-use pagelab_launch::{frames, guard, say, scheduler};
+use pagelab_launch::{guard, say, scheduler};
 
 const USAGE: &str = "usage: pagelab-launch [REQUEST.json]   (standard input without it; people use: pagelab run)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    signals::take(arguments.contains(&IGNORES_CHILDREN));
+    signals::take();
     let code = match arguments.as_slice() {
         ["--version"] => print(&format!("pagelab-launch {}", env!("CARGO_PKG_VERSION"))),
         ["--help" | "-h"] => print(USAGE),
         ["--counters"] => print(&format!("{:#}", pagelab_launch::counters::report())),
         ["--surcharges"] => print(&format!("{:#}", pagelab_launch::room::document())),
         ["--limits", request] => report(limits(request)),
-        ["--frames"] => report(frames::try_here().map(|()| 0)),
-        ["--kernel-frames"] => report(frames::kernel::try_here().map(|()| 0)),
+        ["--frames", request] => report(try_frames(request)),
         ["--fifo"] => report(scheduler::take(Some(Scheduler::Fifo), &mut Warnings::default()).map(|_| 0)),
         ["--chase"] => chase(),
         ["--touch", bytes, sizes @ ..] => touch(bytes, sizes),
@@ -35,16 +34,28 @@ fn main() -> ExitCode {
         ["--caller", words @ ..] => launch_for(words),
         [request] => report(read(request).and_then(|text| launch(&text, None))),
         _ => {
-            eprintln!("{USAGE}");
+            // Without standard error there is the exit code.
+            let _ = std::io::stderr().write_all(format!("{USAGE}\n").as_bytes());
             2
         }
     };
-    ExitCode::from(u8::try_from(code).unwrap_or(4))
+    ExitCode::from(exit_code(code))
 }
 
+fn exit_code(code: i32) -> u8 {
+    u8::try_from(code).unwrap_or(4)
+}
+
+/// Prints a text; a reader that has ended (`| head`) wants no more of it.
 fn print(text: &str) -> i32 {
-    println!("{text}");
-    0
+    match std::io::stdout().write_all(format!("{text}\n").as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let why = pagelab_launch::sys::errno_text(&error);
+            say::say(&format!("cannot write to standard output: {why}; run it again with another: > FILE"));
+            3
+        }
+        _ => 0,
+    }
 }
 
 /// The counters' table of a pointer chase.
@@ -66,37 +77,39 @@ fn touch(bytes: &str, sizes: &[&str]) -> i32 {
 }
 
 /// A run for `pagelab`, which it talks to by pipes: they need no space in a file system, and no limit on file size
-/// counts for them. It ends with its caller.
+/// counts for them. It ends with its caller. Behind the record comes a line with its exit code, which a caller that
+/// ignores SIGCHLD learns in no other way.
 fn launch_for(words: &[&str]) -> i32 {
     guard::end_with_caller();
-    let done = ForCaller::take(words).and_then(|mut pipes| {
-        let request = pipes.request.take();
-        let mut text = Vec::new();
-        request.map_or(Ok(0), |mut request| request.read_to_end(&mut text)).map_err(unreadable("of pagelab"))?;
-        launch(&text, Some(&pipes.record))
-    });
-    report(done)
+    let mut pipes = match ForCaller::take(words) {
+        Ok(pipes) => pipes,
+        Err(error) => return report(Err(error)),
+    };
+    let code = report(pipes.read_request().and_then(|text| launch(&text, Some(&pipes.record))));
+    // A caller that has ended needs no code.
+    let _ = pipes.record.write_all(format!("\n{}\n", exit_code(code)).as_bytes());
+    code
 }
 
-/// The word of a caller that was started with SIGCHLD ignored, which it cannot leave so itself.
-const IGNORES_CHILDREN: &str = "ignored=CHLD";
-
-/// The descriptors of `--caller`, as words: `request=5 record=8 messages=9`, and `held=7` for locks that the launcher
-/// holds for its caller. None of them reaches a program.
+/// The descriptors of `--caller`, as words: `request=5:1200 record=8 messages=9`, and `held=7` for locks that the
+/// launcher holds for its caller. None of them reaches a program. The request has so many bytes: a process that the
+/// caller forked meanwhile may hold its pipe open.
 struct ForCaller {
-    request: Option<File>,
+    request: Option<(File, usize)>,
     record: File,
 }
 
 impl ForCaller {
     fn take(words: &[&str]) -> Result<ForCaller> {
         let (mut request, mut record) = (None, None);
-        for word in words.iter().filter(|&&word| word != IGNORES_CHILDREN) {
+        for word in words {
+            let bad = |error| Error::BadInput(format!("--caller {word}: {error}\n{USAGE}"));
             let (name, number) = word.split_once('=').unwrap_or((word, ""));
-            let taken = number.parse().map_err(std::io::Error::other).and_then(files::take_over);
-            let file = taken.map_err(|error| Error::BadInput(format!("--caller {word}: {error}\n{USAGE}")))?;
+            let (number, length) = number.split_once(':').unwrap_or((number, "0"));
+            let length = length.parse().map_err(std::io::Error::other).map_err(bad)?;
+            let file = number.parse().map_err(std::io::Error::other).and_then(files::take_over).map_err(bad)?;
             match name {
-                "request" => request = Some(file),
+                "request" => request = Some((file, length)),
                 "record" => record = Some(file),
                 "messages" => say::to_file(file),
                 // Open as long as this process and the one that it forks are.
@@ -106,6 +119,13 @@ impl ForCaller {
         }
         let record = record.ok_or_else(|| Error::BadInput(USAGE.to_owned()))?;
         Ok(ForCaller { request, record })
+    }
+
+    fn read_request(&mut self) -> Result<Vec<u8>> {
+        let Some((mut file, length)) = self.request.take() else { return Ok(Vec::new()) };
+        let mut text = vec![0; length];
+        file.read_exact(&mut text).map_err(unreadable("of pagelab"))?;
+        Ok(text)
     }
 }
 
@@ -139,8 +159,13 @@ fn limits(source: &str) -> Result<i32> {
     let warnings = pagelab_launch::run::scarce(&pagelab_launch::request::parse(&read(source)?)?)?.0;
     let text = serde_json::to_string(&warnings)
         .map_err(|error| Error::Internal(format!("cannot encode the warnings: {error}")))?;
-    println!("{text}");
-    Ok(0)
+    Ok(print(&text))
+}
+
+/// Whether frames can be placed as a request's policy says.
+fn try_frames(source: &str) -> Result<i32> {
+    let request = pagelab_launch::request::parse(&read(source)?)?;
+    pagelab_launch::run::try_frames(&request).map(|()| 0)
 }
 
 fn read(source: &str) -> Result<Vec<u8>> {

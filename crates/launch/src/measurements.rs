@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::io::BufRead;
 use std::rc::Rc;
 
-/// Lines longer than this are not measurements.
+/// Lines longer than this are not measurements; of output, their beginnings are searched.
 const LINE_LIMIT: usize = 64 * 1024;
 /// How much of a bad line a warning shows.
 const SHOWN: usize = 200;
@@ -34,6 +34,9 @@ pub struct Collected {
     /// In the order in which they were written.
     pub measurements: Vec<Measurement>,
     bad_lines: u64,
+    /// Lines of output that are too long, and those of them with a measurement in their beginnings.
+    cut_lines: u64,
+    cut_found: u64,
     first_bad: Option<String>,
     /// They were looked for with a regular expression.
     by_expression: bool,
@@ -206,7 +209,8 @@ impl Collected {
     /// The measurements of one line of output.
     fn matches(&mut self, line: &str, whole: bool, regex: &Regex) {
         if !whole {
-            self.bad(line);
+            self.cut_lines += 1;
+            self.cut_found += u64::from(regex.is_match(line));
         }
         for found in regex.captures_iter(line) {
             let group = |name, missing| found.name(name).map_or(missing, |group| group.as_str());
@@ -215,6 +219,14 @@ impl Collected {
                 None => self.bad(line),
             }
         }
+    }
+
+    /// Warns that the file of the reported lines had no room in the end.
+    pub fn warn_full(&self, warnings: &mut Warnings) {
+        let message = "the run directory is full: measurements that the program reported may be missing; \
+                       run with another place that has more room: --run-dir DIR";
+        let data = json!({"read": self.measurements.len()});
+        warnings.add(Kind::MeasurementUnparsed, Severity::Serious, message, data);
     }
 
     /// Warns of unreadable lines, with the first as an example, and of measurements beyond the limits.
@@ -228,6 +240,16 @@ impl Collected {
             );
             let data = json!({"left_out": self.left_out, "kept": self.measurements.len(), "unread": self.unread});
             warnings.add(Kind::MeasurementUnparsed, Severity::Serious, message, data);
+        }
+        if self.cut_lines > 0 {
+            let severity = if self.cut_found > 0 { Severity::Warning } else { Severity::Info };
+            let message = format!(
+                "{} lines of the output are longer than {} KiB: only their beginnings were searched",
+                self.cut_lines,
+                LINE_LIMIT >> 10
+            );
+            let data = json!({"lines": self.cut_lines, "with_measurements": self.cut_found});
+            warnings.add(Kind::MeasurementUnparsed, severity, message, data);
         }
         if let Some(first) = &self.first_bad {
             let wanted = match self.by_expression {
@@ -454,6 +476,25 @@ mod tests {
         let mut warnings = Warnings::default();
         collected.warn(&mut warnings);
         assert!(warnings.0[0].message.contains("group value"), "{}", warnings.0[0].message);
+    }
+
+    #[test]
+    fn a_long_line_of_output_is_no_measurement_that_could_not_be_read() {
+        let told = |start: &str| {
+            let mut search = Search::new(compile(r"v=(?P<value>\d+)").expect("valid"));
+            search.feed(start.as_bytes());
+            search.feed(&vec![b'.'; 2 * LINE_LIMIT]);
+            search.feed(b"\n");
+            let found = search.finish();
+            let mut warnings = Warnings::default();
+            found.warn(&mut warnings);
+            let all: Vec<_> = warnings.0.iter().map(|one| (one.severity, one.message.clone())).collect();
+            (found.measurements.len(), all)
+        };
+        let message =
+            "1 lines of the output are longer than 64 KiB: only their beginnings were searched".to_owned();
+        assert_eq!(told("{\"a\": "), (0, vec![(Severity::Info, message.clone())]));
+        assert_eq!(told("v=7"), (1, vec![(Severity::Warning, message)]));
     }
 
     #[test]

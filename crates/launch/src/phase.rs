@@ -20,7 +20,7 @@ const SYS_RESOURCE: u64 = 1 << 24;
 const PERFMON: u64 = 1 << 38;
 
 /// What all later phases need: the run directory, processes of other users, output that the program has written.
-const TO_THE_END: u64 = CHOWN | DAC_OVERRIDE | KILL | SETGID | SETUID;
+pub const TO_THE_END: u64 = CHOWN | DAC_OVERRIDE | KILL | SETGID | SETUID;
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

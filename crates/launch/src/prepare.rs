@@ -4,6 +4,7 @@ use crate::counters;
 use crate::cpus::{self, Cpus};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::flush;
 use crate::frames::kernel::Facts;
 use crate::measurements;
 use crate::policy::{self, Prepared};
@@ -61,11 +62,13 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
     let mut warnings = Warnings::default();
     let sudo = |name: &str| std::env::var(name).ok();
     let runner = user::decide(request.user.as_deref(), sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
+    user::check_rights(&runner)?;
     let cpus = cpus::choose(&request.cpus)?;
     cpus::check_node(request.node)?;
     let fifo = scheduler::take(request.scheduler, &mut warnings)?;
     let regex = request.measurements.regex.as_deref().map(measurements::compile).transpose()?;
     let events = counters::parse(&request.events)?;
+    flush::check(&request.flush)?;
     let cwd = working_directory(request)?;
     let mut environment = Environment::new(&request.env);
     if runner.change {

@@ -5,7 +5,8 @@ use crate::frames::kernel::ByKernel;
 use crate::frames::{Placing, report};
 use crate::guests::Guests;
 use crate::prepare::Ready;
-use crate::process_tree::reap::{Cut, Story};
+use crate::process_tree::pid_namespaces;
+use crate::process_tree::reap::{self, Cut, Story};
 use crate::process_tree::record::{self as processes, Seen};
 use crate::request::Request;
 use crate::spawn::Finished;
@@ -46,7 +47,8 @@ pub struct Observed {
 }
 
 /// Puts the record together.
-pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
+pub fn record(mut ready: Ready<'_>, mut seen: Observed) -> Record {
+    pid_namespaces::resolve(&mut seen.guests, &seen.counted.announced, seen.pid);
     let finished = &seen.finished;
     let mut outcome = outcome(finished, ready.request, &mut ready.warnings);
     if let Some(lost) = &seen.lost {
@@ -130,8 +132,9 @@ fn times(seen: &Observed) -> Times {
     let end_ns = finished.story.program.map_or(finished.started_ns, |program| program.at_ns);
     // Measuring takes longer with smaller pages. So it is left out; otherwise it would appear as an effect of the page
     // size.
-    let held_ns = seen.by_kernel.as_ref().map(|by_kernel| by_kernel.held_ns());
-    let own_measuring_ns = seen.guests.measuring_ns(Some(seen.pid)).unwrap_or(0) + held_ns.unwrap_or(0);
+    let held_ns = seen.by_kernel.as_ref().map_or(0, ByKernel::held_ns);
+    let looking_ns = seen.by_kernel.as_ref().map(ByKernel::looking_ns);
+    let own_measuring_ns = seen.guests.measuring_ns(Some(seen.pid)).unwrap_or(0) + held_ns;
     let measuring = seen.guests.measuring(None);
     let main_ns = seen.guests.program(seen.pid).and_then(|report| report.ready_ns);
     Times {
@@ -146,7 +149,7 @@ fn times(seen: &Observed) -> Times {
             .map(|(all, before)| all.saturating_sub(before)),
         steal_ns: seen.steal_ns,
         spawn_to_main_ns: main_ns.map(|ready_ns| ready_ns.saturating_sub(finished.started_ns)),
-        measuring_ns: seen.guests.measuring_ns(None).into_iter().chain(held_ns).reduce(|sum, one| sum + one),
+        measuring_ns: seen.guests.measuring_ns(None).into_iter().chain(looking_ns).reduce(|sum, one| sum + one),
     }
 }
 
@@ -189,19 +192,19 @@ fn outcome(finished: &Finished, request: &Request, warnings: &mut Warnings) -> O
         Some(End::Signalled(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let ended = story.program.map_or_else(
-        || "it could not be ended".to_owned(),
-        |program| crate::process_tree::reap::describe(program.end),
-    );
+    let ended = story.program.map(|program| reap::describe(program.end)).unwrap_or_default();
     let (status, message) = match story.cut {
         Some(Cut::TimedOut) => {
             let limit = request.timeout_s.unwrap_or_default();
-            let message = format!("ended after the time-out of {limit} s ({ended})");
+            let cut = format!("the time-out of {limit} s");
+            let message = not_by(&cut, story).unwrap_or_else(|| format!("ended after {cut} ({ended})"));
             warnings.add(Kind::TimedOut, Severity::Serious, message.clone(), json!({"timeout_s": limit}));
             (Status::TimedOut, Some(message))
         }
         Some(Cut::Interrupted(by)) => {
-            (Status::Signalled, Some(format!("interrupted by {} ({ended})", sys::signals::name(by))))
+            let signal = sys::signals::name(by);
+            let message = not_by(&signal, story).unwrap_or_else(|| format!("interrupted by {signal} ({ended})"));
+            (Status::Signalled, Some(message))
         }
         None if exit_code == Some(0) => (Status::Ok, None),
         None if signal.is_some() => (Status::Signalled, Some(format!("ended by {ended}"))),
@@ -214,14 +217,37 @@ fn outcome(finished: &Finished, request: &Request, warnings: &mut Warnings) -> O
     Outcome { status, exit_code, signal, message, interrupted }
 }
 
-/// A run whose output was lost is no success: the program would have failed itself, had it written the output.
+/// That `cut`, a time-out or a signal, did not end the program, and why; None: it did.
+fn not_by(cut: &str, story: &Story) -> Option<String> {
+    let why = story.refused.as_ref().map(|error| {
+        format!(": kill: {}, as it runs as a user whose processes pagelab may not signal", sys::errno_text(error))
+    });
+    match (why, story.program) {
+        (None, Some(_)) => None,
+        (Some(why), Some(program)) => {
+            Some(format!("{cut} could not end it{why}; it ended by itself ({})", reap::describe(program.end)))
+        }
+        (why, None) => Some(format!("{cut} could not end it{}; it still runs", why.unwrap_or_default())),
+    }
+}
+
+/// A run whose output was lost is no success: the program would have failed itself, had it written the output. (Whether
+/// it wrote while a file system was full is not known.)
 fn warn_lost(lost: &Lost, outcome: &mut Outcome, warnings: &mut Warnings) {
-    let message = format!("{} bytes of the program's standard output did not reach it: {}", lost.bytes, lost.why);
-    if outcome.status == Status::Ok {
+    let (message, next) = match lost.bytes {
+        Some(bytes) => (
+            format!("{bytes} bytes of the program's standard output did not reach it: {}", lost.why),
+            "name a file for it: --stdout FILE",
+        ),
+        None => (
+            format!("a part of the program's standard output may be missing: {}", lost.why),
+            "run with another place that has more room: --run-dir DIR, or name a file for it: --stdout FILE",
+        ),
+    };
+    if outcome.status == Status::Ok && lost.bytes.is_some() {
         outcome.status = Status::Failed;
         outcome.message = Some(message.clone());
     }
-    let next = "name a file for it: --stdout FILE";
     let data = json!({"bytes": lost.bytes, "reason": lost.why});
     warnings.add(Kind::OutputLost, Severity::Serious, format!("{message}; {next}"), data);
 }
@@ -231,11 +257,14 @@ fn warn_left(story: &Story, warnings: &mut Warnings) {
         return;
     }
     let names: Vec<String> = story.left.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
-    let message = format!(
-        "{} processes were still running when the program had ended, and were ended too: {}",
-        names.len(),
-        names.join(", ")
-    );
     let pids: Vec<i32> = story.left.iter().map(|left| left.0).collect();
+    let (number, names) = (names.len(), names.join(", "));
+    let message = if story.gave_up {
+        format!(
+            "{number} processes of the run could not be ended, and still run: {names}; to see them, run: ps -ef"
+        )
+    } else {
+        format!("{number} processes were still running when the program had ended, and were ended too: {names}")
+    };
     warnings.warn(Kind::ProcessesLeft, message, json!({"pids": pids}));
 }

@@ -150,6 +150,38 @@ fn record_room(file_bytes: u64, free_bytes: Option<u64>, run_dir: &Path, warning
     }
 }
 
+/// Room for a file of output: a program can write faster than its output is copied and searched.
+const OUTPUT_BYTES: u64 = 1 << 30;
+
+/// Whether a program's output can go through a file in the run directory; adds the reason if not.
+pub fn for_output(run_dir: &Path, warnings: &mut Warnings) -> bool {
+    output_room(process::limit(Resource::Fsize).0, files::free_bytes(run_dir).ok(), run_dir, warnings)
+}
+
+fn output_room(file_bytes: u64, free_bytes: Option<u64>, run_dir: &Path, warnings: &mut Warnings) -> bool {
+    let free = free_bytes.filter(|&free| free < OUTPUT_BYTES);
+    let (limit, why, next) = match free {
+        _ if file_bytes != libc::RLIM_INFINITY => (
+            file_bytes,
+            format!("the size of a file is limited to {} (RLIMIT_FSIZE)", Unit::Bytes.shown(file_bytes)),
+            "run: ulimit -f unlimited".to_owned(),
+        ),
+        Some(free) => (
+            free,
+            format!("{} has {} free", run_dir.parent().unwrap_or(run_dir).display(), Unit::Bytes.shown(free)),
+            format!("run with another place that has {}: --run-dir DIR", Unit::Bytes.shown(OUTPUT_BYTES)),
+        ),
+        None => return true,
+    };
+    let message =
+        format!("standard output goes through a pipe, and a program waits while that is full: {why}; {next}");
+    let data = json!({
+        "resource": "room for standard output", "limit": limit, "used": 0, "adds": OUTPUT_BYTES, "unit": "bytes",
+    });
+    warnings.add(Kind::RoomScarce, Severity::Info, message, data);
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,9 +230,9 @@ mod tests {
     fn the_next_command_is_one_that_may_be_given() {
         let limit = 32 << 20;
         let allowed = told("RLIMIT_AS", Column::Sizes, free(limit)).remove(0).1;
-        assert!(allowed.ends_with("run: ulimit -v 83968"), "{allowed}");
+        assert!(allowed.ends_with("run: ulimit -v 86016"), "{allowed}");
         let denied = told("RLIMIT_AS", Column::Sizes, Found { limit, most: limit, used: 0 }).remove(0).1;
-        assert!(denied.ends_with("run: sudo prlimit --pid $$ --as=85983232"), "{denied}");
+        assert!(denied.ends_with("run: sudo prlimit --pid $$ --as=88080384"), "{denied}");
         let setting = told("vm.max_map_count", Column::Kernel, free(100)).remove(0).1;
         assert!(setting.ends_with("run: sudo sysctl vm.max_map_count=292"), "{setting}");
     }
@@ -220,6 +252,20 @@ mod tests {
         assert!(told(needed, Some(8 * needed)).is_empty());
         assert_eq!(told(needed - 1, None), ["RLIMIT_FSIZE"]);
         assert_eq!(told(u64::MAX, Some(8 * needed - 1)), ["space in the run directory"]);
+    }
+
+    #[test]
+    fn output_goes_through_a_file_only_where_much_has_room() {
+        let told = |file, free| {
+            let mut warnings = Warnings::default();
+            let has_room = output_room(file, free, Path::new("/dev/shm/pagelab-0"), &mut warnings);
+            assert_eq!(has_room, warnings.0.is_empty());
+            warnings.0.pop().map_or(String::new(), |warning| warning.message)
+        };
+        assert_eq!(told(libc::RLIM_INFINITY, Some(1 << 30)), "");
+        assert_eq!(told(libc::RLIM_INFINITY, None), "");
+        assert!(told(libc::RLIM_INFINITY, Some(64 << 20)).contains("/dev/shm has 64 MiB free; run with another"));
+        assert!(told(1 << 40, Some(1 << 40)).ends_with("run: ulimit -f unlimited"));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
         sys::files::close_all_at_exec(3);
     }
     let placing = write_plan(&mut ready, address)?;
-    let streams = streams::prepare(request, ready.regex.as_ref(), &ready.run_dir)?;
+    let streams = streams::prepare(request, ready.regex.as_ref(), &ready.run_dir, &mut ready.warnings)?;
     let measure = match request.measurements.fd {
         Some(_) => Some(Capture::create(&ready.run_dir, c"measure")?),
         None => None,
@@ -121,6 +121,18 @@ pub fn scarce(request: &Request) -> Result<Warnings> {
     let plan = policy::prepare(request)?.plan;
     room::warn(Column::of(&plan), runner.identity.uid, &place, &mut warnings);
     Ok(warnings)
+}
+
+/// Tries whether frames can be placed here as the request's policy says, by whoever would place them in a run.
+///
+/// # Errors
+/// The first missing requirement, with the message of a run.
+pub fn try_frames(request: &Request) -> Result<()> {
+    let policy = policy::prepare(request)?;
+    if !policy.hints.is_empty() {
+        return kernel::try_here(&policy.hints);
+    }
+    if policy.governs_frames() { frames::try_here() } else { Ok(()) }
 }
 
 /// Everything that was changed and opened for the run.
@@ -281,7 +293,11 @@ fn conclude(
     guests.warn(ended.pid, &mut ready.warnings);
     let in_windows = handed.map(|handed| handed.in_windows(&ready.events, &counted.counters));
     windows.warn(handed.map_or(0, Handed::left_out), &mut ready.warnings);
+    let was_full = measure.as_ref().is_some_and(Capture::is_full);
     let mut measurements = collect(&ready, measure, found);
+    if was_full {
+        measurements.warn_full(&mut ready.warnings);
+    }
     windows.measure(&in_windows.unwrap_or_default(), &mut measurements);
     measurements.warn(&mut ready.warnings);
     let seen = Observed {
@@ -301,9 +317,10 @@ fn conclude(
 }
 
 /// Chooses counters that the library in the program can read, and writes the file that names them. A program of another
-/// user gets none: the launcher may have opened them with rights that this user does not have.
+/// user gets none, and none gets some where the launcher's file capabilities let it count: it may have opened them with rights
+/// that the program's user does not have.
 fn hand_over(ready: &Ready<'_>, counting: &Counting, pid: i32, measure: Option<RawFd>) -> Result<Option<Handed>> {
-    let allowed = ready.preloaded && !ready.runner.change;
+    let allowed = ready.preloaded && !ready.runner.change && !sys::user::counts_by_capabilities_of_its_own();
     let handed = allowed.then(|| counting.hand_over(pid, measure)).flatten();
     if let Some(handed) = &handed {
         ready.run_dir.write(&CString::new(HANDED).unwrap_or_default(), &handed.file())?;
@@ -363,7 +380,8 @@ struct Tending<'r> {
 impl Companion for Tending<'_> {
     fn fds(&self) -> Vec<RawFd> {
         let broker = self.placing.iter().flat_map(Placing::fds);
-        self.counting.fds().into_iter().chain(broker).collect()
+        let output = self.output.as_ref().and_then(Output::readable);
+        self.counting.fds().into_iter().chain(broker).chain(output).collect()
     }
 
     fn writable(&self) -> Option<RawFd> {

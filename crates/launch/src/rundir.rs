@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// Where run directories are made if the request names no place: in memory where possible.
 const ROOTS: [&str; 2] = ["/dev/shm", "/tmp"];
+/// Bytes in a pipe for captured output: what every user's may hold (`fs.pipe-max-size`).
+const PIPE_BYTES: usize = 1 << 20;
 /// How long removing a run directory may take, however much a program left there.
 const REMOVE_NS: u64 = 20_000_000_000;
 
@@ -185,6 +187,15 @@ impl RunDir {
         Ok((writer, self.open(name)?))
     }
 
+    /// A pipe for the same: (the program's end, the launcher's end, which never waits).
+    pub fn pipe(&self) -> io::Result<(File, File)> {
+        let (reader, writer) = sys::files::pipe()?;
+        sys::files::never_wait(&reader)?;
+        sys::files::enlarge_pipe(&writer, PIPE_BYTES);
+        self.owner.map_or(Ok(()), |(uid, gid)| directory::give_open(&writer, uid, gid))?;
+        Ok((writer, reader))
+    }
+
     /// Opens a captured file for reading.
     pub fn open(&self, name: &CStr) -> Result<File> {
         self.dir.open(name).map_err(|error| self.failed("open", name, &error))
@@ -201,8 +212,12 @@ impl RunDir {
     }
 
     fn failed(&self, operation: &str, name: &CStr, error: &io::Error) -> Error {
+        let next = match error.kind() {
+            io::ErrorKind::FileTooLarge => "run: ulimit -f unlimited",
+            _ => "name another place with: --run-dir DIR",
+        };
         Error::Cannot(format!(
-            "cannot {operation} {}/{}: {}; name another place with: --run-dir DIR",
+            "cannot {operation} {}/{}: {}; {next}",
             self.path.display(),
             name.to_string_lossy(),
             sys::errno_text(error)

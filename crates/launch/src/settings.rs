@@ -3,7 +3,7 @@
 use crate::sys;
 use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_contract::record::Fetch;
-use pagelab_settings::{Journal, Kernel, Outcome, Refusal, Unusable, Waiting};
+use pagelab_settings::{Journal, Kernel, Outcome, Refusal, Snapshot, Unusable, Waiting};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,11 +20,22 @@ const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
 #[derive(Debug, Default)]
 pub struct Held {
     ids: Vec<String>,
+    /// Settings that have the wanted values by changes of others, and could not be held: they may change meanwhile.
+    lent: Vec<(PathBuf, String)>,
 }
 
 impl Held {
     /// Restores everything, the latest first; warns of what could not be restored.
     pub fn restore(mut self, warnings: &mut Warnings) {
+        for (path, value) in std::mem::take(&mut self.lent) {
+            if !has_value(&path, &value) {
+                let message = format!(
+                    "{} was {value} when the program started, and another program has changed it since; run it again",
+                    path.display()
+                );
+                warnings.warn(Kind::NoisyMachine, message, json!({"path": path}));
+            }
+        }
         let undone = self.undo();
         for why in undone.failed {
             warnings.add(Kind::SettingNotRestored, Severity::Serious, why, json!({}));
@@ -35,7 +46,7 @@ impl Held {
     /// other run holds, is left as it is.
     pub fn keep(&mut self, path: &str, value: &str, by: &str) -> Option<String> {
         let path = Path::new(path);
-        if read_value(path).is_ok_and(|now| now == value) && !journal_has(path) {
+        if has_value(path, value) && !Known::read().holds(path) {
             return None;
         }
         self.set(&[(path, value)], by).pop().map(|(_, error)| sys::errno_text(&error))
@@ -46,8 +57,17 @@ impl Held {
         if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }
     }
 
-    /// Changes several settings; the errors by number.
+    /// Changes several settings; the errors by number. One that has its value all the same is lent by who changed it.
     fn set(&mut self, wanted: &[(&Path, &str)], by: &str) -> Vec<(usize, io::Error)> {
+        let refused = self.change(wanted, by);
+        let is_lent = |number: usize| wanted.get(number).filter(|(path, value)| has_value(path, value));
+        let (lent, refused) = refused.into_iter().partition::<Vec<_>, _>(|(number, _)| is_lent(*number).is_some());
+        let lent = lent.into_iter().filter_map(|(number, _)| is_lent(number));
+        self.lent.extend(lent.map(|(path, value)| (path.to_path_buf(), (*value).to_owned())));
+        refused
+    }
+
+    fn change(&mut self, wanted: &[(&Path, &str)], by: &str) -> Vec<(usize, io::Error)> {
         if wanted.is_empty() {
             return Vec::new();
         }
@@ -230,8 +250,8 @@ pub fn observe() -> Fetch {
 /// Switches readahead off everywhere: the program's own text and libraries come in before the library can advise the
 /// kernel, and any file system may back them.
 pub fn stop_readahead(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warnings) {
-    let all = readahead_files();
-    let off = |name: &str, path: &Path| fetch.readahead_kb_before.get(name) == Some(&0) && !journal_has(path);
+    let (all, known) = (readahead_files(), Known::read());
+    let off = |name: &str, path: &Path| fetch.readahead_kb_before.get(name) == Some(&0) && !known.holds(path);
     let wanted: Vec<&(String, PathBuf)> = all.iter().filter(|(name, path)| !off(name, path)).collect();
     let changes: Vec<(&Path, &str)> = wanted.iter().map(|(_, path)| (path.as_path(), "0")).collect();
     let mut refused: BTreeMap<String, String> = BTreeMap::new();
@@ -252,9 +272,22 @@ pub fn stop_readahead(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warning
     }
 }
 
-/// A setting that another run holds must be held too, even if it has the right value already.
-fn journal_has(path: &Path) -> bool {
-    fs::read_to_string(pagelab_settings::default_path()).is_ok_and(|text| text.contains(&*path.to_string_lossy()))
+/// What the journal says, read once for many settings.
+struct Known {
+    snapshot: Snapshot,
+    boot: String,
+}
+
+impl Known {
+    fn read() -> Known {
+        let snapshot = pagelab_settings::read(&pagelab_settings::default_path()).unwrap_or_default();
+        Known { snapshot, boot: pagelab_settings::boot_id() }
+    }
+
+    /// A setting that another run holds must be held too, even if it has the right value already.
+    fn holds(&self, path: &Path) -> bool {
+        path.to_str().is_some_and(|path| self.snapshot.holds(path, &self.boot))
+    }
 }
 
 /// The present value of a setting.
@@ -262,12 +295,16 @@ fn read_value(path: &Path) -> io::Result<String> {
     fs::read_to_string(path).map(|text| pagelab_settings::normalise(&text))
 }
 
+fn has_value(path: &Path, value: &str) -> bool {
+    read_value(path).is_ok_and(|now| now == value)
+}
+
 /// Fault-around maps neighbouring cached pages at a fault, whatever advice a mapping has; only this switch stops it.
 pub fn stop_fault_around(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warnings) {
     let page = sys::files::page_bytes().to_string();
     let path = Path::new(FAULT_AROUND);
     let why = match fetch.fault_around_bytes {
-        Some(bytes) if bytes.to_string() == page && !journal_has(path) => return,
+        Some(bytes) if bytes.to_string() == page && !Known::read().holds(path) => return,
         _ => match held.set(&[(path, &page)], "pagelab-launch fault-around").pop() {
             None => {
                 fetch.fault_around_bytes = page.parse().ok();
@@ -287,8 +324,8 @@ pub fn stop_fault_around(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warn
 /// whole machine, and of the sizes that are on the largest that fits wins, so every other size is switched off.
 pub fn switch_mthp(held: &mut Held, sizes: &[u64], warnings: &mut Warnings) {
     let wish = |bytes: u64| if sizes.contains(&bytes) { "madvise" } else { "never" };
-    let is_so = |path: &Path, wish: &str| read_value(path).is_ok_and(|now| now == wish) && !journal_has(path);
-    let all = mthp_files();
+    let (all, known) = (mthp_files(), Known::read());
+    let is_so = |path: &Path, wish: &str| has_value(path, wish) && !known.holds(path);
     let wanted: Vec<&(u64, PathBuf)> = all.iter().filter(|(bytes, path)| !is_so(path, wish(*bytes))).collect();
     let changes: Vec<(&Path, &str)> = wanted.iter().map(|(bytes, path)| (path.as_path(), wish(*bytes))).collect();
     for (number, error) in held.set(&changes, "pagelab-launch mTHP") {

@@ -1,6 +1,7 @@
 //! The user of the measured program: the calling user, also when pagelab has more rights.
 
 use crate::error::{Error, Result};
+use crate::phase::TO_THE_END;
 use crate::sys::{self, user};
 pub use user::Identity;
 
@@ -47,6 +48,27 @@ pub fn decide(asked: Option<&str>, sudo_uid: Option<&str>, sudo_gid: Option<&str
     }
     let caller = sudo_uid.and_then(|uid| uid.parse().ok());
     Ok(Runner { no_terminal: caller != Some(wanted.uid), identity: wanted, change: true })
+}
+
+/// Refuses to change the user where a right for it is missing: the program could not be given its files, and neither
+/// a time-out nor Ctrl-C could end it.
+pub fn check_rights(runner: &Runner) -> Result<()> {
+    if !runner.change {
+        return Ok(());
+    }
+    let lacking = user::lacks(TO_THE_END).map_err(|error| {
+        Error::Internal(format!("cannot read the own capabilities: {}", sys::errno_text(&error)))
+    })?;
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let Identity { uid, name, .. } = &runner.identity;
+    Err(Error::Cannot(format!(
+        "cannot run the program as {}: root needs {} for this, to give the program its files and to end it; allow that \
+         in the unit or container; to see how, run: pagelab doctor --print systemd (or docker, or kubernetes)",
+        name.clone().unwrap_or_else(|| uid.to_string()),
+        lacking.join(", ")
+    )))
 }
 
 /// The variables that name the user; sudo leaves those of root or of the calling user, by its configuration.

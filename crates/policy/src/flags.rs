@@ -10,6 +10,7 @@ use crate::error::{Place, PolicyError};
 use crate::mosalloc;
 use crate::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule, RawScope, RawTile};
 use crate::read::{Load, frames_with_files};
+use crate::size;
 
 /// A file that a flag names, read by the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +166,9 @@ fn pages(text: &str, place: &Place) -> Result<RawPages, PolicyError> {
         if text.trim_start_matches('-').contains('-') {
             return Err(not_an_interval(text, place));
         }
+        if let Some(several) = several_sizes(text, place) {
+            return Err(several);
+        }
         return Ok(RawPages::Word(text.trim().to_owned()));
     }
     let mut mosaic = RawMosaic::default();
@@ -186,6 +190,21 @@ fn pages(text: &str, place: &Place) -> Result<RawPages, PolicyError> {
         mosaic.tiles.push(At::new(tile, place));
     }
     Ok(RawPages::Mosaic(mosaic))
+}
+
+/// The error for `4K,2M`: sizes to compare, or for parts of the memory, instead of one.
+fn several_sizes(text: &str, place: &Place) -> Option<PolicyError> {
+    let sizes: Vec<&str> = text.split(',').map(str::trim).collect();
+    if sizes.len() < 2 || sizes.iter().any(|part| size::parse(part).is_err()) {
+        return None;
+    }
+    let scope = place.source.strip_suffix(text).unwrap_or("--pages ");
+    let each: Vec<String> = sizes.iter().map(|part| format!("{scope}{part}")).collect();
+    let message = format!("{text:?} is {} page sizes, and a run has one for the same memory", sizes.len());
+    Some(PolicyError::new(place, message).next(format!(
+        "to compare them, run: pagelab try {} -- …; for parts of the memory: --pages 'heap=0-64M:2M,otherwise:4K'",
+        each.join(" ")
+    )))
 }
 
 fn not_an_interval(item: &str, place: &Place) -> PolicyError {

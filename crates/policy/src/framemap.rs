@@ -75,7 +75,7 @@ impl Number {
 /// The first part that differs from what `pagelab map --save` writes.
 pub fn read(text: &str, path: &str) -> Result<FrameMap, PolicyError> {
     let refused = |place: &Place, message: String| {
-        PolicyError::new(place, message).next("write one with: pagelab map PID --save FILE")
+        PolicyError::new(place, message).next("write one with: sudo pagelab map --save FILE PID")
     };
     let place = Place::whole(path);
     if text.len() as u64 > LARGEST_FILE {

@@ -25,7 +25,7 @@ pub mod write;
 
 pub use error::{Place, PolicyError};
 pub use machine::Machine;
-pub use pagelab_abi::{guest, page_hints, plan, windows};
+pub use pagelab_abi::{guest, page_hints, pagemap_scan, plan, windows};
 pub use types::Policy;
 
 /// Reads and validates a policy's TOML. `path` is for messages; `load` reads the layouts and saved maps that the policy

@@ -37,6 +37,9 @@ pub struct HugetlbPool {
     /// Available pages: reserved in the pool plus allowed overcommit. `None`: unknown, and assumed to be enough.
     #[serde(default)]
     pub pages: Option<u64>,
+    /// All pages in the pool, those in use too. `None`: unknown.
+    #[serde(default)]
+    pub total_pages: Option<u64>,
 }
 
 /// The cache whose sets page colours divide.
@@ -88,7 +91,7 @@ impl Machine {
     /// they ran.
     #[must_use]
     pub fn generic_x86_64() -> Machine {
-        let hugetlb = |page_bytes| HugetlbPool { page_bytes, pages: None };
+        let hugetlb = |page_bytes| HugetlbPool { page_bytes, pages: None, total_pages: None };
         Machine {
             base_page_bytes: PageSize::K4,
             thp_bytes: Some(PageSize::M2),

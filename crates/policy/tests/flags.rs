@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::accepted;
 use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::frames::{self, Colours, Frames};
 use pagelab_policy::plan::StrategyKind;
@@ -9,7 +10,7 @@ use pagelab_policy::read::{no_files, read_toml};
 use pagelab_policy::types::{Backend, Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
 use pagelab_policy::units::{Colour, PageSize};
 use pagelab_policy::validate::validate;
-use pagelab_policy::{Machine, PolicyError};
+use pagelab_policy::{Machine, PolicyError, parse};
 
 fn strings(values: &[&str]) -> Vec<String> {
     values.iter().map(ToString::to_string).collect()
@@ -26,10 +27,6 @@ fn on_top_of(base: &str, flags: &Flags) -> Result<Policy, PolicyError> {
 
 fn alone(flags: &Flags) -> Result<Policy, PolicyError> {
     validate(&apply(None, flags, &no_files)?, &Machine::generic_x86_64())
-}
-
-fn accepted(result: Result<Policy, PolicyError>) -> Policy {
-    result.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn scope(kinds: &[Memory]) -> Scope {
@@ -134,6 +131,50 @@ fn a_scoped_flag_goes_in_front_of_the_rules_of_the_file() {
     assert_eq!(policy.rules[1].pages, Some(Pages::Size(PageSize::M2)));
 }
 
+/// What the flags leave a rule nothing of is left out: in the policy's text, which runs are given, all rules are of one
+/// input. A rule that its own file leaves nothing stays an error.
+#[test]
+fn a_rule_that_flags_decide_wholly_is_left_out() {
+    let file = "name = \"p\"\n[[rule]]\nmemory = \"heap\"\npages = \"2M\"\n";
+    let scopes = |policy: &Policy| policy.rules.iter().map(|rule| rule.scope).collect::<Vec<_>>();
+    assert_eq!(scopes(&accepted(on_top_of(file, &pages(&["heap=4K"])))), [scope(&[Memory::Heap])]);
+    let both = pages(&["anon=4K", "heap=64K"]);
+    let wider = "[[rule]]\nmemory = [\"heap\", \"anon\"]\npages = \"2M\"\n\
+         [[rule]]\nmemory = \"anon\"\nat_least = \"8M\"\nfetch = \"demand\"\n";
+    let fetch = Flags { fetch: strings(&["anon=kernel"]), ..both };
+    assert_eq!(
+        scopes(&accepted(on_top_of(wider, &fetch))),
+        [scope(&[Memory::Anon]), scope(&[Memory::Heap]), scope(&[Memory::Anon])]
+    );
+    let fetch = Flags { fetch: strings(&["heap=demand"]), ..Flags::default() };
+    let prefaulted = "[[rule]]\nmemory = \"heap\"\nfetch = \"prefault\"\n";
+    assert_eq!(accepted(on_top_of(prefaulted, &fetch)).rules.len(), 1);
+    let twice = format!("{file}[[rule]]\nmemory = \"heap\"\npages = \"64K\"\n");
+    let error = on_top_of(&twice, &pages(&["heap=4K"])).expect_err("one rule of the file hides another");
+    assert!(
+        error.to_string().starts_with("p.toml:5: the rule can never apply: earlier rules (p.toml:2)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn of_a_layout_what_other_rules_decide_is_left_out() {
+    let text = "type,pageSize,startOffset,endOffset\nbrk,-1,0,1073741824\nbrk,2097152,0,4194304\nmmap,-1,0,4096\n";
+    let layout = Some(Document { path: "l.csv".to_owned(), text: text.to_owned() });
+    let mmap = scope(&[Memory::Anon, Memory::Arenas]);
+    let policy = accepted(alone(&Flags { layout, ..pages(&["heap=4K"]) }));
+    assert_eq!(policy.rules.iter().map(|rule| rule.scope).collect::<Vec<_>>(), [scope(&[Memory::Heap]), mmap]);
+    for file in [
+        "pages = { csv = \"l.csv\" }\n[[rule]]\nmemory = \"heap\"\npages = \"2M\"\n",
+        "[[rule]]\nmemory = \"heap\"\npages = \"2M\"\n[[rule]]\nmemory = \"all\"\npages = { csv = \"l.csv\" }\n",
+    ] {
+        let load = |_: &str| Ok(text.to_owned());
+        let policy = accepted(parse(file, "p.toml", &Machine::generic_x86_64(), &load));
+        assert_eq!(policy.rules.len(), 2, "{file}");
+        assert_eq!(policy.rules[1].scope, mmap);
+    }
+}
+
 #[test]
 fn via_goes_with_the_pages_that_a_flag_replaces() {
     let file = "[[rule]]\nmemory = \"heap\"\npages = \"2M\"\nvia = \"hugetlb\"\n";
@@ -181,12 +222,17 @@ fn what_is_refused_names_the_flag() {
         ("heap=otherwise:4K,otherwise:2M", "given twice"),
         ("0x1000-0x800=4K", "is empty"),
         ("file=2M", "`file` cannot have pages of 2M"),
+        ("4K,2M", "is 2 page sizes, and a run has one for the same memory"),
+        ("heap=4K, 2M,1G", "is 3 page sizes"),
+        ("4K,x", "is not a page size"),
     ];
     for (value, words) in cases {
         let error = alone(&pages(&[value])).expect_err(value);
         assert_eq!(&*error.place.source, format!("--pages {value}"));
         assert!(error.message.contains(words), "{words:?} is not in {error}");
     }
+    let several = alone(&pages(&["heap=4K,2M"])).expect_err("two sizes").to_string();
+    assert!(several.contains("run: pagelab try --pages heap=4K --pages heap=2M -- …; for parts"), "{several}");
     let twice = alone(&pages(&["2M", "4K"])).expect_err("two defaults");
     assert!(twice.to_string().starts_with("--pages 4K: --pages 2M was given already"), "{twice}");
     let again = alone(&pages(&["heap=2M", "heap=4K"])).expect_err("two answers for heap");

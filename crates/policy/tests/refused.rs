@@ -375,6 +375,16 @@ fn sizes_the_machine_does_not_offer() {
 }
 
 #[test]
+fn a_pool_whose_pages_are_all_in_use_is_to_grow() {
+    // Regression: the advice was the missing number alone, which takes the others away from who uses them.
+    let mut machine = plain_machine();
+    machine.hugetlb[0].total_pages = Some(512);
+    let error = refused("via = \"hugetlb\"\npages = { mosaic = [[0, \"6M\", \"2M\"]] }", &machine);
+    assert_eq!(error.message, "all 512 huge pages of 2M are in use");
+    assert_eq!(error.next.as_deref(), Some("run: sudo pagelab doctor --fix hugepages-2M=515"));
+}
+
+#[test]
 fn thp_sizes_that_hugetlb_does_not_have() {
     let error = refused("via = \"hugetlb\"\npages = \"64K\"", &Machine::generic_x86_64());
     assert_eq!(error.message, "hugetlb has no pages of 64K on this machine, only transparent huge pages");

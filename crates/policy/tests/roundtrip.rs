@@ -140,12 +140,9 @@ fn rule() -> impl Strategy<Value = RawRule> {
         RawScope::Range(at(format!("{:#x}", start << 30)), at(format!("{:#x}", (start + length) << 30)))
     });
     let at_least = weighted(0.1, (1_u64..1 << 30).prop_map(|bytes| at(bytes.to_string())));
-    (prop_oneof![8 => kinds, 1 => all, 1 => range], at_least, axes()).prop_map(|(scope, at_least, axes)| RawRule {
-        place: Place::whole("generated"),
-        scope,
-        at_least,
-        axes,
-    })
+    let place = prop_oneof![Just(Place::whole("a flag")), Just(Place::line(&"generated".into(), 1))];
+    (prop_oneof![8 => kinds, 1 => all, 1 => range], at_least, axes(), place)
+        .prop_map(|(scope, at_least, axes, place)| RawRule { place, scope, at_least, axes })
 }
 
 fn policy() -> impl Strategy<Value = RawPolicy> {

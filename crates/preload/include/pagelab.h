@@ -118,7 +118,7 @@ int pagelab_backend(void) PAGELAB_WEAK;
  *               hints of the kernel need CAP_SYS_ADMIN or, unless exact, vm.page_hints_unprivileged=1
  *   -EOPNOTSUPP this kernel cannot move pages (Linux 6.8 or newer is needed), or has no page placement; or the process is
  *               confined by seccomp, or was made past libc (by clone)
- *   -EAGAIN     a fork does not end: a signal handler has interrupted it, in its own thread
+ *   -EAGAIN     a fork does not end: another thread has left it by a jump out of a signal handler
  *   -ENOMEM     no memory for the engine */
 int pagelab_start(void) PAGELAB_WEAK;
 

@@ -2,6 +2,7 @@
 
 pub mod apart;
 pub mod arch;
+pub mod control_groups;
 pub mod elf;
 pub mod huge_pages;
 pub mod libc;

@@ -33,7 +33,7 @@ use pagelab_abi::plan::Plan;
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{Errno, Result, c, task};
+use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::boundary::{libc, maps};
 use crate::state::{plan, seccomp};
 
@@ -49,6 +49,11 @@ use threads::{handler, handler_affinity, refiller, registration, requests, start
 /// Forbids placement, where the program's own runtime stops all threads. Called once, before there are threads.
 pub fn forbid() {
     startup::forbid();
+}
+
+/// Finds the library's own data, which are never placed. Called by the constructor.
+pub fn find_own_data() {
+    existing::keep_out();
 }
 
 /// Reads the parts of the plan that concern frames. Called once, before there are threads.
@@ -140,7 +145,8 @@ pub fn all_locked_or_unlocked() {
     }
 }
 
-/// Places the missing pages of `span`, which the program wants now. False: the memory is not governed.
+/// Places the missing pages of `span`, which the program wants now, to its first hole: there the kernel stops, too.
+/// False: the memory is not governed.
 pub fn populate(span: Span) -> bool {
     if !is_running() || !areas::touches(span) {
         return false;
@@ -151,6 +157,9 @@ pub fn populate(span: Span) -> bool {
         let part = Span::new(at, span.end.min(at.saturating_add(AT_ONCE)));
         if requests::ask(Kind::Eager, part).is_err() {
             return false;
+        }
+        if sys::is_mapped(part.start, part.len()).is_err() {
+            break;
         }
         at = part.end;
     }

@@ -56,8 +56,14 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     fork::watch(&libc);
     libc::find_clock(&libc);
     libc::find_code(&libc);
+    backing::find_own_data();
     if looks_for_leaks() {
         backing::forbid();
+    }
+    // Whoever starts a program that has more rights than he has says nothing about it: a plan, and the directory of its
+    // run, would be opened and written with those rights.
+    if libc::has_more_rights(&libc) {
+        return ready_for_hints();
     }
     // SAFETY: glibc passes the environment, terminated by a null pointer; its strings stay.
     let given = unsafe { Strings::at(envp as usize) };
@@ -100,6 +106,10 @@ fn without_plan(given: Strings<'static>) {
     if is_preloaded(given) {
         say(format_args!("PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"));
     }
+    ready_for_hints();
+}
+
+fn ready_for_hints() {
     if seccomp::filters() == 0 {
         // Without memory for it hints are refused.
         let _ = known::watch();

@@ -54,7 +54,7 @@ impl Design {
 
     /// The memories of one seed: the same machine for each placement.
     fn memories(&self, seed: u64) -> Result<Vec<Memory>, String> {
-        let kernel = aged(&self.history, seed);
+        let kernel = aged(&self.history, seed).shared();
         self.placements.iter().map(|placement| placement.memory(&kernel, seed)).collect()
     }
 

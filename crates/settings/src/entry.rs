@@ -1,6 +1,7 @@
 //! The journal's lines, and the state that they add up to.
 
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fs;
 
 /// State of a change.
@@ -55,6 +56,9 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
     /// Number of whole lines that are not valid.
     pub damaged_lines: usize,
+    /// Index in `entries` by id.
+    #[serde(skip)]
+    places: HashMap<String, usize>,
 }
 
 impl Snapshot {
@@ -63,15 +67,24 @@ impl Snapshot {
         self.entries.iter().filter(move |entry| entry.is_open() && entry.is_of(boot))
     }
 
+    /// Whether a change of this setting is active.
+    #[must_use]
+    pub fn holds(&self, path: &str, boot: &str) -> bool {
+        self.active(boot).any(|entry| entry.path == path)
+    }
+
     /// Changes of an earlier boot that were never undone: the restart undid them.
     pub fn stale<'s>(&'s self, boot: &'s str) -> impl Iterator<Item = &'s Entry> {
         self.entries.iter().filter(move |entry| entry.is_open() && !entry.is_of(boot))
     }
 
     pub(crate) fn put(&mut self, entry: Entry) {
-        match self.entries.iter_mut().find(|known| known.id == entry.id) {
+        match self.places.get(&entry.id).and_then(|&place| self.entries.get_mut(place)) {
             Some(known) => *known = entry,
-            None => self.entries.push(entry),
+            None => {
+                self.places.insert(entry.id.clone(), self.entries.len());
+                self.entries.push(entry);
+            }
         }
     }
 

@@ -3,13 +3,13 @@
 use crate::entry::{self, Entry, Snapshot, State};
 use crate::lock::{Lock, OnWait};
 use crate::unusable::Unusable;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A journal without active entries is emptied once larger than this; smaller ones are kept for people.
-pub(crate) const EMPTY_ABOVE_BYTES: u64 = 1 << 16;
+/// Of a journal that is larger than this only the open entries are kept; smaller ones are kept for people.
+pub(crate) const SHORTEN_ABOVE_BYTES: u64 = 1 << 16;
 
 /// The path of the journal: `PAGELAB_JOURNAL`, or `/run/pagelab/journal.jsonl`.
 #[must_use]
@@ -24,16 +24,25 @@ pub fn default_path() -> PathBuf {
 ///
 /// Where it is there and cannot be read.
 pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
-    match fs::read(path) {
-        Ok(content) => Ok(Snapshot::parse(&content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Snapshot::default()),
-        Err(error) => Err(Unusable::Unread(path.to_owned(), error)),
+    let unread = |error| Unusable::Unread(path.to_owned(), error);
+    let without_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = match OpenOptions::new().read(true).custom_flags(without_waiting).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Snapshot::default()),
+        Err(error) => return Err(unread(error)),
+    };
+    if !file.metadata().map_err(unread)?.is_file() {
+        return Err(Unusable::NotRegular(path.to_owned()));
     }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).map_err(unread)?;
+    Ok(Snapshot::parse(&content))
 }
 
 /// The journal, open and exclusively locked.
 #[derive(Debug)]
 pub struct Journal {
+    path: PathBuf,
     file: File,
     /// Released when dropped.
     _lock: Lock,
@@ -83,9 +92,12 @@ impl Journal {
     ///
     /// As [`Journal::lock`].
     pub fn lock_as(path: &Path, boot: String, on_wait: OnWait<'_>) -> Result<Journal, Unusable> {
-        let file = open(path)?;
+        // What cannot be used is told before the lock is waited for.
+        drop(open(path)?);
         let unopened = |error| Unusable::Unopened(path.to_owned(), error);
         let lock = Lock::take(path, on_wait)?;
+        // The writer before may have replaced the file.
+        let file = open(path)?;
         let length = file.metadata().map_err(unopened)?.len();
         let mut content = vec![0; usize::try_from(length).unwrap_or(0)];
         file.read_exact_at(&mut content, 0).map_err(unopened)?;
@@ -98,7 +110,7 @@ impl Journal {
             // A last line without its newline was being written when its writer died.
             file.set_len(whole).map_err(unopened)?;
         }
-        Ok(Journal { file, _lock: lock, length: whole, boot, snapshot })
+        Ok(Journal { path: path.to_owned(), file, _lock: lock, length: whole, boot, snapshot })
     }
 
     /// Writes one line; whole, or not at all.
@@ -138,12 +150,28 @@ impl Journal {
         self.file.sync_data()
     }
 
-    /// Empties a large journal that has nothing left to undo.
-    pub(crate) fn empty_if_done(&mut self) -> io::Result<()> {
-        if self.snapshot.active(&self.boot).next().is_none() && self.length > EMPTY_ABOVE_BYTES {
+    /// Removes what is closed from a large journal: empties it, or puts a file with the open entries in its place.
+    pub(crate) fn shorten(&mut self) -> io::Result<()> {
+        if self.length <= SHORTEN_ABOVE_BYTES {
+            return Ok(());
+        }
+        if self.snapshot.active(&self.boot).next().is_none() {
             self.file.set_len(0)?;
             self.length = 0;
             self.snapshot = Snapshot::default();
+            return Ok(());
+        }
+        let mut lines = Vec::new();
+        for entry in self.snapshot.entries.iter().filter(|entry| entry.is_open()) {
+            serde_json::to_writer(&mut lines, entry)?;
+            lines.push(b'\n');
+        }
+        let length = lines.len() as u64;
+        // Else a journal with many open entries would be written anew at each undo.
+        if length <= self.length / 2 {
+            self.file = replaced(&self.path, &lines)?;
+            self.length = length;
+            self.snapshot = Snapshot::parse(&lines);
         }
         Ok(())
     }
@@ -161,8 +189,27 @@ impl Journal {
     /// Whether another run or command holds this setting.
     #[must_use]
     pub fn holds(&self, path: &str) -> bool {
-        self.snapshot.active(&self.boot).any(|entry| entry.path == path)
+        self.snapshot.holds(path, &self.boot)
     }
+}
+
+/// Puts a file with this content in the place of the journal, by its lock's holder; readers see one or the other.
+fn replaced(path: &Path, content: &[u8]) -> io::Result<File> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    // As a writer that died here left it.
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o644).open(&new)?;
+    // As the old one, whatever the umask: others may read it.
+    let mode = fs::metadata(path).map_or(0o644, |old| old.permissions().mode() & 0o644);
+    let as_before = file.set_permissions(Permissions::from_mode(mode));
+    let written = as_before.and_then(|()| file.write_all(content)).and_then(|()| file.sync_all());
+    let renamed = written.and_then(|()| fs::rename(&new, path));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    renamed.map(|()| file)
 }
 
 /// The present time, RFC 3339, UTC.

@@ -46,14 +46,20 @@ impl Waiting<'_> {
     }
 }
 
-/// The process that holds a file's lock, as the kernel lists it.
+/// The process that holds a file's lock, as the kernel lists it. None also where the kernel lists another device than
+/// the file's (btrfs, overlay).
 fn holder(file: &File) -> Option<i32> {
-    let inode = file.metadata().ok()?.ino().to_string();
-    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let data = file.metadata().ok()?;
+    listed(&fs::read_to_string("/proc/locks").ok()?, data.dev(), data.ino())
+}
+
+/// In the text of `/proc/locks`, the holder of a lock on that file. Other devices have files of the same number.
+fn listed(locks: &str, device: u64, inode: u64) -> Option<i32> {
+    let at = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
-            [_, "FLOCK", _, _, pid, place, ..] if place.rsplit(':').next() == Some(&*inode) => pid.parse().ok(),
+            [_, "FLOCK", _, _, pid, place, ..] if *place == at => pid.parse().ok(),
             _ => None,
         }
     })
@@ -69,7 +75,7 @@ impl Lock {
     /// Takes the lock of a journal.
     pub(crate) fn take(journal: &Path, on_wait: OnWait<'_>) -> Result<Lock, Unusable> {
         let path = path_of(journal);
-        let unopened = |error| Unusable::Unopened(path.clone(), error);
+        let unopened = |error| Unusable::NoLock(path.clone(), error);
         let file = open(&path)?;
         let (since, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
@@ -96,7 +102,7 @@ fn path_of(journal: &Path) -> PathBuf {
 }
 
 fn open(path: &Path) -> Result<File, Unusable> {
-    let unopened = |error| Unusable::Unopened(path.to_owned(), error);
+    let unopened = |error| Unusable::NoLock(path.to_owned(), error);
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
@@ -112,4 +118,22 @@ fn open(path: &Path) -> Result<File, Unusable> {
         file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(unopened)?;
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_inode_on_another_device_is_another_file() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 812 00:2d:7 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 999 00:18:7 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 813 00:18:7 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 4711 00:18:7 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 5 103:02:11 0 EOF\n";
+        let device = |major, minor| rustix::fs::makedev(major, minor);
+        assert_eq!(listed(locks, device(0, 0x18), 7), Some(4711));
+        assert_eq!(listed(locks, device(0x103, 2), 11), Some(5));
+        assert_eq!(listed(locks, device(8, 1), 7), None);
+    }
 }

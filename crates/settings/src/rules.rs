@@ -380,12 +380,12 @@ impl Journal {
             done.extend(self.undo_one(files, id, force)?);
         }
         // The settings are restored whether or not the journal can be read after a crash.
-        let _ = self.sync().and_then(|()| self.empty_if_done());
+        let _ = self.sync().and_then(|()| self.shorten());
         Ok(done)
     }
 
-    /// Undoes every active change whose owner is dead (`force`: of living owners too), the latest first; those of an
-    /// earlier boot are closed.
+    /// Undoes every active change whose owner is dead, the latest first; those of an earlier boot are closed. `force`:
+    /// also where another program changed the setting meanwhile.
     ///
     /// # Errors
     ///
@@ -397,13 +397,13 @@ impl Journal {
             done.push(Undone { entry, outcome: closed.map_or_else(Outcome::Failed, |_| Outcome::Stale) });
         }
         for entry in self.snapshot.active(&self.boot).rev().cloned().collect::<Vec<Entry>>() {
-            if !force && files.is_alive(&entry)? {
+            if files.is_alive(&entry)? {
                 done.push(Undone { entry, outcome: Outcome::Owned });
             } else {
                 done.extend(self.undo_one(files, &entry.id, force)?);
             }
         }
-        let _ = self.sync().and_then(|()| self.empty_if_done());
+        let _ = self.sync().and_then(|()| self.shorten());
         Ok(done)
     }
 

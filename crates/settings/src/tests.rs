@@ -1,10 +1,11 @@
 //! The journal and its rules, on settings in memory.
 
-use crate::journal::EMPTY_ABOVE_BYTES;
+use crate::journal::SHORTEN_ABOVE_BYTES;
 use crate::{Entry, Journal, Outcome, Refusal, Settings, State, Stopped, Trouble, Unusable, normalise, read};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -17,6 +18,8 @@ struct Place {
     values: BTreeMap<String, String>,
     pool_limit: u64,
     stop_at: Option<&'static str>,
+    /// The owners run.
+    lives: bool,
 }
 
 impl Settings for Place {
@@ -36,13 +39,17 @@ impl Settings for Place {
     fn step(&mut self, name: &str) -> Result<(), Stopped> {
         if self.stop_at == Some(name) { Err(Stopped) } else { Ok(()) }
     }
+
+    fn is_alive(&mut self, _entry: &Entry) -> Result<bool, Stopped> {
+        Ok(self.lives)
+    }
 }
 
 impl Place {
     fn new() -> Place {
         let values = [(READAHEAD, "128"), (POOL, "0")].map(|(path, value)| (path.to_owned(), value.to_owned()));
         let directory = TempDir::new().expect("directory");
-        Place { directory, values: values.into(), pool_limit: 437, stop_at: None }
+        Place { directory, values: values.into(), pool_limit: 437, stop_at: None, lives: false }
     }
 
     fn path(&self) -> PathBuf {
@@ -109,6 +116,19 @@ fn a_value_that_somebody_else_set_is_left_alone() {
 }
 
 #[test]
+fn force_writes_over_what_others_set_and_takes_nothing_from_a_running_owner() {
+    let mut place = Place::new();
+    place.change("test");
+    place.values.insert(READAHEAD.to_owned(), "777".to_owned());
+    for (lives, force, value) in [(true, true, "777"), (false, false, "777"), (false, true, "128")] {
+        place.lives = lives;
+        let done = place.journal().restore(&mut place, force).expect("not stopped");
+        assert_eq!(done.len(), 1);
+        assert_eq!(place.value(READAHEAD), value);
+    }
+}
+
+#[test]
 fn a_shortfall_is_backed_out_and_named() {
     let mut place = Place::new();
     let refused = place.try_change(POOL, "512", "test").expect_err("more than there is");
@@ -128,7 +148,7 @@ fn a_writer_that_died_is_settled_by_what_is_found() {
         assert_eq!(place.value(READAHEAD), left, "{step}");
         place.stop_at = None;
         let mut journal = place.journal();
-        let done = journal.restore(&mut place, true).expect("not stopped");
+        let done = journal.restore(&mut place, false).expect("not stopped");
         assert_eq!(done.len(), 1);
         assert_eq!(place.value(READAHEAD), "128", "{step}");
         assert_eq!(journal.snapshot.active("boot").count(), 0);
@@ -163,24 +183,62 @@ fn a_journal_that_names_another_file_is_not_obeyed() {
         let text = fs::read_to_string(place.path()).expect("journal");
         fs::write(place.path(), text.replace(READAHEAD, path)).expect("written");
         place.values.insert(path.to_owned(), "0".to_owned());
-        let done = place.journal().restore(&mut place, true).expect("not stopped");
+        let done = place.journal().restore(&mut place, false).expect("not stopped");
         assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Forbidden)));
         assert_eq!(place.value(path), "0");
     }
 }
 
+/// Regression: with one change in force (`doctor --fix` before a study) the journal grew with each run, for ever.
+#[test]
+fn of_a_long_journal_only_what_is_open_is_kept() {
+    let mut place = Place::new();
+    place.try_change(POOL, "400", "doctor").expect("changed");
+    let first = place.change("kept");
+    fs::set_permissions(place.path(), Permissions::from_mode(0o640)).expect("set");
+    for _ in 0..30 {
+        let again = place.change(&"x".repeat(4096));
+        place.undo(&again);
+        assert!(place.length() < SHORTEN_ABOVE_BYTES + (16 << 10), "{}", place.length());
+    }
+    let known = read(&place.path()).expect("read");
+    let held: Vec<&str> = known.active("boot").map(|entry| &*entry.path).collect();
+    assert_eq!(held, [POOL, READAHEAD], "in their order");
+    let mode = fs::metadata(place.path()).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640, "as before");
+    assert!(matches!(place.undo(&first), Outcome::Restored { .. }));
+    let rest = place.journal().restore(&mut place, false).expect("not stopped");
+    assert_eq!(rest.len(), 1);
+    assert_eq!((place.value(POOL), place.value(READAHEAD)), ("0", "128"));
+}
+
 #[test]
 fn a_long_journal_is_emptied_when_nothing_is_left_to_undo() {
     let mut place = Place::new();
-    let kept = place.change("kept");
-    for _ in 0..300 {
-        let again = place.change("again");
-        place.undo(&again);
-    }
-    assert!(place.length() > EMPTY_ABOVE_BYTES, "one change is still active");
-    place.undo(&kept);
+    let filler = "x".repeat(usize::try_from(SHORTEN_ABOVE_BYTES).expect("a length"));
+    let id = place.change(&filler);
+    assert!(place.length() > SHORTEN_ABOVE_BYTES);
+    place.undo(&id);
     assert_eq!(place.length(), 0);
-    assert_eq!(place.value(READAHEAD), "128");
+}
+
+/// Who waited for the lock writes into the file that is there then.
+#[test]
+fn a_writer_that_waited_while_the_journal_was_replaced_writes_the_new_one() {
+    let mut place = Place::new();
+    place.try_change(POOL, "400", "doctor").expect("changed");
+    let long = place.change(&"x".repeat(usize::try_from(SHORTEN_ABOVE_BYTES).expect("a length")));
+    let mut first = Some(place.journal());
+    let path = place.path();
+    let mut second = Journal::lock_as(&path, "boot".to_owned(), &mut |_| {
+        let mut writer = first.take().expect("waits once");
+        writer.undo(&mut place, std::slice::from_ref(&long), false).expect("not stopped");
+        true
+    })
+    .expect("journal");
+    second.change(&mut place, &[(READAHEAD, "0")], 1, "second").expect("not stopped").remove(0).expect("changed");
+    assert!(place.length() < SHORTEN_ABOVE_BYTES);
+    assert!(read(&path).expect("read").holds(READAHEAD, "boot"));
 }
 
 #[test]
@@ -287,6 +345,18 @@ fn a_reader_of_the_journal_cannot_hold_its_lock() {
     assert_eq!(lock.permissions().mode() & 0o777, 0o600, "nobody else can open it");
 }
 
+/// Regression: it was told as the journal, whose user could write it, and the advice could not help.
+#[test]
+fn a_lock_that_cannot_be_made_is_told_as_such() {
+    let place = Place::new();
+    drop(place.journal());
+    let lock = place.directory.path().join("journal.jsonl.lock");
+    fs::remove_file(&lock).expect("removed");
+    fs::create_dir(&lock).expect("in its place");
+    let why = Journal::lock(&place.path(), &mut |_| false).expect_err("no lock").to_string();
+    assert!(why.starts_with("cannot make the lock ") && why.contains("in a directory that you may write"), "{why}");
+}
+
 /// Regression: waiting for the lock could not be given up, and its holder was not named.
 #[test]
 fn who_waits_for_the_lock_can_give_up_and_is_told_the_holder() {
@@ -337,7 +407,7 @@ fn changes_are_undone_where_the_boot_is_not_known() {
     let mut place = Place::new();
     place.change("test");
     let mut journal = Journal::lock_as(&place.path(), String::new(), &mut |_| false).expect("journal");
-    let done = journal.restore(&mut place, true).expect("not stopped");
+    let done = journal.restore(&mut place, false).expect("not stopped");
     assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Restored { .. })), "{done:?}");
     assert_eq!(place.value(READAHEAD), "128");
 }

@@ -11,6 +11,8 @@ pub enum Unusable {
     Unread(PathBuf, io::Error),
     /// It cannot be opened for writing.
     Unopened(PathBuf, io::Error),
+    /// Its lock, a file beside it, cannot be opened.
+    NoLock(PathBuf, io::Error),
     /// It is no regular file.
     NotRegular(PathBuf),
     /// Restoring writes the journal's values with root's rights: no other user may be able to write the journal.
@@ -46,6 +48,13 @@ impl fmt::Display for Unusable {
                 out,
                 "cannot open the settings journal {} for writing: {}; run as root, or set PAGELAB_JOURNAL to a file \
                  you may write",
+                path.display(),
+                reason(error)
+            ),
+            Unusable::NoLock(path, error) => write!(
+                out,
+                "cannot make the lock {} beside the settings journal: {}; set PAGELAB_JOURNAL to a file in a directory \
+                 that you may write",
                 path.display(),
                 reason(error)
             ),

@@ -1,6 +1,7 @@
 //! Page allocation on a simulated machine: Linux's allocator with a history, and pagelab's strategies on it.
 
 mod buddy;
+mod cells;
 mod history;
 mod kernel;
 mod layout;

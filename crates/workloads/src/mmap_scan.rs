@@ -1,7 +1,8 @@
 //! Scanning a mapped file, in order or at random, to measure prepaging (readahead, fault-around).
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -50,24 +51,34 @@ fn word_of(seed: u64, page: u64) -> u64 {
 
 /// Writes the file beside its place and renames it, so that a torn one is never taken for whole.
 pub fn make(args: &MakeArgs) -> Result<(), String> {
-    let describe = |error: std::io::Error| format!("cannot write {}: {error}", args.file.display());
-    let part = args.file.with_extension("part");
-    let mut out = BufWriter::new(File::create(&part).map_err(describe)?);
+    let describe = |error: io::Error| format!("cannot write {}: {error}", args.file.display());
+    // A random name: the user's own files, and another process that makes the same one, are left alone.
+    let random = RandomState::new().build_hasher().finish();
+    let name = args.file.file_name().unwrap_or_default().display();
+    let part = args.file.with_file_name(format!(".{name}-{random:016x}"));
+    let file = File::options().write(true).create_new(true).open(&part).map_err(describe)?;
+    fill(file, args).and_then(|()| fs::rename(&part, &args.file)).map_err(|error| {
+        let _ = fs::remove_file(&part);
+        describe(error)
+    })
+}
+
+fn fill(file: File, args: &MakeArgs) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
     let pages = args.bytes.div_ceil(PAGE).max(2) as u64;
     let mut page = vec![0_u8; PAGE];
     page[..8].copy_from_slice(MAGIC);
     page[8..16].copy_from_slice(&args.seed.to_le_bytes());
     page[16..24].copy_from_slice(&pages.to_le_bytes());
-    out.write_all(&page).map_err(describe)?;
+    out.write_all(&page)?;
     for number in 1..pages {
         let word = word_of(args.seed, number);
         for (slot, bytes) in page.chunks_exact_mut(8).enumerate() {
             bytes.copy_from_slice(&word.wrapping_add(slot as u64).to_le_bytes());
         }
-        out.write_all(&page).map_err(describe)?;
+        out.write_all(&page)?;
     }
-    out.into_inner().map_err(|error| describe(error.into_error()))?.sync_all().map_err(describe)?;
-    std::fs::rename(&part, &args.file).map_err(describe)
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
 /// Scans the file; the proof compares the sum of the words read with the sum the file's header promises.

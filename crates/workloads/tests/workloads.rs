@@ -175,6 +175,30 @@ fn a_file_changed_after_it_was_made_is_noticed() {
 }
 
 #[test]
+fn making_a_file_leaves_no_other_file_changed() {
+    // Regression: a.part was truncated and renamed.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (kept, file) = (folder.path().join("a.part"), folder.path().join("a.bin"));
+    fs::write(&kept, "keep").expect("the file is written");
+    let file = file.to_str().expect("a path in UTF-8");
+    assert!(workload(&["make-file", "--file", file, "--bytes", "8K"]).status.success());
+    assert_eq!(fs::read_to_string(&kept).expect("the user's own file"), "keep");
+    let there = || fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(there(), 2);
+    let directory = folder.path().to_str().expect("a path in UTF-8");
+    assert_eq!(
+        workload(&["make-file", "--file", &format!("{directory}/none/a.bin"), "--bytes", "8K"]).status.code(),
+        Some(2)
+    );
+    fs::create_dir(folder.path().join("taken")).expect("a folder");
+    assert_eq!(
+        workload(&["make-file", "--file", &format!("{directory}/taken"), "--bytes", "8K"]).status.code(),
+        Some(2)
+    );
+    assert_eq!(there(), 3, "nothing unfinished is left");
+}
+
+#[test]
 fn bad_arguments_are_refused() {
     for args in [
         &["gups", "--bytes", "0"][..],

@@ -271,8 +271,9 @@ static void check_both_nodes(const char *how)
 }
 
 /* Whoever goes round the nodes does so by one for each page, whether it is hinted or not. */
-static void check_rounds(void)
+static void check_rounds(int is_policy)
 {
+    long hits = vmstat("numa_interleave");
     unsigned long anywhere[] = {ANYWHERE};
     struct page_hint nothing = hint("modulo", 16);
     nothing.values = (uintptr_t)anywhere;
@@ -284,6 +285,8 @@ static void check_rounds(void)
     check_both_nodes("placed");
     set(PAGE_HINTS_SET_FILE, nothing);
     check_both_nodes("not placed");
+    hits = vmstat("numa_interleave") - hits;
+    CHECK(!is_policy || hits >= 4000, "of 4000 pages of an interleaving policy %ld were counted", hits);
 }
 
 /* Since the first hint of a boot the kernel asks for hints, of all processes. */
@@ -301,7 +304,7 @@ void test_file_interleave(void)
     for (int at = 0; at < 2; at++)
         CHILD({
             CHECK(syscall(SYS_set_mempolicy, modes[at], &both, 64) == 0);
-            check_rounds();
+            check_rounds(modes[at] == MPOL_INTERLEAVE);
         });
 }
 
@@ -319,7 +322,7 @@ void test_file_spread(void)
     CHILD({
         snprintf(text, sizeof text, "%d", getpid());
         write_file("/tmp/cpuset/spread/tasks", text);
-        check_rounds();
+        check_rounds(0);
     });
     usleep(100000);
     CHECK(rmdir("/tmp/cpuset/spread") == 0 && umount("/tmp/cpuset") == 0);

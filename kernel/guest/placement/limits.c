@@ -4,17 +4,6 @@
 #include <linux/mempolicy.h>
 #include <sys/stat.h>
 
-static long vmstat(const char *name)
-{
-    char line[256], word[128];
-    long value = -1, read;
-    FILE *file = fopen("/proc/vmstat", "re");
-    while (fgets(line, sizeof line, file))
-        if (sscanf(line, "%127s %ld", word, &read) == 2 && !strcmp(word, name)) value = read;
-    fclose(file);
-    return value;
-}
-
 /* All pages of one color of 64: beyond them others are given, and counted. */
 void test_exhaustion(void)
 {
@@ -110,4 +99,30 @@ void test_memory_policy(void)
             for (int at = 0; at < 512; at++) CHECK(node_of(memory + at * PAGE) == node);
             CHECK(counters().placed == 512);
         });
+}
+
+/* Pages that are placed count as hits of an interleaving policy, when they are touched first and when they move. */
+void test_interleave_hits(void)
+{
+    CHILD({
+        unsigned long both = 3;
+        unsigned long first = 1;
+        unsigned long second = 2;
+        volatile char *memory = map(512);
+        long before;
+        set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 64), memory, 512));
+        CHECK(syscall(SYS_mbind, memory, 256 * PAGE, MPOL_BIND, &first, 64, 0) == 0);
+        CHECK(syscall(SYS_mbind, memory + 256 * PAGE, 256 * PAGE, MPOL_INTERLEAVE, &both, 64, 0) == 0);
+        touch(memory, 256);
+        before = vmstat("numa_interleave");
+        touch(memory + 256 * PAGE, 256);
+        printf("%ld hits of 256 pages touched, ", vmstat("numa_interleave") - before);
+        CHECK(vmstat("numa_interleave") - before >= 256);
+        before = vmstat("numa_interleave");
+        CHECK(syscall(SYS_mbind, memory, 256 * PAGE, MPOL_INTERLEAVE, &second, 64, MPOL_MF_MOVE) == 0);
+        printf("%ld of pages that moved\n", vmstat("numa_interleave") - before);
+        CHECK(vmstat("numa_interleave") - before >= 256);
+        check_colors(memory, 512, 64);
+        CHECK(counters().placed == 512);
+    });
 }

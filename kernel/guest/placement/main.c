@@ -30,6 +30,7 @@ static const struct {
     {"memory-short", test_memory_short},
     {"memcg", test_memcg},
     {"memory-policy", test_memory_policy},
+    {"interleave-hits", test_interleave_hits},
     {"compaction", test_compaction},
     {"pin", test_pin},
     {"slab", test_slab},

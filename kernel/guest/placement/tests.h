@@ -31,6 +31,7 @@ void test_exhaustion(void);
 void test_memory_short(void);
 void test_memcg(void);
 void test_memory_policy(void);
+void test_interleave_hits(void);
 void test_compaction(void);
 void test_pin(void);
 void test_slab(void);
@@ -56,6 +57,18 @@ void test_stock(void);
 int exec_placed(void);
 int exec_hinted(void);
 int exec_defaults(void);
+
+/* A count of /proc/vmstat. */
+static inline long vmstat(const char *name)
+{
+    char line[256], word[128];
+    long value = -1, read;
+    FILE *file = fopen("/proc/vmstat", "re");
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "%127s %ld", word, &read) == 2 && !strcmp(word, name)) value = read;
+    fclose(file);
+    return value;
+}
 
 /* Holds back a random half of `pages` pages, so that free memory is single pages in no order. */
 static inline char *fragment(size_t pages)

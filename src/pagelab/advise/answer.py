@@ -18,6 +18,7 @@ from pagelab.analysis.answer import Answer
 from pagelab.analysis.model import Analysis, Metric
 from pagelab.analysis.try_document import change
 from pagelab.analysis.verdict import judged_of
+from pagelab.errors import quoted
 from pagelab.layouts.layout import POOLS
 from pagelab.study.budget import MOST_OF_A_COMMAND
 from pagelab.study.store import Store
@@ -131,7 +132,7 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
         if everything.said == "same":
             words = answer.words(everything, metric)
             return f"Nothing to gain: {_EVERYTHING} is the {words}, compared with {_KERNEL}."
-        return f"Nothing to advise: no region gains by 2M pages; {whole}."
+        return f"Nothing to advise{_unseen(found)}; {whole}."
     spans = joined(chosen)
     shown = wording.listing([place(span) for span in spans[:3]]) if len(spans) <= 3 else f"{len(spans)} regions"
     huge = wording.size(sum(region.bytes for region in chosen))
@@ -150,6 +151,17 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
         said = answer.sentence(checked, metric, what, _KERNEL)
         return f"Not confirmed: the advised regions have {share} of the misses, but {said} ({facts})."
     return f"Not confirmed: mosaics promised a gain, but {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+
+
+def _unseen(found: Found) -> str:
+    """What was not seen; of mosaics with the largest gain of a region that its interval holds."""
+    if found.effects is None:
+        return ": no region has misses"
+    most = max(one.high_percent or 0.0 for one in _gains(found)) / 100
+    if most <= 0:
+        return ": no region gains by 2M pages"
+    told = wording.percent(most, signed=False)
+    return f" yet: no region was seen to gain by 2M pages, but one may gain up to {told}"
 
 
 def _addresses(found: Found) -> str:
@@ -172,7 +184,7 @@ def _mostly_empty(asked: Asked, found: Found, directory: Path) -> str:
     return (
         f"Most of these addresses are empty: the regions have {wording.size(sum(found.used.values()))} of them, and no "
         f"process had more than {wording.size(found.resident_base)} resident at once in 4K pages, all its memory "
-        f"included; what lies where: pagelab map --policy {shlex.quote(str(policy))} -- {shlex.join(asked.argv)}"
+        f"included; what lies where: pagelab map --policy {quoted(policy)} -- {shlex.join(asked.argv)}"
     )
 
 
@@ -219,7 +231,7 @@ def next_command(
     """The command to type next, and what for."""
     command = shlex.join(asked.argv)
     if policy is not None and answers["advice"].said == "lower":
-        return f"pagelab run --policy {shlex.quote(str(policy))} -- {command}", "runs it as advised"
+        return f"pagelab run --policy {quoted(policy)} -- {command}", "runs it as advised"
     if "2M" in answers and answers["2M"].said == "lower" and asked.budget is None:
         return f"pagelab run --pages 2M -- {command}", "runs it with everything in 2M pages"
     unfitting = found.choice is not None and found.choice.left_out and policy is None
@@ -234,4 +246,4 @@ def next_command(
     where = directory / (CHECK if found.choice is not None else FOOTPRINT)
     if found.choice is None:
         return f"pagelab map -- {command}", "what memory it uses"
-    return f"pagelab report {shlex.quote(str(where))}", "every execution of the check"
+    return f"pagelab report {quoted(where)}", "every execution of the check"

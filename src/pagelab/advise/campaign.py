@@ -20,14 +20,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pagelab import whole_file
 from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
 from pagelab.advise.effects import Effects
-from pagelab.advise.evidence import Evidence, chosen, layout, misses
+from pagelab.advise.evidence import Evidence, chosen, layout, misses, refuse_unfit
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
 from pagelab.analysis.wording import count
-from pagelab.errors import BadInputError, MachineError, PagelabError
-from pagelab.layouts import Layout, footprint
+from pagelab.errors import BadInputError, MachineError, PagelabError, quoted
+from pagelab.layouts import Layout
 from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages, used
 from pagelab.layouts.layout import POOLS
 from pagelab.study.budget import MOST_BLOCKS, fewest_of, unknown_time
@@ -132,15 +133,16 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
 def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | None) -> Found:
     progress = progress or Silent()
     began = monotonic()
-    small, large = policy_text("4K", [], aligned=True), _all_huge()
-    if asked.evidence is not None:
-        small, large = layout([]).toml(), _APART
-    pilot = _trying(asked, (Setting("4K", small), Setting("2M", large)))
     with _kept_if_it_runs(directory):
+        small, large = policy_text("4K", [], aligned=True), _all_huge()
+        if asked.evidence is not None:
+            refuse_unfit(asked.evidence, asked.argv)
+            small, large = layout([]).toml(), _APART
+        pilot = _trying(asked, (Setting("4K", small), Setting("2M", large)))
         runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
         metric, why = _metric(asked, directory / FOOTPRINT, runs)
         extent, resident = _used(directory / FOOTPRINT)
-    run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
+    run_s = float(np.median(runs["duration_s"].drop_nulls()))
     if asked.evidence is not None:
         reading = _reading(asked.evidence, progress)
         asked = replace(asked, metric=metric)
@@ -150,7 +152,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
             return Found(extent, [], None, None, 0, 0, metric, why, *resident)
         text = told.advice.toml() if told.choice.chosen.any() else ""
         if text:
-            (directory / POLICY).write_text(text, encoding="utf-8")
+            whole_file.put(directory / POLICY, text)
         _check(asked, directory, text, (began, run_s), tools, progress)
         return Found(told.extent, told.regions, None, told.choice, 0, 0, metric, why, *resident, told.misses)
     left_s = 60 * asked.minutes - (monotonic() - began)
@@ -162,9 +164,9 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     choice = choose(found, shares, asked.budget)
     text = policy_text("4K", compress(found, choice.chosen), aligned=True)
     if choice.chosen.any():
-        (directory / POLICY).write_text(f'name = "advice"\n{text}', encoding="utf-8")
+        whole_file.put(directory / POLICY, f'name = "advice"\n{text}')
         csv = mosalloc_text(extent, compress(found, choice.chosen))
-        (directory / LAYOUT).write_text(csv, encoding="utf-8")
+        whole_file.put(directory / LAYOUT, csv)
     _check(asked, directory, text if choice.chosen.any() else "", (began, run_s), tools, progress)
     executions = sum(one.times.size for one in rounds)
     return Found(extent, found, shares, choice, len(rounds), executions, metric, why, *resident)
@@ -194,7 +196,7 @@ def _by_misses(asked: Asked, directory: Path, used_bytes: int) -> _Missing | Non
         return None
     with Store.open(directory / FOOTPRINT, write=False) as store:
         records = dict(zip(store.runs()["policy"].to_list(), store.records(), strict=True))
-    space, profile = misses(asked.evidence, asked.argv, footprint.of_record(records["2M"]))
+    space, profile = misses(asked.evidence, asked.argv, records)
     found = chosen(space, profile, asked.budget)
     extent = {pool: TILE * sum(own == pool for own, _ in space.tiles) for pool in space.pools}
     advice = layout(list(compress(found.regions, found.choice.chosen)))
@@ -413,5 +415,5 @@ def _refuse_too_few(rounds: list[Round], directory: Path) -> None:
     if whole < _FEWEST_PAIRS:
         raise BadInputError(
             f"only {whole} of {pairs} pairs of mosaics ran whole, and {_FEWEST_PAIRS} are needed; "
-            f"what failed: pagelab study status {directory}"
+            f"what failed: pagelab study status {quoted(directory)}"
         )

@@ -6,17 +6,18 @@ Misses show where huge pages help, and not how much time they save. So no gain i
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pagelab.advise.choose import Choice
 from pagelab.advise.design import Region
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, quoted
 from pagelab.layouts import Footprint, Layout, Profile, Tile, footprint, perf_script, profile
 from pagelab.layouts.layout import PLACES, POOLS, TILE
 from pagelab.trace import Trace
@@ -42,22 +43,53 @@ class Evidence:
     def option(self) -> str:
         """The options that name this file, as the user types them."""
         if self.samples is not None:
-            return f"--samples {shlex.quote(str(self.samples))}"
-        processor = "" if self.processor is None else f" --processor {shlex.quote(self.processor)}"
-        return f"--trace {shlex.quote(str(self.trace))}{processor}"
+            return f"--samples {quoted(self.samples)}"
+        assert self.trace is not None
+        processor = "" if self.processor is None else f" --processor {quoted(self.processor)}"
+        return f"--trace {quoted(self.trace)}{processor}"
 
 
-def misses(evidence: Evidence, argv: Sequence[str], native: Footprint) -> tuple[Footprint, Profile]:
-    """The tiles that the advice can choose from, and their misses. ``native``: the tiles of an execution here.
+def refuse_unfit(evidence: Evidence, argv: Sequence[str]) -> None:
+    """Raises `BadInputError` where the header of the trace shows that no advice on this command can follow from it."""
+    if evidence.trace is None:
+        return
+    from pagelab.simulate import hardware
+    from pagelab.simulate.calibration import this_machine
+
+    path, header = evidence.trace, Trace(evidence.trace).header
+    processor = evidence.processor or this_machine()
+    full = hardware.needs_references(hardware.load(processor))
+    traced = _parameters(header).get("capture")
+    if traced is None:
+        told = "it does not say which command it is of"
+    elif list(traced) != list(argv):
+        told = f"it is of {shlex.join(traced)}"
+    elif full and header.get("content") == "runs":
+        told = f"it has page runs, and stores have entries of their own on {processor}"
+    else:
+        return
+    raise BadInputError(
+        f"--trace {path}: {told}; capture it with: pagelab trace --pools{' --full' if full else ''} -o {path.name} -- "
+        f"{shlex.join(argv)}"
+    )
+
+
+def _parameters(header: Mapping[str, Any]) -> dict[str, Any]:
+    return (header.get("provenance") or {}).get("parameters") or {}
+
+
+def misses(evidence: Evidence, argv: Sequence[str], records: footprint.Records) -> tuple[Footprint, Profile]:
+    """The tiles that the advice can choose from, and their misses. ``records``: of executions here.
 
     Raises `BadInputError` where the file cannot be read, is of another command or input, or has no miss in the pools.
     """
     if evidence.trace is not None:
-        space, found = _traced(evidence.trace, evidence.processor, argv, native)
+        space, found = _traced(evidence.trace, evidence.processor, argv, records)
         other = "give what was traced the memory that misses, or leave --trace out"
     else:
         assert evidence.samples is not None
-        space, found = native, _sampled(evidence.samples, native)
+        space = footprint.of_record(records["2M"])
+        found = _sampled(evidence.samples, space)
         other = (
             "the sampled program has to run in the same pools: pagelab run --policy pools.toml -- perf record -d -- "
             "CMD (docs/advise.md has pools.toml)"
@@ -70,21 +102,17 @@ def misses(evidence: Evidence, argv: Sequence[str], native: Footprint) -> tuple[
     return space, found
 
 
-def _traced(path: Path, processor: str | None, argv: Sequence[str], native: Footprint) -> tuple[Footprint, Profile]:
+def _traced(
+    path: Path, processor: str | None, argv: Sequence[str], records: footprint.Records
+) -> tuple[Footprint, Profile]:
     from pagelab.simulate.calibration import this_machine
     from pagelab.simulate.placements import placement_of_pages
     from pagelab.simulate.tlb_runs import tlb
 
     header = Trace(path).header
     space = footprint.of_trace(path)
-    parameters = (header.get("provenance") or {}).get("parameters") or {}
-    traced = parameters.get("capture")
-    if traced is None or list(traced) != list(argv):
-        told = "it does not say which command it is of" if traced is None else f"it is of {shlex.join(traced)}"
-        raise BadInputError(
-            f"--trace {path}: {told}; capture it with: pagelab trace --pools -o {path.name} -- {shlex.join(argv)}"
-        )
-    footprint.refuse_other_input(space, native, argv, whole=parameters.get("options", {}).get("marker") != "on")
+    whole = _parameters(header).get("options", {}).get("marker") != "on"
+    footprint.refuse_other_input(space, records, argv, whole=whole)
     runs = tlb(path, processor or this_machine(), placement_of_pages("4K"))
     return space, profile.of_windows(runs.windows, space, of_header(header))
 

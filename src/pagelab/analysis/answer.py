@@ -44,6 +44,10 @@ class Answer:
     """Executions that the time limit ended: the test counts them as slowest, and they are in no size."""
     tested: int | None = None
     """Number of pairs, or executions of each condition, in the test; None: as many as have a size."""
+    against: tuple[int, int] | None = None
+    """The numbers of executions of both conditions with a size, where they differ and are not in pairs."""
+    reachable: bool | None = None
+    """Whether a test of so many executions can reject; None: ``fewest`` and ``tested`` tell."""
     shift: float | None = None
     """The change in the metric's unit, where there is no percentage."""
     shift_interval: Interval | None = None
@@ -51,6 +55,16 @@ class Answer:
     @property
     def has_size(self) -> bool:
         return self.change is not None or self.shift is not None
+
+    @property
+    def tied(self) -> bool:
+        """Whether the test found a direction where the estimate is 0, because most differences are 0."""
+        return self.said in ("lower", "higher") and (self.shift if self.change is None else self.change) == 0
+
+    @property
+    def too_few(self) -> bool:
+        """Whether no data of this size could have been enough."""
+        return _tested(self) < self.fewest if self.reachable is None else not self.reachable
 
 
 @dataclass(frozen=True)
@@ -71,24 +85,39 @@ class Evidence:
     """As many as are in the test."""
     late: int
     """Executions that the time limit ended and the test counts as slowest."""
+    against: tuple[int, int] | None = None
+    """The numbers of executions of both conditions with a size, where they differ and are not in pairs."""
+    smallest_p: float | None = None
+    """The smallest p that different numbers of executions can give; None where ``tested`` tells it."""
 
 
 def judged(found: Evidence, *, level: float, family: int = 1, comparisons: int = 1, test: Test = "pairs") -> Answer:
     """The answer to a comparison: the only rule, by which ``try``, ``compare``, ``advise`` and the report speak.
 
-    The direction is that of the test. Time-outs are in the test and in no size: where the two disagree, or where ranks
-    differ beside an estimate of 0 (ties), the answer has no size; and with time-outs nothing is ``same``.
+    The direction is that of the test. Time-outs are in the test and in no size, and sizes ignore the blocks of a
+    stratified test: where the two disagree, the answer has no size; and with time-outs nothing is ``same``. Where most
+    differences are 0, the ranks of the others give a direction beside an estimate of 0 (``tied``).
     """
     answer = answer_of(
-        found.change, found.interval, found.p, found.pairs, level=level, family=family, test=test, said=found.towards
+        found.change,
+        found.interval,
+        found.p,
+        found.pairs,
+        level=level,
+        family=family,
+        test=test,
+        said=found.towards,
+        smallest_p=found.smallest_p,
     )
     size = found.change if found.change is not None else found.shift
-    agrees = found.towards is None or (size is not None and (size < 0 if found.towards == "lower" else size > 0))
-    answer = replace(answer, comparisons=comparisons, late=found.late, tested=found.tested)
-    if not agrees:
-        return replace(answer, change=None, interval=None, seen=None)
+    agrees = found.towards is None or (size is not None and (size <= 0 if found.towards == "lower" else size >= 0))
+    answer = replace(answer, comparisons=comparisons, late=found.late, tested=found.tested, against=found.against)
+    if not agrees or (size == 0 and found.towards and found.late):
+        return replace(answer, change=None, interval=None, seen=None, needed=None)
     if found.change is None:
         answer = replace(answer, shift=found.shift, shift_interval=found.shift_interval)
+    if answer.tied:
+        return replace(answer, seen=None, needed=None)
     if found.late and answer.said not in ("lower", "higher"):
         return replace(answer, said="cannot-tell", seen=None, needed=None)
     return answer
@@ -104,28 +133,42 @@ def answer_of(
     family: int = 1,
     test: Test = "pairs",
     said: Said | None = None,
+    smallest_p: float | None = None,
 ) -> Answer:
     """The answer by size and p alone. ``change`` and ``interval`` are fractions; ``p`` is Holm's over ``family`` tests.
 
     ``said``: the direction in which the test rejects, where that is known; else it is that of the change.
+    ``smallest_p``: the smallest that the test can give, where that is not the one of ``pairs`` in each condition.
     """
     alpha = 1 - level
     fewest = fewest_of(test, alpha / family)
-    if change is None or interval is None or p is None or pairs < fewest_of(test, alpha):
-        return Answer(said or "cannot-tell", change, interval, p, pairs, None, None, test, fewest)
+    reachable = None if smallest_p is None else rejects(smallest_p, alpha / family)
+    alone = pairs >= fewest_of(test, alpha) if smallest_p is None else rejects(smallest_p, alpha)
+
+    def answer(said: Said, seen: float | None = None, needed: int | None = None) -> Answer:
+        return Answer(said, change, interval, p, pairs, seen, needed, test, fewest, reachable=reachable)
+
+    if change is None or interval is None or p is None or not alone:
+        return answer(said or "cannot-tell")
+    if interval.low <= -1:  # values of 0: on the scale of ratios the interval has no width
+        return answer(said or _direction(change, p, alpha))
     width = (log1p(interval.high) - log1p(interval.low)) / 2
     seen = None
     if pairs >= fewest:
         reach = shift_seen(pairs, _exactly(alpha / family), test) / median_half_width(pairs, interval.level, test)
         seen = expm1(width * reach)
     needed = max(fewest, ceil(pairs * (width / log1p(NEGLIGIBLE)) ** 2))
-    if said is None and rejects(p, alpha) and change != 0:
-        said = "lower" if change < 0 else "higher"
-    if said is None:
+    said = said or _direction(change, p, alpha)
+    if said == "cannot-tell":
         said = "same" if max(abs(interval.low), abs(interval.high)) <= NEGLIGIBLE else "cannot-tell"
         if said == "cannot-tell" and needed <= pairs:
             needed = _to_decide(abs(log1p(change)), width, pairs)
-    return Answer(said, change, interval, p, pairs, seen, needed, test, fewest)
+    return answer(said, seen, needed)
+
+
+def _direction(change: float, p: float, alpha: float) -> Said:
+    """The direction of the change where the test rejects."""
+    return "cannot-tell" if change == 0 or not rejects(p, alpha) else "lower" if change < 0 else "higher"
 
 
 def _exactly(alpha: float) -> float:
@@ -152,9 +195,8 @@ def _to_decide(apart: float, width: float, pairs: int) -> int:
 
 def is_narrow(found: Answer) -> bool:
     """Whether the interval is as narrow as ± ``NEGLIGIBLE``, wherever it lies."""
-    return found.interval is not None and log1p(found.interval.high) - log1p(found.interval.low) <= 2 * log1p(
-        NEGLIGIBLE
-    )
+    ends = found.interval
+    return ends is not None and ends.low > -1 and log1p(ends.high) - log1p(ends.low) <= 2 * log1p(NEGLIGIBLE)
 
 
 def needs(found: Answer) -> str:
@@ -174,12 +216,18 @@ def fewest_of(test: Test, alpha: float) -> int:
     return n
 
 
+UNSIZED, TIED = ", size unknown", ", median change 0"
+"""Ends of the words of a direction without a size."""
+
+
 def words(found: Answer, metric: Metric) -> str:
     """The answer in words: ``45.6% slower``, ``same within ±1.2%``, ``cannot tell: under 12% would not be seen``."""
     names = ("faster", "slower") if metric.kind == "time" else ("lower", "higher")
+    if found.tied:
+        return f"{names[found.said == 'higher']}{TIED}"
     if found.said in ("lower", "higher") and found.change is None:
         name = names[found.said == "higher"]
-        return f"{name}, size unknown" if found.shift is None else f"{_amount(found.shift, metric)} {name}"
+        return f"{name}{UNSIZED}" if found.shift is None else f"{_amount(found.shift, metric)} {name}"
     if found.said in ("lower", "higher") and found.change is not None:
         if found.change >= 2:
             return f"{wording.digits(1 + found.change)} times as {'long' if metric.kind == 'time' else 'high'}"
@@ -189,8 +237,12 @@ def words(found: Answer, metric: Metric) -> str:
         return f"same within ±{_about(max(abs(found.interval.low), abs(found.interval.high)))}"
     if found.test == "pairs" and not _tested(found):
         return "cannot tell: no pairs"
-    if _tested(found) < found.fewest:
-        return f"cannot tell: {_number(_tested(found), found.test)}, {found.fewest} are the fewest"
+    if found.too_few:
+        number = _number(_tested(found), found.test)
+        if found.reachable is not None:
+            number = _against(found.against) if found.against and not found.late else "too few executions"
+        each = "" if found.reachable is None else " of each"
+        return f"cannot tell: {number}, {found.fewest}{each} are the fewest"
     if found.late:
         return f"cannot tell: {wording.count(found.late, 'execution')} timed out"
     if excludes_nothing(found):
@@ -213,6 +265,8 @@ def counted(found: Answer) -> str:
     """The number of pairs or executions: ``12 pairs``, ``12 executions of each``; ``3 of 12 pairs finished``."""
     if found.late and found.test == "pairs":
         return f"{found.pairs:,} of {wording.count(_tested(found), 'pair')} finished"
+    if found.against:
+        return _against(found.against)
     return _number(found.pairs, found.test)
 
 
@@ -222,6 +276,10 @@ def _tested(found: Answer) -> int:
 
 def _number(n: int, test: Test) -> str:
     return wording.count(n, "pair") if test == "pairs" else f"{n:,} executions of each"
+
+
+def _against(numbers: tuple[int, int]) -> str:
+    return f"{numbers[0]:,} against {numbers[1]:,} executions"
 
 
 def _amount(shift: float, metric: Metric) -> str:
@@ -261,14 +319,21 @@ def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> st
     lead = "" if metric.kind == "time" else f"{metric.label}: "
     if found.said not in ("lower", "higher"):
         return f"{lead}{treatment} against {baseline}: {said}"
-    said = said.removesuffix(", size unknown")
+    said, beside = aside(found, said)
     than = "as" if " times as " in said else "than"
     verb = "takes" if said.endswith("as long") else "is"
-    return f"{lead}{treatment} {verb} {said} {than} {baseline}{'' if found.has_size else '; the size is unknown'}"
+    return f"{lead}{treatment} {verb} {said} {than} {baseline}{beside}"
 
 
-def facts(found: Answer, metric: Metric, number: str | None = None) -> list[str]:
-    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists.
+def aside(found: Answer, said: str) -> tuple[str, str]:
+    """The words of a direction without their end on the size, and what a sentence adds about that."""
+    if found.tied:
+        return said.removesuffix(TIED), "; the median change is 0"
+    return said.removesuffix(UNSIZED), "" if found.has_size else "; the size is unknown"
+
+
+def facts(found: Answer, metric: Metric) -> list[str]:
+    """The interval, the number of pairs or executions, and p, each where it exists.
 
     p is left out where it could not have been small enough.
     """
@@ -277,8 +342,8 @@ def facts(found: Answer, metric: Metric, number: str | None = None) -> list[str]
     if ends is not None:
         told = sized(found, ends) if found.interval else wording.interval_quantity(ends, metric)
         shown.append(f"{wording.level(ends.level)} interval {told}")
-    shown.append(number or counted(found))
-    possible = found.said in ("lower", "higher") or _tested(found) >= found.fewest
+    shown.append(counted(found))
+    possible = found.said in ("lower", "higher") or not found.too_few
     return shown + ([wording.p_value(found.p)] if found.p is not None and possible else [])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -11,6 +12,8 @@ import polars as pl
 from pagelab.analysis.answer import Evidence, judged, rejects
 from pagelab.analysis.contrasts import size_within
 from pagelab.analysis.data import StudyData
+from pagelab.analysis.design import not_in_turn, stand_alone
+from pagelab.analysis.following import resuming
 from pagelab.analysis.gates import Gate, InPairs, Judgement, Outcome, TimeOuts, judge, overall
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of as runs_of
@@ -18,11 +21,14 @@ from pagelab.analysis.metrics import metric_named, metrics_of, samples_of
 from pagelab.analysis.model import Metric as Column
 from pagelab.analysis.planned_test import of_test, paired, test_of
 from pagelab.analysis.summaries import interval_of
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, quoted
 from pagelab.stats import Pairs, blocks_pay, paired_ratio
 from pagelab.stats.nondeterminism import Changes, Experiment, Resampling, changes
 from pagelab.stats.paired_mean import MeanRatio, paired_mean_ratio
+from pagelab.stats.precision import looked_level
 from pagelab.stats.refusal import StatsRefusedError
+from pagelab.study.answering import factor_of_looks
+from pagelab.study.sides import LEVEL
 
 BASE: Literal["A"] = "A"
 NEW: Literal["B"] = "B"
@@ -34,7 +40,7 @@ TOGETHER = "A against B"
 class Settings:
     """Settings of the comparison."""
 
-    level: float = 0.95
+    level: float = LEVEL
     resamples: int = 4999
     seed: int = 1
 
@@ -61,6 +67,20 @@ class MachineDifference:
 
 
 @dataclass(frozen=True)
+class Unfinished:
+    """A side of which planned executions have no run."""
+
+    side: Literal["A", "B"]
+    done: int
+    planned: int
+    resume: str
+    """The command that continues its study."""
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.planned:,} executions of {self.side}"
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The result of ``pagelab compare``."""
 
@@ -81,6 +101,12 @@ class Comparison:
     """Two commands, within their blocks, also where the means were refused; None for two studies."""
     earlier_looks: int = 0
     """How often a study had ended before executions were added; each time halves the error of ``level``."""
+    planned_looks: int = 1
+    """At how many looks a precision stop could end it (of two studies: combinations of looks); they share the error."""
+    unfinished: tuple[Unfinished, ...] = ()
+    """Sides that are not whole: no limit is judged then, as p-values hold only for the planned number of executions."""
+    caveats: tuple[str, ...] = ()
+    """Why the two sides of one study are compared like two studies, and what that may hide."""
 
     @property
     def outcome(self) -> Outcome:
@@ -95,20 +121,23 @@ def compare(
     gates: tuple[Gate, ...] = (),
     metric: str | None = None,
     settings: Settings | None = None,
-    interleaved: bool = False,
+    one_study: bool = False,
 ) -> Comparison:
     """Compares every condition that both studies have, by name. No common condition, or no such metric, is bad input.
 
-    ``interleaved``: the two come from one study (:func:`sides_of`) and are compared within its blocks.
+    ``one_study``: the two come from one study (:func:`sides_of`), and are compared within its blocks if it is tested
+    there.
     """
-    stray = [gate.text for gate in gates if gate.metric == "ratio" and not interleaved]
+    unpaired = _why_unpaired(base) if one_study else "two studies have none"
+    stray = [gate.text for gate in gates if gate.metric == "ratio" and unpaired]
     if stray:
         raise BadInputError(
-            f'--fail-if "{stray[0]}": a ratio needs pairs, which two studies do not have; judge the mean: '
+            f'--fail-if "{stray[0]}": a ratio needs pairs, and {unpaired}; judge the mean: '
             f'--fail-if "{stray[0].replace("ratio", "mean")}"'
         )
-    chosen, looks = settings or Settings(), max(len(data.plan.earlier_looks) for data in (base, new))
-    asked, chosen = chosen.level, replace(chosen, level=1 - (1 - chosen.level) / 2**looks)
+    chosen, earlier = settings or Settings(), max(len(data.plan.earlier_looks) for data in (base, new))
+    planned = _planned_looks(base, None if one_study else new)
+    asked, chosen = chosen.level, replace(chosen, level=looked_level(chosen.level, planned * 2**earlier))
     column = _column(base, new, metric)
     names = [_conditions(data) for data in (base, new)]
     common = [name for name in names[0] if name in names[1]]
@@ -121,7 +150,7 @@ def compare(
     gate_level = 1 - (1 - chosen.level) / count if count > 1 else chosen.level
     resampling = Resampling(seed=chosen.seed, resamples=chosen.resamples, level=chosen.level)
     compared, refused, judgements = [], [], []
-    in_pairs = _in_pairs(base, new, column, asked, looks, gate_level) if interleaved else None
+    in_pairs = None if unpaired else _in_pairs(base, new, column, asked, gate_level)
     for condition in common:
         late = _time_outs(base, new, condition)
         found: Changes | str
@@ -133,6 +162,10 @@ def compare(
             found = str(error)
             refused.append((condition, found))
         judgements += [judge(gate, condition, found, gate_level, in_pairs, chosen.seed, late) for gate in gates]
+    unfinished = _unfinished(base, new, one_study)
+    if unfinished:
+        why = told_unfinished(unfinished)
+        judgements = [Judgement(one.gate, one.condition, "inconclusive", why) for one in judgements]
     return Comparison(
         metric=column,
         level=chosen.level,
@@ -142,11 +175,58 @@ def compare(
         only_new=tuple(name for name in names[1] if name not in names[0]),
         refused=tuple(refused),
         judgements=tuple(judgements),
-        machine=_machine(base, new, asked=interleaved),
+        machine=_machine(base, new, asked=one_study),
         same_plan=base.plan.digest == new.plan.digest,
         in_pairs=in_pairs,
-        earlier_looks=looks,
+        earlier_looks=earlier,
+        planned_looks=planned,
+        unfinished=unfinished,
+        caveats=_caveats(base, new, unpaired) if one_study and unpaired else (),
     )
+
+
+def _planned_looks(base: StudyData, new: StudyData | None) -> int:
+    """The number of looks at which the data may have been ended: of two studies, every look of one with every one of
+    the other.
+    """
+    plans = [data.plan.precision for data in (base, new) if data is not None]
+    return prod(len(precision.looks) for precision in plans if precision is not None)
+
+
+def _why_unpaired(data: StudyData) -> str:
+    """Why the executions of a study are not judged in pairs; empty where they are."""
+    if data.origin is not None:
+        return f"the executions of {data.origin} were imported, so of no two is known that they ran as a pair"
+    if data.plan.test != "pairs":
+        return f'the study has test = "{data.plan.test}"'
+    return ""
+
+
+def _caveats(base: StudyData, new: StudyData, unpaired: str) -> tuple[str, ...]:
+    told = f"A and B are compared like two studies, not in pairs: {unpaired}."
+    places = [data.runs["position"].to_list() for data in (base, new)]
+    if base.origin is None or not all(map(stand_alone, places)):
+        return (told,)
+    first, second = (BASE, NEW) if min(places[0]) < min(places[1]) else (NEW, BASE)
+    return told, not_in_turn(base.origin, first, second)
+
+
+def _unfinished(base: StudyData, new: StudyData, one_study: bool) -> tuple[Unfinished, ...]:
+    found = []
+    sides: tuple[tuple[Literal["A", "B"], StudyData], ...] = ((BASE, base), (NEW, new))
+    for number, (side, data) in enumerate(sides):
+        if not data.complete:
+            conditions = data.plan.conditions[number : number + 1] if one_study else data.plan.active()
+            planned = sum(map(data.plan.executions_of, conditions))
+            done = data.runs.filter(~pl.col("warmup")).height
+            found.append(Unfinished(side, done, planned, resuming(data, quoted(data.directory))))
+    return tuple(found)
+
+
+def told_unfinished(found: tuple[Unfinished, ...]) -> str:
+    """``6 of 60 executions of A and 6 of 60 executions of B are done; go on with: pagelab study resume DIR``."""
+    commands = dict.fromkeys(one.resume for one in found)
+    return f"only {' and '.join(map(str, found))} are done; go on with: {'; '.join(commands)}"
 
 
 def sides_of(data: StudyData) -> tuple[StudyData, StudyData]:
@@ -212,20 +292,18 @@ def _time_outs(base: StudyData, new: StudyData, condition: str) -> TimeOuts:
     return TimeOuts(*sides)
 
 
-def _in_pairs(
-    base: StudyData, new: StudyData, column: Column, level: float, looks: int, gate_level: float
-) -> InPairs | None:
+def _in_pairs(base: StudyData, new: StudyData, column: Column, level: float, gate_level: float) -> InPairs | None:
     """The comparison within blocks, judged as the report judges it; None where fewer than two blocks have both sides.
 
-    ``level`` is that of the first look; each further look halves its error.
+    ``level`` is that before any looks; ``gate_level`` is after them.
     """
     sides = [of_test(runs_of(data, (column,)), column) for data in (new, base)]
     every = paired(sides[0], sides[1], column.name)
     test = test_of(sides[0], sides[1], column.name, test="pairs")
     if every is None or test is None or len(every) < 2:
         return None
-    finished, factor = every.finished, 2**looks
-    size = size_within(finished, 1 - (1 - level) / factor) if len(finished) else None
+    finished, factor, stopped = every.finished, factor_of_looks(base.plan), base.plan.precision is not None
+    size = size_within(finished, looked_level(level, factor)) if len(finished) else None
     ratio = None if size is None or size.ratio is None else size.ratio
     p = min(1.0, test.p * factor)
     direction: Literal["lower", "higher"] = "lower" if test.w < test.w_expected else "higher"
@@ -233,9 +311,9 @@ def _in_pairs(
         p=p,
         towards=direction if rejects(p, 1 - level) else None,
         change=None if ratio is None else ratio.estimate / 100,
-        interval=None if ratio is None else interval_of(ratio.interval, 0.01)[0],
+        interval=None if ratio is None else interval_of(ratio.shown(stopped=stopped), 0.01)[0],
         shift=None if size is None else size.shift.estimate,
-        shift_interval=None if size is None else interval_of(size.shift.interval)[0],
+        shift_interval=None if size is None else interval_of(size.shift.shown(stopped=stopped))[0],
         pairs=len(finished),
         tested=len(every),
         late=sum(column.name not in e.values for e in (*sides[0], *sides[1])),
@@ -247,6 +325,7 @@ def _in_pairs(
         answer=judged(found, level=level, family=factor),
         ratio=paired_ratio(finished, level=gate_level) if ratio is not None else None,
         mean=_mean(finished, gate_level),
+        any_shape=stopped,
         narrower=None if pay is None else pay.narrower,
         seconds_a_block=sum(long) if len(long) == 2 else None,
         late=(int(np.isposinf(every.baseline).sum()), int(np.isposinf(every.treatment).sum())),

@@ -11,7 +11,7 @@ from pagelab.analysis.answer import Said
 from pagelab.analysis.compare import BASE, NEW, Compared, Comparison
 from pagelab.analysis.gates import Outcome
 from pagelab.contract.rows import said_type
-from pagelab.stats import coverage
+from pagelab.stats import NotAchievable, coverage
 from pagelab.stats.nondeterminism import Estimate, Refused
 from pagelab.stats.nondeterminism.pair import Verdict
 from pagelab.stats.refusal import Refusal
@@ -129,6 +129,14 @@ class MachineDifference(_Model):
     b: str
 
 
+class Unfinished(_Model):
+    """A side of which planned executions are missing."""
+
+    side: Literal["A", "B"]
+    done: int
+    planned: int
+
+
 class Commands(_Model):
     """The two commands, where commands were compared."""
 
@@ -181,6 +189,10 @@ class CompareDocument(_Model):
     machine_differences: list[MachineDifference] | None
     """Null where a side has no record of its machine."""
     same_plan: bool
+    unfinished: list[Unfinished] = Field(default_factory=list)
+    """Sides of which planned executions are missing: every limit is inconclusive then."""
+    caveats: list[str] = Field(default_factory=list)
+    """Why the two sides of one study, such as imported ones, are not compared in pairs, and what that may hide."""
     commands: Commands | None = None
     settings: Settings | None = None
     """Null for two studies."""
@@ -215,6 +227,8 @@ def document(
         ],
         machine_differences=machine,
         same_plan=found.same_plan,
+        unfinished=[Unfinished(side=one.side, done=one.done, planned=one.planned) for one in found.unfinished],
+        caveats=list(found.caveats),
         commands=None if commands is None else Commands(a=commands[0], b=commands[1]),
         settings=None if ran is None else Settings(a=_setting(ran[0]), b=_setting(ran[1])),
         metric_why=metric_why,
@@ -280,8 +294,10 @@ def _ratio(found: gates.InPairs) -> Number:
         told = Refusal.INCOMPLETE_BLOCKS, "executions timed out, and those that finished do not show the size"
     elif found.ratio is None:
         told = Refusal.NOT_POSITIVE, "a value is zero or negative: no percentage of it exists"
+    elif isinstance(found.ends, NotAchievable):
+        told = Refusal.COUNT_OUT_OF_RANGE, str(found.ends)
     else:
-        told = Refusal.COUNT_OUT_OF_RANGE, str(found.ratio.interval)
+        told = Refusal.OUT_OF_REACH, "the test and the estimate point in different directions"
     return Number(value=None, low=None, high=None, refusal=told[0].value, reason=told[1])
 
 

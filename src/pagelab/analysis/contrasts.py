@@ -109,9 +109,8 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
     size = _within_pairs(pair, executions, design) if design.test == "pairs" else _over_all(x, y, design.interval_level)
     if size is None:
         return replace(empty, note="no block has executions of both")
-    # A study with a precision stop reports the interval that its looks judged (docs/method: precision stop).
     stopped = design.precision_stop
-    interval, note = interval_of(size.shift.any_shape if stopped else size.shift.interval)
+    interval, note = interval_of(size.shift.shown(stopped=stopped))
     relative = size.ratio
     slowest = [inf] * late[0], [inf] * late[1]
     pay = blocks_pay(size.pairs) if size.pairs else None
@@ -123,9 +122,7 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
         shift=size.shift.estimate,
         shift_interval=interval,
         relative=relative.estimate / 100 if relative else None,
-        relative_interval=interval_of(relative.any_shape if stopped else relative.interval, 0.01)[0]
-        if relative
-        else None,
+        relative_interval=interval_of(relative.shown(stopped=stopped), 0.01)[0] if relative else None,
         shift_any_shape=interval_of(size.shift.any_shape)[0],
         relative_any_shape=interval_of(relative.any_shape, 0.01)[0] if relative else None,
         separated=max(x + slowest[0]) < min(y) or min(x) > max(y + slowest[1]),
@@ -138,6 +135,10 @@ class _Estimate:
     estimate: float
     interval: Ends | NotAchievable
     any_shape: Ends | NotAchievable
+
+    def shown(self, *, stopped: bool) -> Ends | NotAchievable:
+        """The interval to report: in a study with a precision stop the one that its looks judged (docs/method.md)."""
+        return self.any_shape if stopped else self.interval
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,17 @@ class StudyData:
     limits: tuple[Limit, ...] = ()
     """Limits with which two commands were compared, each with its outcome on these executions."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether every place of the schedule has a run, or a planned look ended the study."""
+        return self.outstanding == 0 or bool(self.looks and self.looks[-1].get("stop"))
+
+    @property
+    def directory(self) -> Path:
+        """The study's directory."""
+        store = self.record_lines.store
+        return store if store.is_dir() else store.parent
+
 
 def load(store: Store) -> StudyData:
     """Reads all runs that *store* holds now; later commits are left out."""

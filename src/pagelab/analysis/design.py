@@ -11,8 +11,9 @@ from pagelab.analysis import wording
 from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Condition, Design, Execution, Metric
-from pagelab.stats import PrecisionPlan
+from pagelab.stats.precision import looked_level
 from pagelab.study import plan as plan_module
+from pagelab.study.answering import factor_of_looks
 from pagelab.study.sides import SIDES, kept
 
 
@@ -45,8 +46,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         answer=plan.answer,
         tested=plan.tested,
         drop_first={c.workload: c.drop_first for c in plan.conditions if c.drop_first},
-        interval_level=_interval_level(data),
-        p_factor=_p_factor(plan),
+        interval_level=_interval_level(plan),
+        p_factor=factor_of_looks(plan),
         earlier_looks=tuple(plan.earlier_looks),
         primary=plan.metric,
         primaries=primaries,
@@ -57,7 +58,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
             f"after {wording.count(look['look'], 'block')}: {look['reason'].replace('-', ' ')}" for look in data.looks
         ),
         imported_from=data.origin,
-        complete=_complete(data),
+        complete=data.complete,
         commands={} if data.origin else _commands(plan),
         policy_texts={} if data.origin else {c.policy: c.request.policy_toml.strip() for c in plan.conditions},
         notes=((f"{plan_module.CO_RUN[:1].upper()}{plan_module.CO_RUN[1:]}.",) if plan.co_run else ())
@@ -141,16 +142,26 @@ def _in_turn(data: StudyData, executions: tuple[Execution, ...], conditions: tup
     places: dict[str, list[int]] = {}
     for e in executions:
         places.setdefault(e.condition, []).append(e.position)
-    apart = {name for name, at in places.items() if len(at) > 1 and max(at) - min(at) == len(at) - 1}
+    apart = {name for name, at in places.items() if stand_alone(at)}
     several = Counter(c.workload for c in conditions if c.id in apart)
     found = [c for c in conditions if c.id in apart and several[c.workload] > 1]
     if not found:
         return ()
     first = sorted((c for c in found if c.workload == found[0].workload), key=lambda c: min(places[c.id]))[:2]
+    return (not_in_turn(data.origin, first[0].policy, first[1].policy),)
+
+
+def stand_alone(positions: list[int]) -> bool:
+    """Whether no execution of another condition is between those at ``positions``."""
+    return len(positions) > 1 and max(positions) - min(positions) == len(positions) - 1
+
+
+def not_in_turn(origin: str, first: str, second: str) -> str:
+    """The sentence on two conditions of the imported file ``origin`` of which one comes after the other."""
     return (
-        f"The executions were not in turns: in {data.origin} all of {first[0].policy} come before those of "
-        f"{first[1].policy}. A machine that drifts from the one to the other looks like a difference between them; "
-        "to have them in turns: pagelab compare 'COMMAND A' 'COMMAND B'.",
+        f"The executions were not in turns: in {origin} all of {first} come before those of {second}. A machine that "
+        "drifts from the one to the other looks like a difference between them; to have them in turns: pagelab compare "
+        "'COMMAND A' 'COMMAND B'."
     )
 
 
@@ -173,26 +184,9 @@ def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[E
     )
 
 
-def _interval_level(data: StudyData) -> float:
-    """The level of the intervals.
-
-    A precision stop divides the error over its looks, so that the level holds at whichever look it ends. Each extension
-    of a study halves the error of the look before.
-    """
-    plan = data.plan
-    if plan.precision is None:
-        return 1 - (1 - plan.level) / _p_factor(plan) if plan.earlier_looks else plan.level
-    looks = tuple(plan.precision.looks)
-    return PrecisionPlan(looks, plan.precision.target, plan.level).level_at(looks[-1])
-
-
-def _p_factor(plan: plan_module.Plan) -> int:
-    return len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
-
-
-def _complete(data: StudyData) -> bool:
-    """Whether every place of the schedule has a run, or a planned look ended the study."""
-    return data.outstanding == 0 or bool(data.looks and data.looks[-1].get("stop"))
+def _interval_level(plan: plan_module.Plan) -> float:
+    """The level of the intervals, after the looks."""
+    return looked_level(plan.level, factor_of_looks(plan))
 
 
 def _question(workloads: tuple[str, ...], policies: tuple[str, ...], baselines: dict[str, str]) -> str:
@@ -290,5 +284,5 @@ def _added(plan: plan_module.Plan) -> str:
     looks = wording.listing([str(look) for look in plan.earlier_looks])
     return (
         f". Executions were added after the study had come to its end with {looks}: each look has half of the error of "
-        f"the one before, so this one is judged at {wording.level(1 - (1 - plan.level) / _p_factor(plan))}"
+        f"the one before, so this one is judged at {wording.level(_interval_level(plan))}"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from importlib.resources import files
-from math import ceil
 from pathlib import Path
 
 import polars as pl
@@ -16,16 +15,17 @@ from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Judged, judged_of
+from pagelab.errors import quoted
 from pagelab.study.answering import fewest_for_tests, looked_at, set_unreachable
-from pagelab.study.budget import MOST_BLOCKS, MOST_OF_A_COMMAND
+from pagelab.study.budget import MOST_BLOCKS, MOST_OF_A_COMMAND, lasts, minutes_for
 from pagelab.study.progress import shown_duration
 from pagelab.study.setting import AXES, flags_of
-from pagelab.study.sides import again, kept, measured
+from pagelab.study.sides import again, chosen, kept, measured, words_of
 
 _QUICK = "-quick"
 _WHOLE = "the whole study: more executions and configurations of each program"
-_BESIDE = 1.15
-"""Total time of an execution divided by the program's: the launcher and the records take the rest."""
+_PILOT_BLOCKS = 2
+"""As many blocks as the pilot of ``pagelab try`` takes, at most."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,9 @@ class Following:
 
 def following_of(analysis: Analysis, data: StudyData) -> Following:
     """The next command and its purpose."""
-    store = data.record_lines.store
-    where = shlex.quote(str(store if store.is_dir() else store.parent))
+    where = quoted(data.directory)
     if not analysis.design.complete and analysis.design.imported_from is None:
-        return Following(_resuming(data, where), "the study is not finished")
+        return Following(resuming(data, where), "the study is not finished")
     if analysis.over_set is not None:
         return _of_set(analysis, data, where)
     undecided = _undecided_limits(data)
@@ -82,7 +81,7 @@ def _with_tests(data: StudyData, where: str) -> Following:
     """The fewest executions with which the comparisons, now only described, could be tested."""
     executions = fewest_for_tests(looked_at(data.plan))
     return Following(
-        _resuming(data, where, f" --executions {executions}"),
+        resuming(data, where, f" --executions {executions}"),
         f"tests need {executions} executions of each condition: {_longer(data, executions)} more, and a further look, "
         "which is judged more strictly",
     )
@@ -96,7 +95,7 @@ def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Fol
     # A study with different numbers of executions is extended to the same number for all programs.
     of_all = "" if executions == needed else f", the study goes on to {executions:,} of every condition"
     return Following(
-        _resuming(data, where, f" --executions {executions}"),
+        resuming(data, where, f" --executions {executions}"),
         f"{_aim(one)} for {c.workload} under {c.policy} needs about {needed:,} executions of each{of_all}: "
         f"{_longer(data, executions)} more, and a further look, which is judged more strictly",
     )
@@ -112,7 +111,7 @@ def _aim(one: Judged) -> str:
     return needs(one.answer) if _needed(one) == one.answer.needed else "an answer"
 
 
-def _resuming(data: StudyData, where: str, more: str = "") -> str:
+def resuming(data: StudyData, where: str, more: str = "") -> str:
     """The command that continues the study; where it restarts the machine, the user must agree again (``--reboot``)."""
     command = f"pagelab study resume {where}{more}"
     return f"sudo {command} --reboot" if data.plan.reboots is not None else command
@@ -126,8 +125,13 @@ def _longer(data: StudyData, executions: int) -> str:
 
 def _longer_s(data: StudyData, executions: int) -> float:
     """Seconds until every condition has ``executions``, from its mean duration so far."""
-    of_each = data.runs.filter(~pl.col("warmup")).group_by("condition").agg(pl.len(), pl.col("duration_s").mean())
-    return float(sum(max(0, executions - had) * (mean or 0.0) for _, had, mean in of_each.iter_rows()))
+    of_each = _durations(data).iter_rows()
+    return float(sum(max(0, executions - had) * (mean or 0.0) for _, mean, had in of_each))
+
+
+def _durations(data: StudyData) -> pl.DataFrame:
+    """Of each condition the mean duration of its executions, and their number."""
+    return data.runs.filter(~pl.col("warmup")).group_by("condition").agg(pl.col("duration_s").mean(), pl.len())
 
 
 def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
@@ -151,7 +155,7 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
     if any(one.said == "cannot-tell" for one in answers) and _extensible(analysis) and _can_be_looked_at(data):
         executions = 2 * data.plan.executions
         return Following(
-            _resuming(data, where, f" --executions {executions}"),
+            resuming(data, where, f" --executions {executions}"),
             f"twice the executions, {_longer(data, executions)} more: intervals 0.71 times as wide, "
             "where executions differ more than programs do; a further look, which is judged more strictly",
         )
@@ -194,31 +198,49 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     """This comparison alone, in pairs, with the minutes for ±3%; None where ``pagelab try`` cannot run it."""
     c = one.contrast
     command = analysis.design.commands.get(c.workload)
-    flags = _flags(analysis.design.policy_texts, c.policy), _flags(analysis.design.policy_texts, c.baseline)
-    seconds = [_seconds(analysis, c.workload, policy) for policy in (c.policy, c.baseline)]
-    if not command or None in flags or None in seconds or not _known_to_try(one, data):
+    settings = _settings(one, data)
+    block_s = _block_s(one, data)
+    # A study that begins anew has one look at its end, and need not have twice the executions of this one.
+    executions = one.answer.needed or 2 * one.answer.fewest
+    if not command or not settings or block_s is None or not _known_to_try(one, data) or executions > MOST_BLOCKS:
         return None
-    mine, base = (dict(f or {}) for f in flags)
-    axes = [axis for axis in AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
-    if len(axes) != 1:
-        return None
-    executions = _needed(one)
-    if executions > MOST_BLOCKS:
-        return None
-    block_s = (max if data.plan.co_run else sum)(s or 0.0 for s in seconds)
-    minutes = max(1, ceil(executions * _BESIDE * block_s / 60))
+    minutes = minutes_for(executions, block_s, spent_s=_PILOT_BLOCKS * block_s)
     if minutes > MOST_OF_A_COMMAND:
         return None
-    words = ["pagelab", "try"]
-    for axis in AXES:
-        values = [base.get(axis, "kernel"), mine.get(axis, "kernel")] if axis in axes else [mine.get(axis)]
-        words += [word for value in values if value is not None for word in (f"--{axis}", value)]
-    words += ["--co-run"] if data.plan.co_run else []
-    words += ["--metric", one.metric.name] if one.metric.name != "wall_s" else []
-    words += ["--minutes", str(minutes), "--"]
-    who = f"{c.workload} under {c.policy}"
-    why = f"{_aim(one)} for {who} needs about {executions:,} executions of each"
-    return Following(f"{shlex.join(words)} {command}", why)
+    words = ["pagelab", "try", *settings, *measured(data.plan, one.metric.name), "--minutes", f"{minutes:g}", "--"]
+    aim = needs(one.answer) if one.answer.needed else "an answer"
+    why = f"{aim} for {c.workload} under {c.policy} needs about {executions:,} executions of each"
+    return Following(f"{shlex.join(words)} {command}", f"{why}, {shown_duration(60 * minutes)}")
+
+
+def _settings(one: Judged, data: StudyData) -> list[str] | None:
+    """The words of the two settings, the baseline's first; None where they are not two values of one axis."""
+    c = one.contrast
+    by_policy = {each.policy: each for each in data.plan.conditions if each.workload == c.workload}
+    if not by_policy.keys() >= {c.policy, c.baseline}:
+        return None
+    base, mine = (chosen(by_policy[name]) for name in (c.baseline, c.policy))
+    words, different = [], 0
+    for axis in dict.fromkeys([*AXES, *base, *mine]):
+        values = [side.get(axis, "kernel" if axis in AXES else None) for side in (base, mine)]
+        if axis == "policy" or None in values:
+            return None
+        different += values[0] != values[1]
+        if values != ["kernel", "kernel"]:
+            words += words_of(axis, [str(value) for value in dict.fromkeys(values)])
+    return words if different == 1 else None
+
+
+def _block_s(one: Judged, data: StudyData) -> float | None:
+    """Seconds that one execution of each took so far, with the launcher and the records."""
+    c = one.contrast
+    both = [
+        each.name
+        for each in data.plan.conditions
+        if each.workload == c.workload and each.policy in (c.policy, c.baseline)
+    ]
+    seconds = [mean for name, mean, _ in _durations(data).iter_rows() if name in both and mean]
+    return lasts(data.plan, seconds) if len(seconds) == 2 else None
 
 
 def _known_to_try(one: Judged, data: StudyData) -> bool:
@@ -242,9 +264,3 @@ def _run(one: Judged, analysis: Analysis) -> Following | None:
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
     """The policy as flags; None where flags cannot express it."""
     return flags_of(texts[policy]) if policy in texts else None
-
-
-def _seconds(analysis: Analysis, workload: str, policy: str) -> float | None:
-    ids = [c.id for c in analysis.design.conditions if (c.workload, c.policy) == (workload, policy)]
-    summary = analysis.summary(ids[0], "wall_s") if ids else None
-    return summary.median if summary else None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
-from math import ceil, comb, log
+from math import ceil, sqrt
 from statistics import NormalDist
 from typing import Literal
 
-import numpy as np
-
 from pagelab.analysis import wording
-from pagelab.analysis.answer import Answer
+from pagelab.analysis.answer import Answer, fewest_of
 from pagelab.analysis.limits import Limit
 from pagelab.errors import BadInputError
+from pagelab.stats import Interval as Ends
 from pagelab.stats import NotAchievable, PairedRatio, Pairs, signed_rank
 from pagelab.stats.nondeterminism import Changes, Metric, Refused
 from pagelab.stats.nondeterminism.exchange import Exchanged
@@ -56,12 +56,21 @@ class InPairs:
     """None where no pair finished, or a value is zero or negative."""
     mean: MeanRatio | str
     """The change of the mean, or why there is none. It and the attribute before it are at the level of the gates."""
+    any_shape: bool
+    """Whether the interval is the any-shape one, as in every study with a precision stop: its looks judged that one."""
     narrower: float | None
     """Spread of the differences within pairs, divided by that between executions of different blocks: below 1 where
     blocks help."""
     seconds_a_block: float | None
     late: tuple[int, int] = (0, 0)
     """Executions of A and of B in these pairs that timed out, where the test counts them as slowest."""
+
+    @property
+    def ends(self) -> Ends | NotAchievable | None:
+        """The interval of the ratio that is compared with limits, in percent; None where there is no ratio."""
+        if self.ratio is None:
+            return None
+        return self.ratio.any_shape if self.any_shape else self.ratio.interval
 
 
 @dataclass(frozen=True)
@@ -157,24 +166,32 @@ def _judge(
     """
     if in_pairs is not None and gate.metric == "ratio" and any(in_pairs.late):
         return _with_time_outs(gate, condition, in_pairs, (1 - level) / 2)
-    if isinstance(found, str):
-        return Judgement(gate, condition, "inconclusive", found)
     ends = _interval(gate, found, in_pairs)
     if isinstance(ends, str):
         return Judgement(gate, condition, "inconclusive", ends)
-    low, middle, high = ends
     limit = gate.limit_percent
-    executions = int(found.table.executions.min())
+    low, middle, high = (limit if abs(end - limit) <= _ROUNDING * (100 + abs(limit)) else end for end in ends)
+    if low == limit == high:
+        return Judgement(gate, condition, "inconclusive", f"the whole interval is at the limit: {_ANOTHER}")
+    executions, tail = _executions(found, in_pairs), (1 - level) / 2
     if not gate.above:
         low, middle, high, limit = -high, -middle, -low, -limit
     if low <= limit < high:
         half = high - middle if middle < limit else middle - low
-        return _undecided(gate, condition, "the limit lies inside the interval", executions, half, abs(middle - limit))
-    tail = (1 - level) / 2
+        paired = in_pairs is not None and gate.metric in ("ratio", Metric.MEAN)
+        needed = max(
+            executions,
+            fewest_of("pairs" if paired else "rank-sum", 2 * tail),
+            _narrow_enough(executions, half, abs(middle - limit), tail, paired=paired),
+        )
+        return _undecided(gate, condition, "the limit lies inside the interval", needed)
     if gate.limit_percent > -100:
         test = _exchanged(gate, found, in_pairs, tail, seed)
         p = test.higher if (low > limit) == gate.above else test.lower
         if p > tail:
+            tied = None if in_pairs is None or gate.metric != "ratio" else _at_limit(in_pairs, test, tail)
+            if tied is not None:
+                return Judgement(gate, condition, "inconclusive", f"{tied}: {_ANOTHER}")
             return _not_told(gate, condition, executions, p, tail, test)
     if low > limit:
         return Judgement(gate, condition, "fail", "the whole interval is beyond the limit")
@@ -183,46 +200,74 @@ def _judge(
     )
 
 
-def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[float, float, float] | str:
-    """Low end, estimate and high end in percent, or why there is none."""
+def _executions(found: Changes | str, in_pairs: InPairs | None) -> int:
+    """Executions of each side; the pairs, where the spreads were refused."""
+    if isinstance(found, str):
+        assert in_pairs is not None
+        return len(in_pairs.pairs.finished)
+    return int(found.table.executions.min())
+
+
+def _interval(gate: Gate, found: Changes | str, in_pairs: InPairs | None) -> tuple[float, float, float] | str:
+    """Low end, estimate and high end in percent, or why there is none. The two of pairs need no spreads."""
     if in_pairs is not None and gate.metric == "ratio":
-        if in_pairs.ratio is None:
+        ends = in_pairs.ends
+        if in_pairs.ratio is None or ends is None:
             return "a value is zero or negative: no ratio of it exists; judge the mean"
-        ratio = in_pairs.ratio.interval
-        return str(ratio) if isinstance(ratio, NotAchievable) else (ratio.low, in_pairs.ratio.percent, ratio.high)
+        return str(ends) if isinstance(ends, NotAchievable) else (ends.low, in_pairs.ratio.percent, ends.high)
     if in_pairs is not None and gate.metric is Metric.MEAN:
         mean = in_pairs.mean
         return mean if isinstance(mean, str) else (mean.interval.low, mean.percent, mean.interval.high)
+    if isinstance(found, str):
+        return found
     if gate.metric == "ratio":
         return "there are no pairs: executions of one of the two failed in every block"
     change = next(change.percent for change in found.changes if change.metric is gate.metric)
     return change.message if isinstance(change, Refused) else (change.interval.low, change.value, change.interval.high)
 
 
+_ANOTHER = "choose another limit"
+_ROUNDING = 1e-9
+"""An end of an interval is at the limit where it differs from it by this share of the ratio: by rounding only."""
 _MOST = 100_000
 """Most executions of each command that a comparison may have."""
 
 
-def _undecided(gate: Gate, condition: str, why: str, executions: int, have: float, want: float) -> Judgement:
-    """An inconclusive judgement, with the executions that would decide it.
-
-    ``have`` shrinks with the square root of the number of executions, and the gate is decided when it reaches ``want``.
-    """
-    times = (have / want) ** 2 if want > 0 else _MOST
-    if executions * times >= _MOST:
-        return Judgement(gate, condition, "inconclusive", f"{why}: the change is at the limit; choose another limit")
-    needed = max(executions + 1, ceil(executions * times))
+def _undecided(gate: Gate, condition: str, why: str, needed: int) -> Judgement:
+    """An inconclusive judgement, with the executions of each command that would decide it."""
+    if needed >= _MOST:
+        return Judgement(gate, condition, "inconclusive", f"{why}: the change is at the limit; {_ANOTHER}")
     reason = f"{why}: if the change stays what it is, about {needed:,} executions of each decide"
     return Judgement(gate, condition, "inconclusive", reason, needed)
 
 
-def _exchanged(gate: Gate, found: Changes, in_pairs: InPairs | None, tail: float, seed: int) -> Exchanged | Flipped:
+def _narrow_enough(executions: int, half: float, wanted: float, tail: float, *, paired: bool) -> int:
+    """Executions of each, more than now, whose interval has a half-width of ``wanted`` where it is ``half`` now.
+
+    It shrinks as Student's quantile over the square root of their number: of few executions faster than the root alone.
+    """
+    from scipy.special import stdtrit  # heavy: only where it is needed
+
+    def width(number: int) -> float:
+        return -float(stdtrit(max(1, number - 1) * (1 if paired else 2), tail)) / sqrt(number)
+
+    more = range(executions + 1, _MOST)
+    if half <= 0 or wanted <= 0 or not more:
+        return _MOST
+    target = width(executions) * wanted / half
+    return executions + 1 + bisect_left(more, True, key=lambda number: width(number) <= target)
+
+
+def _exchanged(
+    gate: Gate, found: Changes | str, in_pairs: InPairs | None, tail: float, seed: int
+) -> Exchanged | Flipped:
     ratio = 1 + gate.limit_percent / 100
     if gate.metric == "ratio":
         assert in_pairs is not None
         return _of_ratio(in_pairs, ratio)
     if in_pairs is not None and gate.metric is Metric.MEAN:
         return flipped(in_pairs.pairs.finished, ratio, seed=seed, tail=tail)
+    assert not isinstance(found, str)
     return found.exchanged(gate.metric, ratio, tail)
 
 
@@ -250,32 +295,31 @@ def _with_time_outs(gate: Gate, condition: str, found: InPairs, tail: float) -> 
 
 def _of_ratio(found: InPairs, ratio: float) -> Flipped:
     """The test of the limit; the interval of the ratio is the inversion of this test. Two time-outs tell nothing."""
-    both = np.isposinf(found.pairs.treatment) & np.isposinf(found.pairs.baseline)
-    apart = np.where(both, 0.0, found.pairs.apart("ratio") - log(ratio))
+    apart = found.pairs.apart("ratio", ratio)
     lower, higher = (signed_rank(apart, alternative=side) for side in ("less", "greater"))
     return Flipped(lower.p, higher.p, lower.total, lower.count is not None)
+
+
+def _at_limit(found: InPairs, test: Exchanged | Flipped, tail: float) -> str | None:
+    """``8 of 12 pairs are at the limit``, where the test could reject without these ties; else None."""
+    n = len(found.pairs)
+    if not test.exact or test.choices * tail >= 1 or 2**n * tail < 1:
+        return None
+    return f"{n + 1 - test.choices.bit_length()} of {n} pairs are at the limit"
 
 
 def _not_told(
     gate: Gate, condition: str, executions: int, p: float, tail: float, test: Exchanged | Flipped
 ) -> Judgement:
     if test.exact and test.choices * tail < 1:
-        needed = _fewest(executions, tail, test)
+        needed = fewest_of("pairs" if isinstance(test, Flipped) else "rank-sum", 2 * tail)
         few = f"so few executions cannot differ at this level (least p {1 / test.choices:.2g}): run {needed} of each"
         return Judgement(gate, condition, "inconclusive", few, needed)
     normal = NormalDist()
     have, want = (-normal.inv_cdf(min(one, 0.499)) for one in (tail, p))
     told = f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g})"
-    return _undecided(gate, condition, told, executions, have, want)
-
-
-def _fewest(executions: int, tail: float, test: Exchanged | Flipped) -> int:
-    """The fewest executions of each command with which the smallest possible p, 1 / choices, is at most ``tail``."""
-    paired = isinstance(test, Flipped)
-    number = executions
-    while (2**number if paired else comb(2 * number, number)) * tail < 1:
-        number += 1
-    return number
+    times = (have / want) ** 2 if want > 0 else _MOST
+    return _undecided(gate, condition, told, max(executions + 1, ceil(min(_MOST, executions * times))))
 
 
 def _modes_not_excluded(executions: int) -> str:

@@ -155,13 +155,10 @@ def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
 
         found = kendalltau([place for place, _ in ratios], values)
         tau, p = float(found.statistic), float(found.pvalue)
-    change = last / first - 1
     trend = "no trend beyond chance" if p >= _CHANCE else f"there is a trend, {wording.p_value(p)}"
-    size = wording.percent(abs(change), signed=False)
     sentence = (
-        f"From the first to the last third of the schedule, executions became {size} "
-        f"{'slower' if change > 0 else 'faster'} at the median (Kendall's τ = {wording.digits(tau or 0.0, 2)}: "
-        f"{trend}); "
+        f"From the first to the last third of the schedule, executions {_changed(first, last)} "
+        f"(Kendall's τ = {wording.digits(tau or 0.0, 2)}: {trend}); "
         + (
             "the blocks spread this over all conditions alike."
             if randomised
@@ -169,6 +166,15 @@ def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
         )
     )
     return Drift(len(values), first, last, tau, sentence)
+
+
+def _changed(first: float, last: float) -> str:
+    """The change in words: ``became 1.2% slower at the median``; of a first value that is not above 0, both values."""
+    if first <= 0:
+        ends = f"from {wording.digits(first, 2)} to {wording.digits(last, 2)}"
+        return f"went, at the median, {ends} times the median of their condition"
+    change = last / first - 1
+    return f"became {wording.percent(abs(change), signed=False)} {'slower' if change > 0 else 'faster'} at the median"
 
 
 MUCH = 0.05

@@ -24,7 +24,7 @@ from pagelab.analysis.model import (
 from pagelab.analysis.planned_test import paired
 from pagelab.analysis.summaries import interval_of
 from pagelab.stats import StatsRefusedError, holm, set_ratio, spread_ratio
-from pagelab.study.answering import programs_by_policy
+from pagelab.study.answering import programs_by_policy, set_comparisons
 
 Quantity = Literal["time", "spread"]
 Logs = dict[str, float | str]
@@ -52,8 +52,9 @@ def over_set_of(
             by_condition.setdefault(execution.condition, []).append(execution)
     contrasts: list[SetContrast] = []
     programs: list[SetProgram] = []
-    every = list(primary)
-    for (policy, baseline), wanted in programs_by_policy(data.plan).items():
+    every, several = list(primary), programs_by_policy(data.plan)
+    family = set_comparisons(several)
+    for (policy, baseline), wanted in several.items():
         mine = [c for c in every if (c.policy, c.baseline) == (policy, baseline)]
         time = {name: [_time(c) for c in mine if names[c.workload] == name] for name in wanted}
         spread = {
@@ -64,7 +65,9 @@ def over_set_of(
             "spread": {name: _one(spread[name]) for name in wanted},
         }
         late = sum(c.timed_out for c in mine), sum(c.timed_out_baseline for c in mine)
-        contrasts += [_contrast(policy, baseline, quantity, found, design, late) for quantity, found in logs.items()]
+        contrasts += [
+            _contrast(policy, baseline, quantity, found, design, late, family) for quantity, found in logs.items()
+        ]
         programs += [
             SetProgram(
                 name, policy, baseline, len(time[name]), _ratio(logs["time"][name]), _ratio(logs["spread"][name])
@@ -117,7 +120,7 @@ def _ratio(logarithm: float | str) -> float | None:
 
 
 def _contrast(
-    policy: str, baseline: str, quantity: Quantity, found: Logs, design: Design, late: tuple[int, int]
+    policy: str, baseline: str, quantity: Quantity, found: Logs, design: Design, late: tuple[int, int], comparisons: int
 ) -> SetContrast:
     empty = SetContrast(
         policy=policy,
@@ -139,7 +142,7 @@ def _contrast(
     logs = [value for value in found.values() if isinstance(value, float)]
     if not logs:
         return empty
-    result = set_ratio([exp(value) for value in logs], level=design.interval_level, seed=SEED)
+    result = set_ratio([exp(value) for value in logs], level=design.interval_level, seed=SEED, comparisons=comparisons)
     interval: Interval | None = interval_of(result.interval)[0]
     return replace(
         empty,

@@ -10,6 +10,7 @@ from typing import Literal
 from pagelab.analysis.model import Execution, Metric
 from pagelab.stats import Pairs, StatsRefusedError, pairs_of, rank_sum, signed_rank, smallest_p, stratified_rank_sum
 
+_TIMES = ("wall_s", "user_s", "system_s", "cpu_s")
 TestName = Literal["pairs", "rank-sum", "stratified"]
 
 
@@ -28,11 +29,12 @@ class Tested:
 
 
 def counts_as_slowest(e: Execution, metric: Metric) -> bool:
-    """Whether the time limit ended the execution, and the metric is a time: it is then slower than all that finished.
+    """Whether the time limit ended the execution, and the metric is its time: it is then slower than all that finished.
 
-    Of processor time that is a convention: an execution that hangs asleep has used little, but it did not end.
+    Of processor time that is a convention: an execution that hangs asleep has used little, but it did not end. A window
+    inside the program may have ended before, or never have begun.
     """
-    return e.status == "timed-out" and not e.warmup and metric.kind == "time"
+    return e.status == "timed-out" and not e.warmup and metric.name in _TIMES
 
 
 def of_test(executions: Iterable[Execution], metric: Metric) -> list[Execution]:

@@ -83,10 +83,14 @@ def _sized(c: Contrast) -> bool:
 
 
 def _unsized(c: Contrast, metric: Metric, family: Family) -> str:
-    return (
-        f"{c.policy} {_verb(c, metric)} ({_p(c, family.size)}); the size of the difference cannot be estimated from "
-        f"the executions that finished.{_late(c)}"
-    )
+    lead = f"{c.policy} {_verb(c, metric)} ({_p(c, family.size)})"
+    if c.timed_out or c.timed_out_baseline:
+        told = "the size of the difference cannot be estimated from the executions that finished"
+    elif (c.relative if c.relative is not None else c.shift) == 0:
+        told = f"most differences are 0, and so is the estimate of its size ({_size_interval(c, metric)})"
+    else:
+        told = "its size is not known: the estimate over all executions, which ignores the blocks, points the other way"
+    return f"{lead}; {told}.{_late(c)}"
 
 
 def _found(c: Contrast, metric: Metric, family: Family) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf, log1p
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import NEGLIGIBLE, Answer, Evidence, facts, judged, left_by_holm, sentence, words
+from pagelab.analysis.answer import NEGLIGIBLE, Answer, Evidence, aside, facts, judged, left_by_holm, sentence, words
 from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.model import Analysis, Contrast, Design, Metric
 from pagelab.analysis.policy_summary import policy_summary
@@ -56,8 +56,9 @@ def judged_of(compared: tuple[Contrast, ...], design: Design, metrics: tuple[Met
 
 def _answer(c: Contrast, design: Design, among: int, comparisons: int) -> Answer:
     in_pairs, late = design.test == "pairs", c.timed_out + c.timed_out_baseline
+    numbers = c.n + c.timed_out, c.n_baseline + c.timed_out_baseline
     finished = (c.pairs or 0) if in_pairs else min(c.n, c.n_baseline)
-    tested = c.pairs_tested if in_pairs else min(c.n + c.timed_out, c.n_baseline + c.timed_out_baseline)
+    tested = c.pairs_tested if in_pairs else min(numbers)
     found = Evidence(
         p=c.p_holm,
         towards=c.verdict if c.verdict in ("lower", "higher") else None,
@@ -68,6 +69,8 @@ def _answer(c: Contrast, design: Design, among: int, comparisons: int) -> Answer
         pairs=finished,
         tested=finished if tested is None else tested,
         late=late,
+        against=None if in_pairs or c.n == c.n_baseline else (c.n, c.n_baseline),
+        smallest_p=None if in_pairs or numbers[0] == numbers[1] else c.smallest_p,
     )
     return judged(found, level=design.level, family=among * design.p_factor, comparisons=comparisons, test=design.test)
 
@@ -86,7 +89,7 @@ def headline(compared: tuple[Judged, ...], design: Design) -> str:
         return f"No difference was found in {comparisons}: {_tally(compared)}{_undecided(compared)}."
     most = max(found or compared, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
     rest = f"; of {len(compared)} comparisons {_tally(compared)}" if len(compared) > 1 else ""
-    return f"{_sentence(most, design)} ({', '.join(facts(most.answer, most.metric, _unequal(most, design)))}){rest}."
+    return f"{_sentence(most, design)} ({', '.join(facts(most.answer, most.metric))}){rest}."
 
 
 def _described(judged: tuple[Judged, ...], design: Design) -> str:
@@ -96,19 +99,13 @@ def _described(judged: tuple[Judged, ...], design: Design) -> str:
         return "Nothing can be compared yet: a condition in every comparison has no executions."
     most = max(sized, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
     greatest = f", the greatest of {len(sized)} changes" if len(sized) > 1 else ""
-    told = ", ".join(facts(most.answer, most.metric, _unequal(most, design)))
+    told = ", ".join(facts(most.answer, most.metric))
     fewest = min(min(one.contrast.n, one.contrast.n_baseline) for one in sized)  # an import plans no number
     executions = fewest if design.executions is None else design.executions
     few = f"{executions} executions of each are" if executions != 1 else "one execution of each is"
     tests = "a test" if len(judged) == 1 else f"tests of {len(judged)} comparisons"
     said = _sentence(most, design).removesuffix(_NOT_TESTED)
     return f"{said}{greatest} ({told}){_NOT_TESTED}: {few} too few for {tests}."
-
-
-def _unequal(one: Judged, design: Design) -> str | None:
-    """``5 against 6 executions`` where the two sides have different numbers; else None."""
-    c = one.contrast
-    return f"{c.n} against {c.n_baseline} executions" if design.test != "pairs" and c.n != c.n_baseline else None
 
 
 def _sentence(one: Judged, design: Design) -> str:
@@ -121,11 +118,10 @@ def _sentence(one: Judged, design: Design) -> str:
     policy = f"{c.policy} ({meaning})" if meaning else c.policy
     if one.answer.said not in ("lower", "higher"):
         return f"{lead}{c.workload} under {policy} against {c.baseline}: {said}"
-    said = said.removesuffix(", size unknown")
-    size = "" if one.answer.has_size else "; the size is unknown"
+    said, beside = aside(one.answer, said)
     than = "as" if " times as " in said else "than"
     verb = "takes" if said.endswith("as long") else "is"
-    return f"{lead}{c.workload} {verb} {said} under {policy} {than} under {c.baseline}{size}"
+    return f"{lead}{c.workload} {verb} {said} under {policy} {than} under {c.baseline}{beside}"
 
 
 def _tally(judged: tuple[Judged, ...]) -> str:

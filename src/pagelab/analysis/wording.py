@@ -60,12 +60,19 @@ def share(fraction: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """A p-value: ``p = 0.012``; below a thousandth as a power of ten."""
+    """A p-value: ``p = 0.012``; below a thousandth as a power of ten, as far as the numbers of the machine reach."""
+    if p < 1e-300:
+        return "p < 10⁻³⁰⁰"
     if p >= 0.9995:
         return "p = 1"
     if p >= 0.1:
         return f"p = {p:.2f}"
     return f"p = {digits(p, 2)}" if p >= 0.001 else f"p = {power_of_ten(p)}"
+
+
+def p_cell(p: float) -> str:
+    """A p-value in a column of p: ``0.012``, ``< 10⁻³⁰⁰``."""
+    return p_value(p).removeprefix("p ").removeprefix("= ")
 
 
 def level(fraction: float) -> str:

@@ -25,6 +25,7 @@ def _run() -> None:
     from pagelab import terminal
     from pagelab.cli import quick
 
+    terminal.open_streams()
     terminal.tolerate()
     try:
         code = quick.attempt(sys.argv[1:])

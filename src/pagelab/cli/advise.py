@@ -134,7 +134,7 @@ def advise_command(
         raise BadInputError(f"--seconds {seconds:g}: applies to --pid only; for a command, use --minutes")
     checked(seed=seed, minutes=minutes)
     from pagelab.advise.answer import document
-    from pagelab.advise.campaign import Asked, advise
+    from pagelab.advise.campaign import FOOTPRINT, Asked, advise
     from pagelab.study.launching import local_tools
     from pagelab.study.progress import for_terminal
 
@@ -149,10 +149,9 @@ def advise_command(
         timeout_s=timeout,
         evidence=_evidence(trace, samples, processor),
     )
-    directory = free_directory(
-        into, Path(argv[0]).name, ".advice", "it exists and is not empty; choose another directory"
-    )
-    found = advise(asked, directory.resolve(), local_tools(), for_terminal())
+    hint = "it exists and is not empty; choose another directory"
+    directory = free_directory(into, Path(argv[0]).name, ".advice", hint, FOOTPRINT).path
+    found = advise(asked, directory.resolve(), local_tools(by_option=True), for_terminal())
     told = document(asked, found, directory)
     terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
 
@@ -225,6 +224,10 @@ def _evidence(trace: Path | None, samples: Path | None, processor: str | None) -
             raise BadInputError(f"cannot read {option} {path}: it is no file")
     if trace is None and samples is None:
         return None
+    if trace is not None:
+        from pagelab.cli.simulate.values import warn_of_killed
+
+        warn_of_killed(trace)
     return Evidence(trace, samples, processor)
 
 

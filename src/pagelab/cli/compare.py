@@ -21,7 +21,6 @@ from pagelab.cli.options import (
     CoRun,
     Fetch,
     Frames,
-    Level,
     MeasureRegex,
     Pages,
     Policies,
@@ -32,10 +31,12 @@ from pagelab.cli.options import (
 from pagelab.cli.run_settings import compared
 from pagelab.cli.settings import NOTHING, Typed, given
 from pagelab.cli.times import minutes as minutes_of
+from pagelab.errors import quoted
 
 if TYPE_CHECKING:
     from pagelab.analysis.compare import Comparison
     from pagelab.analysis.data import StudyData
+    from pagelab.study.claim import Claimed
     from pagelab.study.pair import Pair
     from pagelab.study.plan import Condition
     from pagelab.study.sides import Sides
@@ -109,7 +110,12 @@ def compare_command(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    level: Level = 0.95,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            "--level", help="Confidence level (default: the study's own; of commands 0.95).", rich_help_panel=JUDGE
+        ),
+    ] = None,
     seed: Seed = 1,
     as_json: Annotated[
         bool,
@@ -142,10 +148,10 @@ def compare_command(
     from pagelab.errors import BadInputError
     from pagelab.study.pair import Pair
     from pagelab.study.plan import CO_RUN
-    from pagelab.study.sides import kept
+    from pagelab.study.sides import LEVEL, imported, kept
 
-    if not 0.5 <= level <= 0.9999:
-        raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
+    if level is not None and not 0.5 < level <= 0.9999:
+        raise BadInputError(f"--level {level}: not above 0.5, up to 0.9999")
     if not 0 <= seed < 2**63:
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
     if executions is not None and minutes is not None:
@@ -168,7 +174,7 @@ def compare_command(
             raise BadInputError(f"{', '.join(stray)}: only for commands; {base} is a study, and has run")
         data = studies(base, new)
         why = CO_RUN if data[0].plan.co_run else ""
-        sides = None if new is not None else kept(data[0].plan)
+        sides = None if new is not None else (kept if data[0].origin is None else imported)(data[0].plan)
     else:
         sides = typed(base, new, axes)
         pair = Pair(
@@ -179,14 +185,15 @@ def compare_command(
             minutes=minutes,
             seed=seed,
             metric=metric,
+            level=LEVEL if level is None else level,
             regex=measure_regex,
             timeout_s=timeout,
             co_run=co_run,
         )
         data, why = run_commands(pair, into)
-    judged = Settings(level=level, seed=seed)
-    found = compare(*data, gates=gates, metric=metric, settings=judged, interleaved=sides is not None)
-    _say(found, data[0], sides, why, as_json)
+    judged = Settings(level=data[0].plan.level if level is None else level, seed=seed)
+    found = compare(*data, gates=gates, metric=metric, settings=judged, one_study=sides is not None)
+    _say(found, data[0], sides, why, judged.level, as_json)
     if into is not None and found.judgements:
         from pagelab.analysis.limits import keep_limits
         from pagelab.study.store import Store
@@ -194,7 +201,9 @@ def compare_command(
         with Store.open(into) as store:
             keep_limits(store, [one.as_limit() for one in found.judgements])
     if into is not None and not as_json:
-        terminal.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
+        terminal.echo(
+            f"all executions: pagelab report {quoted(into)}; compare them again: pagelab compare {quoted(into)}"
+        )
     raise typer.Exit(EXIT[found.outcome])
 
 
@@ -222,18 +231,22 @@ def _refuse_unquoted(values: dict[str, Any], rest: list[str], _context: object) 
 setattr(compare_command, REFUSED, _refuse_unquoted)
 
 
-def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, as_json: bool) -> None:
-    """Prints the comparison. ``why``: why a metric other than wall time is compared, if the user named none."""
+def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, level: float, as_json: bool) -> None:
+    """Prints the comparison. ``why``: why a metric other than wall time is compared, if the user named none.
+
+    ``level``: the level as it is asked for, before any looks.
+    """
     if as_json:
         from pagelab.analysis.compare_document import document
 
-        commands, ran = _document_sides(data, sides) if sides else (None, None)
+        commands, ran = _document_sides(data, sides) if sides and data.origin is None else (None, None)
         answer_document = document(found, commands, ran, why)
         terminal.echo(answer_document.model_dump_json(by_alias=True, indent=1))
         return
     from pagelab.cli.compare_text import text
 
-    terminal.echo(text(found, sides, None if sides is None else _again(found, data, sides), why))
+    again = None if sides is None or data.origin is not None else _again(found, data, sides, level)
+    terminal.echo(text(found, sides, again, why))
 
 
 def _document_sides(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tuple[Condition, Condition]]:
@@ -241,14 +254,14 @@ def _document_sides(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tup
     return (sides[0].command, sides[1].command), (a, b)
 
 
-def _again(found: Comparison, data: StudyData, sides: Sides) -> str | None:
+def _again(found: Comparison, data: StudyData, sides: Sides, level: float) -> str | None:
     """The command line of this comparison, without the number of executions."""
     from pagelab.study.sides import again, measured
 
     words = again(sides)
     if words is None:
         return None
-    plan = data.plan.model_copy(update={"metric": found.metric.name})
+    plan = data.plan.model_copy(update={"metric": found.metric.name, "level": level})
     return shlex.join([*words, *measured(plan)])
 
 
@@ -274,42 +287,43 @@ def run_commands(pair: Pair, into: Path | None) -> tuple[tuple[StudyData, StudyD
     import tempfile
 
     from pagelab.errors import BadInputError
+    from pagelab.study.claim import Claimed, claim
     from pagelab.study.launching import local_tools
     from pagelab.study.pair import run_pair
+    from pagelab.study.prepare import TRIAL
     from pagelab.study.progress import for_terminal
 
     if not 2 <= pair.executions <= 100_000:
         raise BadInputError(f"--executions {pair.executions}: not within 2 ... 100000 (one execution has no spread)")
-    if into is not None and into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise BadInputError(f"--into {into}: it exists; compare its executions with: pagelab compare {into}")
     with tempfile.TemporaryDirectory(prefix="pagelab-compare-") as temporary:
-        directory = (into or Path(temporary) / "study").resolve()
-        with _told_what_is_kept(directory, into):
-            why = run_pair(pair, directory, local_tools(), for_terminal())
+        place = Claimed(Path(temporary) / "study", existed=False) if into is None else claim(into, TRIAL)
+        if place is None:
+            raise BadInputError(
+                f"--into {into}: it exists; compare its executions with: pagelab compare {quoted(into or '')}"
+            )
+        directory = place.path.resolve()
+        with _told_what_is_kept(place, into):
+            why = run_pair(pair, directory, local_tools(by_option=True), for_terminal())
         return studies(str(directory), None), why
 
 
 @contextmanager
-def _told_what_is_kept(directory: Path, into: Path | None) -> Iterator[None]:
-    """Removes a directory that has no study in it yet, and names no command for a study that is not kept."""
-    from shutil import rmtree
-
-    from pagelab.errors import MachineError
+def _told_what_is_kept(place: Claimed, into: Path | None) -> Iterator[None]:
+    """Removes what is no study yet, or one that nothing continues; names no command for a study that is not kept."""
     from pagelab.study.errors import FullDiskError, StudyInterruptedError
+    from pagelab.study.pair import TooShortError
     from pagelab.study.store import NAME
 
     try:
         yield
     except BaseException as error:
-        if into is not None and (directory / NAME).exists():
+        if into is not None and (place.path / NAME).exists() and not isinstance(error, TooShortError):
             raise
-        rmtree(directory, ignore_errors=True)
+        place.clear()
         if isinstance(error, StudyInterruptedError):
             advice = "begin with --into DIR to be able to continue" if into is None else "run the same command again"
             raise StudyInterruptedError(f"{error.stopped}; nothing is kept; {advice}", error.stopped) from None
         if isinstance(error, FullDiskError):
-            raise MachineError(
-                f"{error.reason}; nothing is kept; make room (see: df -h {directory.parent.parent}), or name a "
-                "directory on another disk: --into DIR"
-            ) from None
+            # A temporary directory goes with the command.
+            raise error.without_study(place.path.resolve().parent if into else place.path.parent.parent) from None
         raise

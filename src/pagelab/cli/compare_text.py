@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pagelab.analysis.gates import InPairs, Judgement
     from pagelab.analysis.model import Metric as Column
     from pagelab.stats.nondeterminism import Change, Estimate, Refused
+    from pagelab.stats.paired_mean import MeanRatio
     from pagelab.study.sides import Sides
 
 _SHOWN = 20
@@ -22,21 +23,26 @@ def text(found: Comparison, sides: Sides | None, again: str | None, why: str = "
     ``why``: why a metric other than wall time is compared.
     """
     from pagelab.analysis import wording
+    from pagelab.analysis.compare import told_unfinished
 
     heading = f"{found.metric.label}, B against A; intervals at {wording.level(found.level)}"
     if found.gate_level != found.level:
         count = len(found.judgements)
         heading += f", changes at {wording.level(round(found.gate_level, 6))} (divided over {count} judgements)"
-    lines = []
+    unfinished = [f"warning: {told_unfinished(found.unfinished)}"] if found.unfinished else []
+    lines = list(found.caveats)
     named = [f"{side}: {one.told()}" for side, one in zip("AB", sides or (), strict=False)]
     in_pairs = found.in_pairs
     if in_pairs is not None:
-        lines += [*_first_screen(in_pairs, found, named, again), ""]
+        verdict, *screen = _first_screen(in_pairs, found, named, again)
+        lines += [verdict, *unfinished, *screen, ""]
         if why:
             lines[-1:-1] = [f"{found.metric.label} is compared: {why}"]
     else:
-        lines += named
+        lines += [*unfinished, *named]
     lines.append(heading)
+    if in_pairs is not None and not found.compared and not isinstance(in_pairs.mean, str):
+        lines += ["", _mean_of_pairs(in_pairs, in_pairs.mean, found.metric)]
     for one in found.compared:
         lines += ["", *_condition(one, found.metric, {str(judged.gate.metric) for judged in found.judgements})]
     lines += ["", *_notes(found)]
@@ -57,10 +63,11 @@ def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: st
     lines += [", ".join(facts)] if judged else []
     missing = max((one.needed for one in whole.judgements if one.needed is not None), default=None)
     more = answer.more(told, found.seconds_a_block, lambda n: f"{again or 'the same with'} --executions {n}")
-    if missing is not None and again is not None:  # the limit is what was asked
-        lines.append(f"next: {again}{_limits(whole)} --executions {missing}")
-    elif more:
-        lines.append(more)
+    if not whole.unfinished:  # else the warning has the next command
+        if missing is not None and again is not None:  # the limit is what was asked
+            lines.append(f"next: {again}{_limits(whole)} --executions {missing}")
+        elif more:
+            lines.append(more)
     if found.narrower is not None and found.narrower >= 1:
         lines.append("pairs were not more accurate: the two executions of a pair differ as much as any two")
     if found.pairs.left_out:
@@ -82,9 +89,9 @@ def _interval(found: InPairs) -> str:
     from pagelab.analysis.model import Interval
     from pagelab.stats import NotAchievable
 
-    if found.ratio is None or found.answer.change is None or isinstance(found.ratio.interval, NotAchievable):
+    ends = found.ends
+    if ends is None or found.answer.change is None or isinstance(ends, NotAchievable):
         return ""
-    ends = found.ratio.interval
     return f" ({answer.sized(found.answer, Interval(ends.low / 100, ends.high / 100, ends.level))})"
 
 
@@ -153,11 +160,21 @@ def _condition(one: Compared, column: Column, limited: set[str]) -> list[str]:
     return lines + [f"  left out of {note}" for note in one.left_out]
 
 
+def _mean_of_pairs(found: InPairs, mean: MeanRatio, column: Column) -> str:
+    """The line of the mean where spreads were refused: a mean of numbers that can be 0 has a change, too."""
+    from pagelab.analysis import wording
+
+    finished, low, high = found.pairs.finished, mean.interval.low, mean.interval.high
+    a, b = (wording.quantity(float(values.mean()), column) for values in (finished.baseline, finished.treatment))
+    ends = f"{wording.percent(low / 100)} to {wording.percent(high / 100)}"
+    return f"  {_LABEL['mean-response-time']:<16}{a} → {b}: {wording.percent(mean.percent / 100)} ({ends})"
+
+
 _VERDICT = {
     "lower": ", lower",
     "higher": ", higher",
     "undecided": "",
-    "cannot-tell": ", cannot tell: fewer than 6 executions",
+    "cannot-tell": ", higher or lower: not said below 6 executions",
 }
 _LABEL = {
     "mean-response-time": "mean",
@@ -206,6 +223,11 @@ def _notes(found: Comparison) -> list[str]:
     for side, names in (("A", found.only_base), ("B", found.only_new)):
         if names:
             lines.append(f"only in {side}: {', '.join(names)}")
+    if found.planned_looks > 1:
+        lines.append(
+            f"a precision stop could end it at any of {found.planned_looks} planned looks, which share the error: "
+            f"judged at {wording.level(found.level)}"
+        )
     if found.earlier_looks:
         lines.append(
             f"executions were added after {wording.count(found.earlier_looks, 'look')}, each of which had twice the "

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagelab import terminal
+from pagelab import terminal, whole_file
 from pagelab.cli.times import minutes as minutes_of
+from pagelab.errors import quoted
 
 if TYPE_CHECKING:
     from pagelab.study.session import Finished
@@ -51,7 +52,7 @@ def demo_command(
         from pagelab.errors import RunFailedError
 
         raise RunFailedError(
-            f"{finished.failed} of {finished.runs} runs failed (they are kept); see: pagelab study status {out}"
+            f"{finished.failed} of {finished.runs} runs failed (they are kept); see: pagelab study status {quoted(out)}"
         )
 
 
@@ -71,7 +72,7 @@ def _study(out: Path, minutes: float | None, executions: int | None) -> Finished
     spec = make_inputs(out / INPUTS)
     if executions is not None:
         text = spec.read_text(encoding="utf-8")
-        spec.write_text(text.replace("\nminutes = 5\n", f"\nexecutions = {executions}\n"), encoding="utf-8")
+        whole_file.put(spec, text.replace("\nminutes = 5\n", f"\nexecutions = {executions}\n"))
     return run_study(spec, out, tools, progress=progress, skip_impossible=True, minutes=minutes)
 
 

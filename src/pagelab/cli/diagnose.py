@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from pagelab.cli.options import (
     free_directory,
 )
 from pagelab.cli.times import minutes as minutes_of
+from pagelab.errors import quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pagelab.diagnose.model import Diagnosis, Finding, Settings
 
 _PIPED_WIDTH = 110
+_WITH_SHIFTS = 90
+"""Columns from which the table has the shifts of means."""
 
 
 def diagnose_command(
@@ -97,6 +101,7 @@ def diagnose_command(
 
         pagelab diagnose --resume bench.diagnosis
     """
+    from pagelab.diagnose.campaign import PILOT
     from pagelab.diagnose.page import write
     from pagelab.diagnose.run import begin
     from pagelab.diagnose.run import resume as go_on
@@ -107,23 +112,24 @@ def diagnose_command(
     if resume is not None:
         if argv or into is not None:
             raise BadInputError("--resume DIR goes without a command and without --into: both are known from DIR")
-        directory, found = resume, go_on(resume, local_tools(), for_terminal())
+        directory, found = resume, go_on(resume, local_tools(by_option=True), for_terminal())
     elif not argv:
         raise BadInputError("name a program; such as: pagelab diagnose -- ./bench --size 1000")
     else:
-        # A directory that is named is refused where it has a diagnosis, with the command that continues it.
-        directory = into or free_directory(None, Path(argv[0]).name, ".diagnosis", "")
         settings = _settings(argv, minutes, unchanged, negligible, level, seed, metric, measure_regex, timeout)
-        found = begin(settings, directory, local_tools(), for_terminal())
+        # A directory that is named is refused where it has a diagnosis, with the command that continues it.
+        claimed = None if into else free_directory(None, Path(argv[0]).name, ".diagnosis", "", PILOT)
+        directory = claimed.path if claimed else Path(into or "")
+        found = begin(settings, directory, local_tools(by_option=True), for_terminal(), claimed=claimed)
     page = write(directory, found)
     if as_json:
         terminal.echo(found.model_dump_json(by_alias=True, indent=1))
     else:
         console = terminal.console(highlight=False)
-        if not console.is_terminal:
-            console.width = max(console.width, _PIPED_WIDTH)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console.width = _PIPED_WIDTH
         show(found, console, directory)
-        terminal.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
+        terminal.echo(f"\npicture: {page}\nall executions: pagelab report {quoted(directory)}")
 
 
 def _settings(
@@ -172,8 +178,9 @@ def show(found: Diagnosis, console: Console, directory: Path) -> None:
     console.print(found.headline, style="bold", markup=False)
     for line in ["", *_picture(found, directory), *_shares(found)]:
         console.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
-    console.print(f"{'fix' if found.outcome == 'confirmed' else 'next'}: {following.command}", markup=False)
-    console.print(f"      ({following.why})", markup=False)
+    # A command that is broken into lines could not be copied.
+    named = f"{'fix' if found.outcome == 'confirmed' else 'next'}: {following.command}\n      ({following.why})"
+    console.print(named, markup=False, soft_wrap=True)
     if found.caveat is not None:
         grade = {"serious": "serious", "warning": "warning", "info": "info"}[found.caveat.severity]
         console.print(f"{grade}: {found.caveat.text}", markup=False)
@@ -181,7 +188,7 @@ def show(found: Diagnosis, console: Console, directory: Path) -> None:
     for sentence in found.sentences + found.interactions:
         console.print(f"  {sentence}", markup=False)
     console.print()
-    console.print(_table(found))
+    console.print(_table(found, console.width))
     for line in words.compared_with(found.findings):
         console.print(line, markup=False)
     _confirmation(found, console)
@@ -227,19 +234,21 @@ def _shares(found: Diagnosis) -> list[str]:
     return [f"{head}{bar([(_CELLS[one.kind], one.share) for one in parts])}", f"{'':{len(head)}}{legend}", ""]
 
 
-def _table(found: Diagnosis) -> object:
+def _table(found: Diagnosis, width: int) -> object:
+    """All findings; the shifts of means only where their column leaves room for the verdicts."""
     from rich.table import Table
 
     from pagelab.analysis import wording
     from pagelab.diagnose import report_tables, words
 
     table = Table(box=None, pad_edge=False)
-    for head in ("pinned", "variance removed", "SD ratio", "mean shift"):
+    shifts = ("mean shift",) if width >= _WITH_SHIFTS else ()
+    for head in ("pinned", "variance removed", "SD ratio", *shifts):
         table.add_column(head, no_wrap=True)
     table.add_column("verdict")
     for one in found.findings:
         if one.sd_ratio is not None and one.removed is not None:
-            cells = words.gone(one.removed), words.ratio(one.sd_ratio), _shift(one)
+            cells = words.gone(one.removed), words.ratio(one.sd_ratio), *([_shift(one)] if shifts else [])
             table.add_row(one.label, *cells, one.told)
     spread = words.spread(found.default_spread.estimate)
     each = wording.count(found.blocks, "execution")

@@ -42,7 +42,7 @@ def doctor_command(
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="With --restore: also settings changed by a run in progress or by others."),
+        typer.Option("--force", help="With --restore: also settings that others have changed since."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --fix or --restore: print the values that would be written.")
@@ -282,6 +282,7 @@ def _check_rights(changer: Changer, changes: list[Change], command: str) -> None
                 f"cannot write {change.path}: not writable, even for root (a container's /sys?); "
                 f"on the host run: sudo {command}"
             )
+    changer.journal.check_writable()
 
 
 def _restore(force: bool, dry_run: bool) -> None:
@@ -294,8 +295,13 @@ def _restore(force: bool, dry_run: bool) -> None:
     active = snapshot.active(changer.boot)
     if dry_run:
         for entry in reversed(active):
-            note = f"; left: process {entry.pid} still runs" if entry.owner_lives and not force else ""
-            terminal.echo(f"would write {entry.old} to {entry.path} (now {changer.tree.get(entry.path)}){note}")
+            present = changer.tree.get(entry.path)
+            note = ""
+            if entry.owner_lives:
+                note = f"; left: process {entry.pid} still runs"
+            elif present not in (entry.old, entry.new) and not force:
+                note = f"; left, unless with --force, if somebody else has changed it from {entry.new}"
+            terminal.echo(f"would write {entry.old} to {entry.path} (now {present}){note}")
         if not active:
             terminal.echo("nothing to restore")
         return

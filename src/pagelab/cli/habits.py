@@ -168,13 +168,23 @@ def _refuse_repeated(order: list[Any], context: Any) -> None:
             context.fail(f"{parameter.opts[0]} is given {times} times, and only one value can count; give it once")
 
 
+def _allowed(error: Any) -> str:
+    """What an option allows that is missing, where that is a processor."""
+    name = getattr(getattr(error, "param", None), "name", None)
+    if type(error).__name__ != "MissingParameter" or name not in ("processor", "hierarchy"):
+        return ""
+    from pagelab.simulate.hardware import presets
+
+    return f"; allowed: {', '.join(presets())}, or a TOML file"
+
+
 def answer(error: Any) -> int:
     """Reports an error of the command line in one line with the next command; returns the exit code."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return int(error.exit_code)
-    message = str(error.format_message()).strip().rstrip(".")
+    message = str(error.format_message()).strip().rstrip(".") + _allowed(error)
     path = context.command_path if context else "pagelab"
     listing = _LISTINGS.get(f"{path} {getattr(error, 'option_name', None)}", "--help")
     terminal.say(f"pagelab: {message[:1].lower()}{message[1:]}; see: {path} {listing}\n")

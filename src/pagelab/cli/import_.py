@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pagelab import terminal
+from pagelab.errors import quoted
 
 
 def import_command(
@@ -98,7 +99,7 @@ def import_command(
     against = f", compared with {plan.baseline}" if len(plan.conditions) > 1 else ""
     terminal.echo(
         f"{count(len(samples), 'execution')}{inside} of {count(len(plan.conditions), 'condition')}{against}; "
-        f"see them with: pagelab report {directory}"
+        f"see them with: pagelab report {quoted(directory)}"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -13,7 +15,7 @@ from pagelab import terminal
 from pagelab.cli.options import on_off
 from pagelab.cli.quoted import refuse_quoted
 from pagelab.cli.run_once import check_output
-from pagelab.errors import BadInputError, MachineError, PagelabError, system_reason
+from pagelab.errors import BadInputError, MachineError, PagelabError, quoted, system_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,6 +206,11 @@ def _without_pieces(found: AddressMap) -> AddressMap:
 
 def _pid(target: list[str]) -> int | None:
     """The pid if the target is a single number; ``None`` if it is a command."""
+    if len(target) > 1 and target[0].isdigit() and shutil.which(target[0]) is None:
+        if not target[1].startswith("-"):
+            raise BadInputError(f"{shlex.join(target)}: only one process is mapped at a time; give one number")
+        turned = shlex.join(["pagelab", "map", *target[1:], target[0]])
+        raise BadInputError(f"options stand before the number of a process; run: {turned}")
     if len(target) == 1 and target[0].lstrip("-").isdigit():
         pid = int(target[0])
         if pid <= 0:
@@ -329,7 +336,7 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
             output.write_text(text + "\n")
         except OSError as error:
             raise MachineError(
-                f"cannot write {output}: {system_reason(error)}; run: df -h {output.absolute().parent}"
+                f"cannot write {output}: {system_reason(error)}; run: df -h {quoted(output.absolute().parent)}"
             ) from error
     if as_json:
         terminal.echo(text)

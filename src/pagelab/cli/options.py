@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from pagelab.cli.times import minutes as minutes_of
 from pagelab.cli.times import seconds as seconds_of
 from pagelab.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pagelab.study.claim import Claimed
 
 WHAT = "What runs"
 MEASURE = "What is measured"
@@ -147,16 +150,25 @@ def described(processor: str | None) -> str | None:
     return str(Path(processor).resolve()) if processor is not None and processor.endswith(".toml") else processor
 
 
-def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path:
-    """``--into``; without it, NAME with the suffix and, if that exists, a number. ``hint``: advice if not empty."""
+def free_directory(into: Path | None, name: str, suffix: str, hint: str, first: str) -> Claimed:
+    """``--into``; without it, NAME with the suffix and, if that exists, a number. ``hint``: advice if not empty.
+
+    It is claimed by the folder ``first`` in it (:func:`pagelab.study.claim.claim`).
+    """
+    from pagelab.study.claim import claim
+
     if into is not None:
-        if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        named = claim(into, first)
+        if named is None:
             raise BadInputError(f"--into {into}: {hint}")
-        return into
-    found, number = Path(f"{name}{suffix}"), 2
-    while found.exists():
-        found, number = Path(f"{name}-{number}{suffix}"), number + 1
-    return found
+        return named
+    number = 1
+    while True:
+        path = Path(f"{name}{suffix}" if number == 1 else f"{name}-{number}{suffix}")
+        found = None if path.exists() else claim(path, first, new=True)
+        if found is not None:
+            return found
+        number += 1
 
 
 def on_off(text: str | None) -> bool | None:

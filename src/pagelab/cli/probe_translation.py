@@ -68,7 +68,8 @@ def probe_translation(*, as_json: bool, rounds: int | None, description: Path | 
         changed = changes(before, found)
         told = "; ".join(changed) if changed else "nothing beyond the intervals"
         say(f"changed since {before.measured_at}: {told}", "bold")
-    say(f"stored in {path}; the same command after a campaign says what has changed")
+    again = "the same command" if description is None else "the same command without --description"
+    say(f"stored in {path}; {again} after a campaign says what has changed")
     if description is not None:
         say(f"written: {description}; to use it: pagelab simulate tlb TRACE --processor {description}")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pagelab import terminal
+from pagelab.errors import quoted
 
 if TYPE_CHECKING:
     from pagelab.analysis.following import Following
@@ -59,7 +59,7 @@ def report_command(
     try:
         written = write_report(data, out or _beside(directory), formats)
     except NothingToAnalyseError as error:
-        raise BadInputError(f"{directory}: {error}; see it with: pagelab study status {directory}") from None
+        raise BadInputError(f"{directory}: {error}; see it with: pagelab study status {quoted(directory)}") from None
     # The answer, its most serious warning, and the next command; the other warnings follow.
     terminal.echo(written.analysis.headline)
     first, *others = written.analysis.caveats or (None,)
@@ -83,7 +83,7 @@ def _next(following: Following, report: Path, study: Path) -> str:
         return f"next: {following.command}\n      ({following.why})"
     if (report / following.table).exists():
         return f"every number of it: {report / following.table}, analysis.json"
-    return f"next: pagelab report {shlex.quote(str(study))} --format data\n      ({following.why})"
+    return f"next: pagelab report {quoted(study)} --format data\n      ({following.why})"
 
 
 def _beside(directory: Path) -> Path:

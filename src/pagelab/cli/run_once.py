@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pagelab import launcher, machine, terminal
 from pagelab.cli.settings import NOTHING, Typed, asked
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, quoted
 
 
 class Asked(NamedTuple):
@@ -55,6 +55,9 @@ _DROP_CACHES = "/proc/sys/vm/drop_caches"
 def perform(one: Asked) -> int:
     """Makes the run, shows and writes the requested results; returns the exit code of ``pagelab run``."""
     kept = launcher.of_caller()
+    measured = launcher.measure_fd(kept)
+    if measured is None and not one.quiet:
+        terminal.say("pagelab: the program inherits every descriptor up to 239: none is left for its measurements\n")
     mode, files = _flush(one.flush or [])
     if mode == "all" and not os.access(_DROP_CACHES, os.W_OK, effective_ids=True):
         raise MachineError(
@@ -78,14 +81,14 @@ def perform(one: Asked) -> int:
         "run_dir_root": None if one.run_dir is None else str(one.run_dir),
         "events": one.events or [],
         "per_process_counters": one.per_process,
-        "measurements": {"fd": launcher.measure_fd(kept), "regex": one.measure_regex},
+        "measurements": {"fd": measured, "regex": one.measure_regex},
         "flush": {"mode": mode, "files": files},
         "tell_limits": not one.quiet,
         **asked(one.settings),
     }
     check_output(one.output)
     described = machine.describe()
-    written = launcher.launch(request, described, kept)
+    written = launcher.launch(request, described, kept, ends_with_signals=True)
     if one.json_ or one.output is not None:
         from pagelab import runner
 
@@ -157,7 +160,7 @@ def check_output(output: Path | None, option: str = "--output") -> None:
     place = output if _is_special(output) else directory
     if not os.access(place, os.W_OK):
         denied = f"{os.strerror(errno.EACCES)} (errno {errno.EACCES})"
-        raise BadInputError(f"{option} {output}: cannot write to {place}: {denied}; run: ls -ld {place}")
+        raise BadInputError(f"{option} {output}: cannot write to {place}: {denied}; run: ls -ld {quoted(place)}")
 
 
 def _is_special(path: Path) -> bool:
@@ -179,7 +182,7 @@ def _write(text: str, one: Asked) -> None:
             temporary.unlink(missing_ok=True)
             reason = f"{error.strerror} (errno {error.errno})"
             raise MachineError(
-                f"cannot write {one.output}: {reason}; run: df -h {one.output.absolute().parent}"
+                f"cannot write {one.output}: {reason}; run: df -h {quoted(one.output.absolute().parent)}"
             ) from None
     if one.json_:
         terminal.echo(text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagelab.cli import settings
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, quoted
 from pagelab.study.sides import COMPARED, VARIABLE, Side, Sides, flag, words_of
 
 if TYPE_CHECKING:
@@ -92,5 +92,7 @@ def are_studies(base: str, new: str | None) -> bool:
         )
     missing = next((name for name in names if name.endswith(".study") and not Path(name).exists()), None)
     if missing is not None:
-        raise BadInputError(f"there is no study {missing}; make it with: pagelab study run SPEC --into {missing}")
+        raise BadInputError(
+            f"there is no study {missing}; make it with: pagelab study run SPEC --into {quoted(missing)}"
+        )
     return here[0]

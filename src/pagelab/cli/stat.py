@@ -96,8 +96,10 @@ def _show_system(counts: dict[str, dict[str, int]], *, as_json: bool) -> None:
 
         terminal.echo(json.dumps({"strategies": counts}))
         return
+    from pagelab.machine import page_color
     from pagelab.placement.stat_table import system
 
+    counts = page_color.placing(counts)
     console = terminal.console() if sys.stdout.isatty() or "COLUMNS" in os.environ else terminal.console(width=180)
     if not counts:
         console.print("no strategy is loaded; run: sudo modprobe placement_page_coloring", highlight=False)

@@ -9,10 +9,11 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.times import minutes as minutes_of
+from pagelab.errors import quoted
 
 if TYPE_CHECKING:
     from pagelab.study.session import Finished
-    from pagelab.study.status import Status
+    from pagelab.study.status import ConditionStatus, Status
 
 study_app = typer.Typer(
     no_args_is_help=True,
@@ -271,7 +272,7 @@ def stop_reboots_command() -> None:
         terminal.echo("no study restarts this machine")
         return
     terminal.echo(f"no further boot goes on with the study in {directory}")
-    terminal.echo(f"continue it with: sudo pagelab study resume {directory} --reboot")
+    terminal.echo(f"continue it with: sudo pagelab study resume {quoted(directory)} --reboot")
     if running:
         terminal.echo("other services are off; start them with: sudo systemctl reboot")
 
@@ -311,9 +312,9 @@ def init_command(
         if begun:
             spec.unlink(missing_ok=True)
         raise BadInputError(
-            f"cannot write {spec}: {system_reason(error)}; run: df -h {spec.absolute().parent}"
+            f"cannot write {spec}: {system_reason(error)}; run: df -h {quoted(spec.absolute().parent)}"
         ) from None
-    terminal.echo(f"wrote {spec}; change it, then: pagelab study run {spec}")
+    terminal.echo(f"wrote {spec}; change it, then: pagelab study run {quoted(spec)}")
 
 
 def conclude(finished: Finished, directory: Path) -> None:
@@ -326,11 +327,12 @@ def conclude(finished: Finished, directory: Path) -> None:
     elif finished.stopped_at:
         stopped = f", stopped by its precision after {finished.stopped_at} blocks"
     done = "1 run is" if finished.runs == 1 else f"{finished.runs} runs are"
-    terminal.say(f"{done} done{stopped}; see them with: pagelab report {directory}\n")
+    terminal.say(f"{done} done{stopped}; see them with: pagelab report {quoted(directory)}\n")
     _answer(directory)
     if finished.failed:
         raise RunFailedError(
-            f"{finished.failed} of {finished.runs} runs failed (they are kept); see: pagelab study status {directory}"
+            f"{finished.failed} of {finished.runs} runs failed (they are kept); "
+            f"see: pagelab study status {quoted(directory)}"
         )
 
 
@@ -404,9 +406,22 @@ _STATES = {
     "next-boot": "goes on at the next boot",
     "interrupted": "not running: it was interrupted",
     "killed": "not running: it was killed, or its disk was full",
+    "running-or-killed": "running or killed: its lock is another user's",
     "error": "not running: it ended with an error",
     "not-started": "not running: nothing has started",
 }
+
+
+def _median_text(condition: ConditionStatus, *, names_metric: bool) -> str:
+    from pagelab.analysis.wording import digits, size
+
+    if condition.median is None:
+        return ""
+    if condition.metric.endswith("_bytes"):
+        text = size(condition.median)
+    else:
+        text = digits(condition.median) + (" s" if condition.metric.endswith("_s") else "")
+    return f"{text} {condition.metric}" if names_metric else text
 
 
 def _show_status(status: Status, directory: Path) -> None:
@@ -432,12 +447,16 @@ def _show_status(status: Status, directory: Path) -> None:
         console.print("runs: " + ", ".join(counts))
     if status.warnings:
         console.print("warnings: " + ", ".join(f"{count} {kind}" for kind, count in status.warnings.items()))
-    table = Table("condition", "done", "failed", "median run", box=None, pad_edge=False)
+    metrics = {condition.metric for condition in status.conditions}
+    heading = " ".join(["median", *(metrics if len(metrics) == 1 else ())])
+    table = Table("condition", "done", "failed", heading, box=None, pad_edge=False)
     for condition in status.conditions:
-        median = "" if condition.median_duration_s is None else f"{condition.median_duration_s:.3g} s"
+        median = _median_text(condition, names_metric=len(metrics) > 1)
         done = f"left out: {condition.left_out}" if condition.left_out else f"{condition.done}/{condition.planned}"
         table.add_row(condition.name, done, str(condition.failed or ""), median)
     console.print(table)
     if status.state in ("interrupted", "killed", "error", "not-started"):
-        resume = f"pagelab study resume {directory}"
+        resume = f"pagelab study resume {quoted(directory)}"
         console.print(f"continue with: {resume if status.boots is None else f'sudo {resume} --reboot'}")
+    if status.state == "running-or-killed":
+        console.print(f"which of both, the study's owner sees with: pagelab study status {quoted(directory)}")

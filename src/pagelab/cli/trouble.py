@@ -129,6 +129,8 @@ def _database(text: str) -> str:
     number = next((number for said, number in _SQLITE.items() if said in text), None)
     reason = f"{os.strerror(number)} (errno {number})" if number else text
     advice = _NEXT.get(number or errno.ENOENT, "run: ls -ld {place}").format(place=".")
+    if "locked" in text:
+        advice = "to see which process holds it, run: lslocks"
     return f"cannot read or write the study's database study.db: {reason}; finished runs are kept; {advice}"
 
 

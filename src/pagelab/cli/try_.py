@@ -30,7 +30,7 @@ from pagelab.cli.options import (
 )
 from pagelab.cli.run_settings import compared
 from pagelab.cli.settings import FLAGS, NOTHING, POLICY_AXES, Typed, given, setting, shown, variables
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, PagelabError, quoted
 
 if TYPE_CHECKING:
     from pagelab.analysis import Analysis
@@ -85,8 +85,10 @@ def try_command(
         pagelab try --aslr on --aslr off -- python3 job.py
     """
     checked(seed=seed, minutes=minutes, level=level)
-    from pagelab.study.errors import StudyInterruptedError
+    from pagelab.study.errors import FullDiskError, StudyInterruptedError
     from pagelab.study.launching import local_tools
+    from pagelab.study.pair import TooShortError
+    from pagelab.study.prepare import TRIAL
     from pagelab.study.progress import for_terminal
     from pagelab.study.store import NAME
     from pagelab.study.trying import Trying, run_try
@@ -112,21 +114,22 @@ def try_command(
         timeout_s=timeout,
         co_run=co_run,
     )
-    directory = free_directory(
-        into, f"try-{Path(argv[0]).name}", ".study", f"it exists; see its report: pagelab report {into}"
-    )
+    hint = f"it exists; see its report: pagelab report {quoted(into or '')}"
+    place = free_directory(into, f"try-{Path(argv[0]).name}", ".study", hint, TRIAL)
+    directory = place.path
     try:
-        pilot, blocks = run_try(wanted, directory.resolve(), local_tools(), for_terminal())
-    except BadInputError:
-        _discard(directory)
-        raise
-    except (StudyInterruptedError, KeyboardInterrupt) as error:
-        if (directory / NAME).exists():
+        pilot, blocks = run_try(wanted, directory.resolve(), local_tools(by_option=True), for_terminal())
+    except (PagelabError, KeyboardInterrupt) as error:
+        if (directory / NAME).exists() and not isinstance(error, TooShortError):
             raise
-        _discard(directory)
+        place.clear()
+        if isinstance(error, FullDiskError):
+            raise error.without_study(directory.resolve().parent) from None
+        if not isinstance(error, StudyInterruptedError | KeyboardInterrupt):
+            raise
         stopped = error.stopped if isinstance(error, StudyInterruptedError) else "stopped"
-        place = [] if into is None else ["--into", str(into)]
-        command = shlex.join([*_again(axes, metric, wanted), "--minutes", f"{minutes:g}", *place, "--", *argv])
+        named = [] if into is None else ["--into", str(into)]
+        command = shlex.join([*_again(axes, metric, wanted), "--minutes", f"{minutes:g}", *named, "--", *argv])
         raise StudyInterruptedError(
             f"{stopped} before the first comparison; nothing is kept; begin again with: {command}", stopped
         ) from None
@@ -141,16 +144,6 @@ def try_command(
         terminal.echo(document.model_dump_json(by_alias=True, indent=1))
     else:
         terminal.echo(_text(document, found))
-
-
-def _discard(directory: Path) -> None:
-    """Removes the directory of a trial that could not begin, unless it has a study in it."""
-    from shutil import rmtree
-
-    from pagelab.study.store import NAME
-
-    if not (directory / NAME).exists():
-        rmtree(directory, ignore_errors=True)
 
 
 def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
@@ -224,7 +217,7 @@ def _document(
     judged = {one.contrast.policy: one.answer for one in judged_of(found.compared(), found.design, found.metrics)}
     baseline = wanted.settings[0].name
     answers = [judged[name] for name in wanted.names()[1:]]
-    following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and the kernel's placement"
+    following, why = f"pagelab report {quoted(directory)}", "every execution, and the kernel's placement"
     further = _further(answers, wanted, blocks, pilot, again, directory)
     if further is not None:
         following, why = further
@@ -263,7 +256,7 @@ def _further(
     widest = max(missing, key=lambda one: one.needed or 0)
     why = f"{needs(widest)} needs about {needed:,} executions of each"
     if needed > MOST_BLOCKS:  # more than any time makes
-        command = f"pagelab study resume {shlex.quote(str(directory))} --executions {needed}"
+        command = f"pagelab study resume {quoted(directory)} --executions {needed}"
         longer = shown_duration((needed - blocks) * pilot.block_s)
         return command, f"{why}: {longer} more, and a further look, which is judged more strictly"
     minutes = pilot.minutes_for(needed)

@@ -550,7 +550,7 @@ class Frames(Model):
     engines_failed: int
     engine: FramesEngine | None = None
     strategies: list[FramesStrategy]
-    page_color: dict[str, dict[str, int]] | None = None
+    page_color: dict[str, Any] | None = None
     """
     Where the kernel placed frames: what /proc/page_color counted during the run, of all programs of the machine, by
     strategy.

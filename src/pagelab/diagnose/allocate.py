@@ -21,7 +21,12 @@ FEWEST_CONFIRMED = 15
 MOST_CONFIRMED = 2000
 PILOT_RUNS = 6
 PROBE_SHARE = 0.25
-"""Of the budget, at most: the pilot and one execution of every condition."""
+"""Of the budget, at most: the pilot and one execution of every condition, unless they are brief."""
+_BRIEF_S = 30.0
+"""So long they may take all of the budget: a refusal then knows what every condition costs."""
+_PINNING_S = 0.2
+"""What a pin adds to an execution, at most, as a refusal before the probe assumes: frames, dropped files, touched
+memory. Only short programs have it in their estimates."""
 _POWER = 0.8
 _KURTOSIS = 5.0
 """Of run times, as planning assumes it: between the normal's 3 and the exponential's 9."""
@@ -96,7 +101,7 @@ class TooSmallError(BadInputError):
 def too_small(minutes: float, least: float, full: float) -> TooSmallError:
     """The error of a budget that is too small for any answer."""
     return TooSmallError(
-        f"--minutes {minutes:g} is too little for this program: {_minutes_text(least)} would find what makes most of "
+        f"--minutes {minutes:g} is too little for this program: {_minutes_text(least)} may find what makes most of "
         f"the spread, {full:g} would do well",
         least,
     )
@@ -113,18 +118,21 @@ def _block_s(cost_s: Mapping[str, float], drawn: Sequence[Sequence[str]], copies
 
 
 def _minutes(spent_s: float, exploration_s: float) -> float:
-    """A budget, in whole minutes, that leaves this much for the exploration."""
-    return float(ceil((spent_s + exploration_s / EXPLORE_SHARE) / 60 * 1.05))
+    """A budget, in whole minutes, that leaves this much for the exploration; a fifth more, since costs vary."""
+    return float(ceil((spent_s + exploration_s / EXPLORE_SHARE) / 60 * 1.2))
 
 
 def before_probing(minutes: float, run_s: float, conditions: int, wanted: int) -> None:
-    """Raises BadInputError where the pilot and one execution of every condition exceed their share of the budget."""
-    if (PILOT_RUNS + conditions) * run_s <= PROBE_SHARE * 60 * minutes:
+    """Raises TooSmallError where the pilot and one execution of every condition exceed their share of the budget.
+
+    Otherwise the probe shows what each condition costs, and :func:`allocate` judges the budget by that.
+    """
+    if (PILOT_RUNS + conditions) * run_s <= max(PROBE_SHARE * 60 * minutes, min(60 * minutes, _BRIEF_S)):
         return
-    spent_s = (PILOT_RUNS + conditions) * run_s
-    least = max(spent_s / 60 / PROBE_SHARE, (spent_s + FEWEST_BLOCKS * conditions * run_s / EXPLORE_SHARE) / 60)
-    full = max(spent_s / 60 / PROBE_SHARE, (spent_s + wanted * conditions * run_s / EXPLORE_SHARE) / 60)
-    raise too_small(minutes, float(ceil(least * 1.05)), float(ceil(full * 1.05)))
+    each_s = run_s + _PINNING_S
+    spent_s = (PILOT_RUNS + conditions) * each_s
+    least, full = (_minutes(spent_s, blocks * conditions * each_s) for blocks in (FEWEST_BLOCKS, wanted))
+    raise too_small(minutes, least, full)
 
 
 @dataclass(frozen=True)

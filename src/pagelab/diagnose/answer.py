@@ -15,6 +15,7 @@ from pagelab.analysis.metrics import metric_named
 from pagelab.diagnose import words
 from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Settings, lowering
 from pagelab.diagnose.sources import COMBINED
+from pagelab.errors import quoted
 
 MAIN = 0.5
 """A cause of at least this share of the variance decides the time; a smaller one makes part of it."""
@@ -221,28 +222,39 @@ def following(found: Diagnosis, directory: Path) -> Following:
     if done is not None and one is not None:
         spread = f"spread {words.spread(one.cv_recommended)} in place of {words.spread(one.cv_default)}"
         return Following(done, f"{spread}; mean {words.plus_minus(one.mean_shift)}")
-    report = Following(f"pagelab report {shlex.quote(str(directory))}", "every execution, in its order")
+    report = Following(f"pagelab report {quoted(directory)}", "every execution, in its order")
     if found.outcome == "nothing-to-explain":
         return report
+    # More executions beside the same other programs would have the same noise.
+    metric = None if found.waited is None else "cpu_s"
+    beside = "" if found.waited is None else f" of wall time; processor time, because {found.waited}"
     if one is not None and one.minutes_for_spread is not None:
         why = "as many executions as find such an effect in four of five diagnoses"
-        return Following(again(found.settings, directory, minutes=one.minutes_for_spread), why)
+        return Following(again(found.settings, minutes=one.minutes_for_spread, metric=metric), f"{why}{beside}")
     machine = 0.0 if found.machine is None else found.machine.estimate
     if machine >= words.MACHINES and found.metric == "wall_s":
         why = "processor time excludes waiting for other programs"
-        return Following(again(found.settings, directory, metric="cpu_s"), why)
+        return Following(again(found.settings, metric="cpu_s"), why)
     if found.wanted_minutes is not None:
         why = "enough to find a source that halves the spread in four of five diagnoses"
-        return Following(again(found.settings, directory, minutes=found.wanted_minutes), why)
+        return Following(again(found.settings, minutes=found.wanted_minutes, metric=metric), f"{why}{beside}")
+    if found.waited is not None:
+        return Following(again(found.settings, metric="cpu_s"), f"processor time, because {found.waited}")
     return report
 
 
-def again(settings: Settings, directory: Path, minutes: float | None = None, metric: str | None = None) -> str:
-    """The command line of another diagnosis of the same program, beside the one in ``directory``."""
-    stem = directory.name.removesuffix(".diagnosis")
+def again(
+    settings: Settings, *, minutes: float | None = None, metric: str | None = None, into: Path | None = None
+) -> str:
+    """The command line of another diagnosis of the same program, with the same rules; without ``into`` it takes the
+    next free directory."""
     given = ["--minutes", f"{settings.minutes if minutes is None else minutes:g}"]
     chosen = settings.metric if metric is None else metric
     given += ["--metric", chosen] if chosen != "wall_s" else []
     given += ["--measure-regex", settings.regex] if settings.regex else []
     given += ["--timeout", f"{settings.timeout_s:g}"] if settings.timeout_s else []
-    return shlex.join(["pagelab", "diagnose", *given, "--into", f"{stem}-2.diagnosis", "--", *settings.argv])
+    rules = settings.model_dump(include={"unchanged", "negligible", "level", "seed"}, exclude_defaults=True)
+    for name, value in rules.items():
+        given += [f"--{name}", f"{100 * value:.12g}" if name in ("unchanged", "negligible") else str(value)]
+    given += [] if into is None else ["--into", str(into)]
+    return shlex.join(["pagelab", "diagnose", *given, "--", *settings.argv])

@@ -7,7 +7,6 @@ Directory: ``DIR`` is the exploration's study (``pagelab report DIR`` works); ``
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,17 +21,23 @@ from pagelab import whole_file
 from pagelab.diagnose import allocate, judge, specs
 from pagelab.diagnose.model import Pin, Settings, Source
 from pagelab.diagnose.sources import CONTROL_COPIES, sources
-from pagelab.errors import BadInputError, RunFailedError
+from pagelab.errors import BadInputError, RunFailedError, quoted
+from pagelab.study.answering import is_untested
+from pagelab.study.claim import Claimed, claim
 from pagelab.study.control import resume_study, run_study
+from pagelab.study.errors import SpecError
 from pagelab.study.host_backing import needed_in
 from pagelab.study.launching import tells_noise
 from pagelab.study.plan import Condition
 from pagelab.study.planning import plan_text
+from pagelab.study.primary import waited
 from pagelab.study.progress import Progress
 from pagelab.study.store import NAME, Store
 from pagelab.study.tools import Tools
 
 STATE = "diagnose.json"
+PILOT = "pilot"
+"""Folder of the first phase, the first that a diagnosis makes."""
 VALUES = 5
 """Values of a drawn source when the budget allows."""
 _ASLR = Path("/proc/sys/kernel/randomize_va_space")
@@ -94,7 +99,7 @@ class Campaign:
 
     def clear_unless_run(self, *, keep: bool) -> None:
         """Removes the written files if no run was possible; ``keep`` leaves the directory itself."""
-        pilot = self.directory / "pilot"
+        pilot = self.directory / PILOT
         if (pilot / NAME).exists():
             return
         (pilot / "study.toml").unlink(missing_ok=True)
@@ -107,7 +112,7 @@ class Campaign:
 
     def clear(self, *, keep: bool) -> None:
         """Removes a diagnosis whose budget is refused: no command could continue it."""
-        for phase in ("pilot", "probe"):
+        for phase in (PILOT, "probe"):
             rmtree(self.directory / phase, ignore_errors=True)
         (self.directory / STATE).unlink(missing_ok=True)
         # Files of others in the directory stay.
@@ -119,14 +124,14 @@ class Campaign:
 
     def pilot(self) -> None:
         """A few executions of the default: does it run, and how long does it take?"""
-        self._work("pilot", [], executions=allocate.PILOT_RUNS - 1, copies=1, question="How long does it take?")
-        failed = self._failures("pilot")
+        self._work(PILOT, [], executions=allocate.PILOT_RUNS - 1, copies=1, question="How long does it take?")
+        failed = self._failures(PILOT)
         if failed:
             raise RunFailedError(
                 f"the program does not run to its end, so nothing can be diagnosed: {next(iter(failed.values()))}; "
-                f"see: pagelab study status {self.directory / 'pilot'}"
+                f"see: pagelab study status {quoted(self.directory / 'pilot')}"
             )
-        times = self.times("pilot")[specs.DEFAULT]
+        times = self.times(PILOT)[specs.DEFAULT]
         if not np.isfinite(times).all():
             raise BadInputError(
                 f"no execution has the metric {self.state.settings.metric}; name another: --metric wall_s"
@@ -140,7 +145,7 @@ class Campaign:
         found = [self._feasible(source) for source in self._all_sources()]
         wanted = allocate.wanted_blocks(judge.family(found), CONTROL_COPIES, settings.level)
         pins = specs.conditions(found)
-        run_s = self._cost("pilot")[specs.DEFAULT]
+        run_s = self._cost(PILOT)[specs.DEFAULT]
         allocate.before_probing(settings.minutes, run_s, len(pins) + specs.COPIES, wanted)
         self._work("probe", pins, executions=1, copies=1, question="Does it run with each source pinned?", warmups=0)
         failed = self._failures("probe")
@@ -220,8 +225,12 @@ class Campaign:
         )
         directory.mkdir(parents=True, exist_ok=True)
         spec = directory / "study.toml"
-        spec.write_text(text, encoding="utf-8")
-        run_study(spec, directory, self._tools, progress=_WithoutRepeats(self._progress, first=phase == "pilot"))
+        whole_file.put(spec, text)
+        progress = _WithoutRepeats(self._progress, first=phase == PILOT)
+        try:
+            run_study(spec, directory, self._tools, progress=progress)
+        except SpecError as error:
+            raise BadInputError(error.without_file()) from None
 
     def times(self, phase: str) -> dict[str, NDArray[np.float64]]:
         return times_of(self.directory / phase)
@@ -251,10 +260,21 @@ class Campaign:
             failed = store.runs().filter(pl.col("status") != "ok").select("policy", "status", "message")
         return {policy: message or status for policy, status, message in failed.iter_rows()}
 
+    def waited(self) -> str | None:
+        """Words on the pilot's waiting for a processor, where wall time is judged and processor time would stand for
+        it.
+        """
+        import polars as pl
+
+        if self.state.settings.metric != "wall_s":
+            return None
+        with Store.open(self.directory / PILOT, write=False) as store:
+            return waited(store.runs().filter(~pl.col("warmup")))
+
     def spent_s(self) -> float:
         """Seconds that the executions of all phases took so far."""
         total = 0.0
-        for phase in ("pilot", "probe", "", "confirmation"):
+        for phase in (PILOT, "probe", "", "confirmation"):
             if (self.directory / phase / NAME).exists():
                 with Store.open(self.directory / phase, write=False) as store:
                     total += sum(row[0] for row in store.rows("SELECT duration_s FROM run WHERE duration_s NOT NULL"))
@@ -272,7 +292,7 @@ class Campaign:
             mode = int(_ASLR.read_text())
         except (OSError, ValueError):
             mode = None
-        return sources(self.state.settings, self._machine, mode, VALUES, needed_in(self.directory / "pilot"))
+        return sources(self.state.settings, self._machine, mode, VALUES, needed_in(self.directory / PILOT))
 
     def _feasible(self, source: Source) -> Source:
         """The source without the values that this machine cannot do."""
@@ -300,13 +320,18 @@ class Campaign:
 
 
 class _WithoutRepeats:
-    """Passes on a session's messages, those common to all phases only once; the stores keep all of them."""
+    """Passes on a session's messages, those common to all phases only once; the stores keep all of them.
+
+    That a phase's comparisons of times are not tested is not passed on: a diagnosis judges spreads, by its own tests.
+    """
 
     def __init__(self, inner: Progress, *, first: bool) -> None:
         self._inner, self._first = inner, first
         self.start, self.running, self.finished, self.stop = inner.start, inner.running, inner.finished, inner.stop
 
     def note(self, text: str) -> None:
+        if is_untested(text):
+            return
         if self._first or not (tells_noise(text) or text.startswith("warning: ")):
             self._inner.note(text)
 
@@ -351,18 +376,14 @@ def _without(source: Source, reasons: dict[str, str]) -> Source:
     return source.model_copy(update={"pins": kept, "controls": controls, "left_out": None if kept else reason})
 
 
-def new_directory(directory: Path) -> None:
-    """Raises BadInputError where the directory holds something already, or cannot be made."""
+def new_directory(directory: Path) -> Claimed:
+    """The directory for this diagnosis alone. Raises BadInputError if it holds something already or cannot be made."""
     if (directory / STATE).exists():
         raise BadInputError(
-            f"{directory} holds a diagnosis; continue it with: pagelab diagnose --resume {directory}; "
+            f"{directory} holds a diagnosis; continue it with: pagelab diagnose --resume {quoted(directory)}; "
             "or choose another directory with: --into DIR"
         )
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    claimed = claim(directory, PILOT)
+    if claimed is None:
         raise BadInputError(f"{directory} exists and is not empty; choose another directory with: --into DIR")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInputError(
-            f"cannot make {directory}: {os.strerror(error.errno or 0)}; choose one with: --into DIR"
-        ) from None
+    return claimed

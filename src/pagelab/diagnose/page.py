@@ -303,7 +303,7 @@ def write(directory: Path, found: Diagnosis) -> Path:
     """Writes the page and its picture of the sources into ``directory``; returns the page's path."""
     phases = Phases.load(directory, found)
     sources = next(figure for figure in figures_of(found, phases) if figure.id == "sources")
-    (directory / PICTURE).write_text(_svg(sources), encoding="utf-8")
+    whole_file.put(directory / PICTURE, _svg(sources))
     page = directory / PAGE
     whole_file.put(page, render(found, phases, directory))
     return page

@@ -57,7 +57,7 @@ def _source_row(one: Finding) -> tuple[str, ...]:
         words.ratio(one.deviation_ratio),
         NONE if one.mean_shift is None else words.plus_minus(one.mean_shift),
         NONE if one.share is None else words.gone(one.share),
-        NONE if one.p_holm is None else wording.p_value(one.p_holm).removeprefix("p = "),
+        NONE if one.p_holm is None else wording.p_cell(one.p_holm),
         one.against,
     )
 
@@ -102,7 +102,7 @@ def confirmation(found: Diagnosis) -> Table:
                 words.gone(each.removed),
                 words.ratio(each.sd_ratio),
                 words.plus_minus(one.mean_shift) if number == 0 else NONE,
-                wording.p_value(each.p).removeprefix("p = "),
+                wording.p_cell(each.p),
                 f"{each.power:.0%}",
             )
             for number, each in enumerate(one.contrasts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from math import sqrt
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from pagelab.diagnose.campaign import Campaign, State, new_directory
 from pagelab.diagnose.model import Caveat, Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import Range
-from pagelab.errors import BadInputError, MachineError, PagelabError
+from pagelab.errors import BadInputError, MachineError, PagelabError, quoted
 from pagelab.stats.refusal import Refusal, StatsRefusedError
+from pagelab.study.claim import Claimed
 from pagelab.study.errors import FullDiskError, StudyInterruptedError
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.tools import Tools
@@ -24,16 +24,26 @@ from pagelab.study.tools import Tools
 RESULT = "diagnosis.json"
 
 
-def begin(settings: Settings, directory: Path, tools: Tools, progress: Progress | None = None) -> Diagnosis:
-    """Makes a new diagnosis in ``directory``. Raises BadInputError, RunFailedError, and the errors of studies."""
+def begin(
+    settings: Settings,
+    directory: Path,
+    tools: Tools,
+    progress: Progress | None = None,
+    *,
+    claimed: Claimed | None = None,
+) -> Diagnosis:
+    """Makes a new diagnosis in ``directory``, which the user named; or in ``claimed``, which was chosen for it.
+
+    Raises BadInputError, RunFailedError, and the errors of studies.
+    """
+    into = directory if claimed is None else None
+    existed = (claimed or new_directory(directory)).existed
     directory = directory.resolve()
-    existed = directory.exists()
-    new_directory(directory)
     state = State(settings)
     state.save(directory)
     campaign = Campaign(directory, state, tools, progress or Silent())
     try:
-        return _work(campaign, keep=existed)
+        return _work(campaign, keep=existed, into=into)
     except PagelabError:
         campaign.clear_unless_run(keep=existed)
         raise
@@ -45,22 +55,23 @@ def resume(directory: Path, tools: Tools, progress: Progress | None = None) -> D
     return _work(Campaign(directory, State.load(directory), tools, progress or Silent()))
 
 
-def _work(campaign: Campaign, *, keep: bool = False) -> Diagnosis:
+def _work(campaign: Campaign, *, keep: bool = False, into: Path | None = None) -> Diagnosis:
+    """``into``: the directory as the user named it."""
     try:
         return _phases(campaign)
     except allocate.TooSmallError as error:
         # Another budget needs another diagnosis, and what is left of this one would only be in its way.
         campaign.clear(keep=keep)
-        again = answer.again(campaign.state.settings, campaign.directory, minutes=error.minutes)
+        again = answer.again(campaign.state.settings, minutes=error.minutes, into=into)
         raise BadInputError(f"{error}; run: {again}") from None
     except StudyInterruptedError as error:
         raise StudyInterruptedError(
             f"{error.stopped}; the finished executions are kept; continue with: "
-            f"pagelab diagnose --resume {shlex.quote(str(campaign.directory))}",
+            f"pagelab diagnose --resume {quoted(campaign.directory)}",
             error.stopped,
         ) from None
     except FullDiskError as error:
-        place = shlex.quote(str(campaign.directory))
+        place = quoted(campaign.directory)
         raise MachineError(
             f"{error.reason}; the finished executions are kept; make room (see: df -h {place}), then continue with: "
             f"pagelab diagnose --resume {place}"
@@ -120,6 +131,7 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
         confirmation=confirmation,
         spent_minutes=campaign.spent_s() / 60,
         wanted_minutes=state.wanted_minutes,
+        waited=campaign.waited(),
     )
     return found.model_copy(update={"headline": answer.headline(found, trouble[0] if trouble else None)})
 

@@ -7,6 +7,7 @@ the caller chooses the worker, is told of its death, and decides what to do.
 from __future__ import annotations
 
 import queue
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ time, and workers without it get none."""
 _ASKED_S = 1.0
 """Seconds between two queries for the present workers."""
 _RESULT_S = 10.0
+_AGAIN_S, _LONGEST_AGAIN_S = 0.05, 1.0
+"""Pause before another look at a job whose worker seems to be dead, the first time; it doubles up to the longest."""
 _HERE = "127.0.0.1"
 
 
@@ -89,6 +92,7 @@ class Connection:
         self._workers: set[str] = set()
         self._asked = float("-inf")
         self._without: set[str] = set()
+        self._pauses: dict[str, float] = {}
 
     def workers(self) -> set[str]:
         """Addresses of the workers that may measure; at most a second old.
@@ -143,6 +147,7 @@ class Connection:
     def forget(self, name: str) -> None:
         """Gives up a job; its outcome is ignored."""
         future = self._running.pop(name, None)
+        self._pauses.pop(name, None)
         if future is not None:
             with suppress(Exception):
                 future.cancel()
@@ -162,17 +167,32 @@ class Connection:
             except Exception as error:
                 if not _is_timeout(error):
                     raise MachineError(f"lost the Dask scheduler at {self.address}: {error}") from error
-                # The result died with its worker; workers() no longer lists that worker.
-                self._ended.put(name)
+                # The result died with its worker.
+                self._look_again(name)
                 return None
         elif future.status == "error":
             failure = future.exception()
             outcome = Lost("its worker died") if type(failure).__name__ == "KilledWorker" else raised(failure)
-        else:
+        elif future.status == "cancelled":
             raise MachineError(f"lost the Dask scheduler at {self.address}: a job is {future.status}")
+        else:
+            # As above: the worker died before the result was asked for. The scheduler may have the job done again.
+            self._look_again(name)
+            return None
         del self._running[name]
+        self._pauses.pop(name, None)
         future.release()
         return Ended(name, outcome)
+
+    def _look_again(self, name: str) -> None:
+        """Lets the caller see, by :meth:`workers`, whether the job's worker is dead, and looks at the job once more."""
+        self._asked = float("-inf")
+        pause_s = self._pauses.get(name, _AGAIN_S)
+        self._pauses[name] = min(2 * pause_s, _LONGEST_AGAIN_S)
+        # Not a sleep: other jobs may end meanwhile.
+        later = threading.Timer(pause_s, self._ended.put, (name,))
+        later.daemon = True
+        later.start()
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

@@ -38,11 +38,8 @@ def write(
         if index.exists():
             if not force:
                 raise BadInputError(f"{directory}: it has layouts already; give another directory, or --force")
-            listed = csv.DictReader(io.StringIO(index.read_text(encoding="utf-8")))
-            if "file" not in (listed.fieldnames or ()):
-                raise BadInputError(f"{index}: it is no list of layouts, and is kept; give another directory")
-            for row in listed:
-                (directory / Path(row["file"]).name).unlink(missing_ok=True)
+            for name in _listed(index):
+                (directory / name).unlink(missing_ok=True)
         there = [one.name for one in (*layouts, *tests) if (directory / f"{one.name}.toml").exists()]
         if there and not force:
             raise BadInputError(f"{directory / there[0]}.toml exists; give another directory, or --force")
@@ -53,13 +50,25 @@ def write(
         for role, group in (("model", layouts), ("test", tests)):
             for layout in group:
                 path = directory / f"{layout.name}.toml"
-                path.write_text(layout.policy().toml, encoding="utf-8")
+                whole_file.put(path, layout.policy().toml)
                 paths.append(path)
                 rows.writerow([path.name, role, layout.huge_bytes, _share(footprint, layout, profile)])
         whole_file.put(index, table.getvalue())
     except OSError as error:
         raise PagelabError(f"cannot write layouts into {directory}: {error.strerror} (errno {error.errno})") from error
     return paths
+
+
+def _listed(index: Path) -> list[str]:
+    """Names of the policies that an index lists. Raises :class:`BadInputError` for another kind of table."""
+    try:
+        table = csv.DictReader(io.StringIO(index.read_text(encoding="utf-8")))
+        names = [Path(row["file"]).name for row in table] if "file" in (table.fieldnames or ()) else None
+    except (csv.Error, UnicodeDecodeError):
+        names = None
+    if names is None:
+        raise BadInputError(f"{index}: it is no list of layouts, and is kept; give another directory")
+    return names
 
 
 def _share(footprint: Footprint, layout: Layout, profile: Profile | None) -> str:

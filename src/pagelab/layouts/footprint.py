@@ -22,6 +22,8 @@ FIRST_POOL = 0x6600_0000_0000
 LAST_POOL = FIRST_POOL + 17 * POOL_BYTES
 _POOL_OF = {"heap": "heap", "anon": "anon", "arenas": "anon"}
 """Kinds of memory, and the pool that they share in mosaics."""
+Records = Mapping[str, Record]
+"""Of one execution each with ``4K`` and with ``2M`` pages, by these names."""
 
 
 @dataclass(frozen=True)
@@ -151,22 +153,42 @@ def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
     return Footprint(tuple(tiles), page_bytes)
 
 
-def refuse_other_input(traced: Footprint, native: Footprint, argv: Sequence[str], *, whole: bool) -> None:
-    """Raises `BadInputError` where the trace's memory is not that of the native execution.
+def refuse_other_input(traced: Footprint, records: Records, argv: Sequence[str], *, whole: bool) -> None:
+    """Raises `BadInputError` where the trace's memory is not that of native executions.
 
     It is not if a pool of the trace ends more than one tile above the native end, or, for a trace of the ``whole``
-    execution, more than one tile below it.
+    execution, if its tiles hold less than nine tenths of what was touched in 4K pages, by more than one tile. The
+    native end tells nothing there: memory may be reserved and never touched.
     """
-    for pool in dict.fromkeys([*traced.pools, *native.pools]):
-        ends = [max((at for own, at in one.tiles if own == pool), default=-1) for one in (traced, native)]
-        apart = (ends[0] - ends[1]) / traced.page_bytes
-        if apart > 1 or (whole and apart < -1):
-            sizes = [f"{(end + traced.page_bytes if end >= 0 else 0) >> 20} MiB" for end in ends]
-            raise BadInputError(
-                f"the trace is of another input: it uses {sizes[0]} of the {pool} pool, an execution {sizes[1]}; the "
-                "command must do the same every time; see both: pagelab trace --pools -- "
-                f"{shlex.join(argv)}"
-            )
+    native, touched = of_record(records["2M"], traced.page_bytes), touched_bytes(records["4K"])
+    for pool in POOLS:
+        ends = [
+            max((at + one.page_bytes for own, at in one.tiles if own == pool), default=0) for one in (traced, native)
+        ]
+        has = traced.page_bytes * sum(own == pool for own, _ in traced.tiles)
+        least = 0.9 * touched[pool] - traced.page_bytes
+        if ends[0] - ends[1] > traced.page_bytes:
+            what = f"it uses {ends[0] >> 20} MiB of the {pool} pool, an execution {ends[1] >> 20} MiB"
+        elif whole and has < least:
+            what = f"it touches {has >> 20} MiB of the {pool} pool, an execution {touched[pool] >> 20} MiB"
+        else:
+            continue
+        raise BadInputError(
+            f"the trace is of another input: {what}; the command must do the same every time; see both: pagelab trace "
+            f"--pools -- {shlex.join(argv)}"
+        )
+
+
+def touched_bytes(record: Record) -> dict[str, int]:
+    """Pool → bytes in pages of it, of any size, of the governed process that has most: those of others may have the
+    same addresses."""
+    found = dict.fromkeys(POOLS, 0)
+    for process in record.processes or []:
+        rows = process.placement or []
+        for pool in POOLS:
+            own = sum(size.bytes for row in rows if row.region == pool for size in row.by_size)
+            found[pool] = max(found[pool], own)
+    return found
 
 
 def used(records: Mapping[str, Record]) -> dict[str, int]:

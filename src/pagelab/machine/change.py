@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Literal
 
 from pagelab import _native, terminal
 from pagelab.errors import MachineError, PagelabError
 
 from .journal import Entry, Journal, JournalError, boot_id
+from .probe import own_command
 from .settings import Change
 from .sysfs import Tree
 
@@ -46,6 +51,19 @@ _QUIET_S = 3.0
 """Seconds of waiting for the lock before a message."""
 
 
+@contextmanager
+def _held_off(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Ctrl-C calls ``handler`` instead of ending what is being done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is interrupted
+        return
+    usual = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
 def _no_step(_name: str) -> None:
     return None
 
@@ -61,6 +79,7 @@ class Changer:
     step: Callable[[str], None] = _no_step
     pid: int = 0
     _said: bool = False
+    _pressed: bool = False
 
     def __post_init__(self) -> None:
         self.boot = self.boot or boot_id()
@@ -73,20 +92,63 @@ class Changer:
     def apply(self, changes: list[Change], by: str) -> list[Entry]:
         """Makes all changes or none: when one fails, those made before it are undone, and the error reports it.
 
-        Returns the journal entries (none for a setting that had its value already). Raises :class:`MachineError`.
+        After Ctrl-C all are undone, the unfinished one too, and a message says so. Returns the journal entries (none
+        for a setting that had its value already). Raises :class:`MachineError`.
         """
+        try:
+            before = self._own()
+        except JournalError:
+            before = {}  # the first change reports it
+        try:
+            return self._apply_all(changes, by)
+        except KeyboardInterrupt:
+            self._back_out(before)
+            raise
+
+    def _apply_all(self, changes: list[Change], by: str) -> list[Entry]:
         made: list[Entry] = []
         for change in changes:
             try:
                 entry = self._apply(change, by)
             except PagelabError as error:
-                undone = [self.undo(entry.id) for entry in reversed(made)]
-                bad = [item.message for item in undone if item and item.left]
+                undone = self._take_back(made)
+                bad = [item.message for item in undone if item.left]
                 note = f"; {len(undone)} earlier change(s) of this command undone" if undone and not bad else ""
                 raise MachineError("; ".join([f"{error}{note}", *bad])) from error
             if entry:
                 made.append(entry)
         return made
+
+    def _own(self) -> dict[str, Entry]:
+        """Active changes of this process, by id; the unfinished one too. Raises :class:`JournalError`."""
+        active = self.journal.read().active(self.boot)
+        return {entry.id: entry for entry in active if entry.pid == self.pid}
+
+    def _back_out(self, before: Container[str]) -> None:
+        """Undoes the changes of an interrupted command, which had not been made ``before``."""
+        mine: list[Entry] = []
+        try:
+            with _held_off(self._press):
+                mine = [entry for name, entry in self._own().items() if name not in before]
+                undone = self._take_back(mine)
+        except (PagelabError, KeyboardInterrupt) as error:
+            left = ", ".join(entry.path for entry in mine) or "what this command changed"
+            why = f" ({error})" if isinstance(error, PagelabError) else ""
+            terminal.say(
+                f"pagelab: left changed: {left}{why}; to put back, run: sudo {own_command()} doctor --restore\n"
+            )
+            return
+        for item in undone:
+            terminal.say(f"pagelab: {'' if item.left else 'undone: '}{item.message}\n")
+
+    def _take_back(self, made: list[Entry]) -> list[Undone]:
+        """Undoes changes of this process, the latest first. Ctrl-C can end only the wait for the journal's lock."""
+        with _held_off(self._press):
+            undone = [self.undo(entry.id) for entry in reversed(made)]
+        return [item for item in undone if item]
+
+    def _press(self, _number: int, _frame: FrameType | None) -> None:
+        self._pressed = True
 
     def _apply(self, change: Change, by: str) -> Entry | None:
         told = self._ask(_native.journal_change, change.path, change.value, by)
@@ -103,13 +165,15 @@ class Changer:
         return undone[0] if undone else None
 
     def restore(self, *, force: bool = False) -> list[Undone]:
-        """Undoes every active change whose owner is dead (with ``force`` also of living owners), the latest first."""
+        """Undoes every active change whose owner is dead, the latest first; with ``force`` also what others changed."""
         if not self.journal.read().entries:
             return []
         return [_undone(**one) for one in self._ask(_native.journal_restore, force)]
 
     def waits(self, seconds: float, holder: str) -> None:
         """Called while another process holds the journal's lock; says so once if it takes long."""
+        if self._pressed:
+            raise KeyboardInterrupt
         if seconds >= _QUIET_S and not self._said:
             self._said = True
             terminal.say(f"waits for the settings journal: {holder}\n")
@@ -145,7 +209,8 @@ def _message(entry: Entry, outcome: dict[str, Any]) -> str:
         "failed": f"cannot restore {entry.path} to {entry.old}: {why}",
         "changed": (
             f"{entry.path} is {outcome.get('present')}, not {entry.new} as pagelab left it: somebody else changed it; "
-            f"left alone (old value: {entry.old}); to write that all the same: doctor --restore --force"
+            f"left alone (old value: {entry.old}); to write that all the same, run: "
+            f"sudo {own_command()} doctor --restore --force"
         ),
     }[outcome["name"]]
 

@@ -31,6 +31,9 @@ CAPABILITIES = (
     ("SYS_NICE", "run --node (container engines allow mbind and set_mempolicy only with it)"),
 )
 
+USER_CHANGE = ("CHOWN", "DAC_OVERRIDE", "KILL", "SETGID", "SETUID")
+"""What root needs to run a program as another user, and to end it; container engines give these by default."""
+
 SECCOMP: tuple[dict[str, Any], ...] = (
     {"names": ["userfaultfd"], "action": "SCMP_ACT_ALLOW", "comment": "left out of the default profile"},
     {"names": ["perf_event_open"], "action": "SCMP_ACT_ALLOW", "comment": "by default only with CAP_PERFMON"},
@@ -72,9 +75,10 @@ def _host(machine: dict[str, Any], pagelab: str) -> str:
 def _systemd(machine: dict[str, Any], pagelab: str) -> str:
     names = " ".join(f"CAP_{name}" for name, _ in CAPABILITIES)
     reasons = "\n".join(f"CAP_{name}: {why}" for name, why in CAPABILITIES)
+    others = " ".join(f"CAP_{name}" for name in USER_CHANGE)
     blocks = [
-        Block(f"Leave out a capability and its feature is reported as denied.\n{reasons}", (
-            f"AmbientCapabilities={names}", f"CapabilityBoundingSet={names} CAP_SETUID CAP_SETGID CAP_DAC_READ_SEARCH",
+        Block(f"Leave out a capability and its feature is reported as denied.\n{reasons}\n{others}: run --user", (
+            f"AmbientCapabilities={names}", f"CapabilityBoundingSet={names} {others}",
         )),
         Block("Pinned pages count against this limit (8 MiB by default).", ("LimitMEMLOCK=infinity",)),
         Block("The device gives a full userfaultfd by file permission, without CAP_SYS_PTRACE.", (

@@ -69,6 +69,17 @@ class Journal:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or Path(os.environ.get(PATH_VARIABLE) or DEFAULT_PATH)
 
+    def check_writable(self) -> None:
+        """Raises :class:`JournalError` if the journal or its lock could not be written; nothing is made for that."""
+        lock = self.path.with_name(f"{self.path.name}.lock")
+        for path in (self.path.absolute(), lock.absolute()):
+            place = next(one for one in (path, *path.parents) if one.exists())
+            if not os.access(place, os.W_OK, effective_ids=True):
+                raise JournalError(
+                    f"cannot write {path}: no right to write {place} (EACCES); run as root, or set {PATH_VARIABLE} to "
+                    "a file in a directory that you may write"
+                )
+
     def read(self) -> Snapshot:
         """The present state; empty if there is no journal. Raises :class:`JournalError` if it is unreadable."""
         try:

@@ -197,9 +197,16 @@ class Verdict:
         return not self.disturbances
 
 
-def judge(found: Noise, *, wall: bool = True, tree: Tree | None = None) -> Verdict:
+IN_A_STUDY = 'compare processor time: metric = "cpu_s" in study.toml'
+BY_OPTION = "compare processor time: --metric cpu_s"
+OF_DOCTOR = "compare processor time: try, compare, advise and diagnose have --metric cpu_s"
+"""How a user has processor time compared: in a study, by an option of the command, or in a later command."""
+
+
+def judge(found: Noise, *, wall: bool = True, tree: Tree | None = None, how: str = IN_A_STUDY) -> Verdict:
     """Judges measured noise; the limits are rules of thumb. ``wall`` false: only processor time is measured in the
     study, and other programs on the CPU take nothing from it. ``tree``: where a frequency driver is looked for.
+    ``how``: the words on processor time.
     """
     load = os.getloadavg()[0]
     given = (
@@ -208,22 +215,22 @@ def judge(found: Noise, *, wall: bool = True, tree: Tree | None = None) -> Verdi
             found.preempted_fraction if wall else 0.0,
             QUIET_LOST_FRACTION,
             f"other programs took {found.preempted_fraction:.0%} of its CPU (load {load:.1f})",
-            'stop them, or compare processor time: --metric cpu_s (in study.toml: metric = "cpu_s")',
+            f"stop them, or {how}",
         ),
         (
             "steal",
             found.steal_fraction or 0.0,
             QUIET_LOST_FRACTION,
             f"the hypervisor took {found.steal_fraction or 0.0:.0%} of all CPUs",
-            f"times may scatter as much: up to {_executions_for_3_percent(found.steal_fraction or 0.0):,} executions "
-            "of each setting may be needed for ±3%",
+            f"times may scatter as much: this alone may need {_executions_for_3_percent(found.steal_fraction or 0.0):,}"
+            " executions of each setting for ±3%",
         ),
         (
             "memory",
             found.memory_spread or 0.0,
             QUIET_MEMORY,
             f"memory speed varies by ±{found.memory_spread or 0.0:.0%}",
-            "programs larger than the caches may need up to "
+            "in programs larger than the caches, this alone may need "
             f"{_executions_for_3_percent(found.memory_spread or 0.0):,} executions of each setting for ±3%",
         ),
         (
@@ -250,7 +257,9 @@ _FEWEST = 6
 
 
 def _executions_for_3_percent(spread: float) -> int:
-    """Executions of each of two conditions, an upper estimate: long executions and pairing need fewer."""
+    """Executions of each of two conditions that differ by this disturbance alone: long executions and pairing need
+    fewer, programs that scatter by themselves more.
+    """
     return max(_FEWEST, ceil((1.96 * sqrt(2) * spread / 0.03) ** 2))
 
 
@@ -268,7 +277,7 @@ def _figures(found: Noise) -> str:
 
 def _ask(context: Context) -> Finding:
     found = measure(context.tree)
-    verdict = judge(found, tree=context.tree)
+    verdict = judge(found, tree=context.tree, how=OF_DOCTOR)
     value = {**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]}
     if verdict.quiet:
         return Finding("ok", f"quiet: {verdict.text}", value)

@@ -11,6 +11,15 @@ Counts = dict[str, dict[str, int]]
 """Strategy → word → count. Counts are pages, but ``scanned``, ``longest`` free-list entries and ``drained`` times."""
 
 
+_NONE = "usual"
+"""Always there: it leaves frames to the kernel, for hints on paging alone."""
+
+
+def placing(counts: Counts) -> Counts:
+    """The counts of the strategies that place frames."""
+    return {name: one for name, one in counts.items() if name != _NONE}
+
+
 def parse(text: str) -> Counts:
     """The counts in the file's text; ``orders`` become ``order_0``, ``order_1`` … Other lines are ignored."""
     found: Counts = {}

@@ -146,7 +146,7 @@ def _kernel_frames(context: Context) -> Finding:
     without = "a kernel with page placement (kernel/README.md); until then: --backend library"
     if not context.tree.path(page_color.HINTS).exists():
         return Finding("unsupported", "not in this kernel", needs=without)
-    strategies = sorted(page_color.read(context.tree) or ())
+    strategies = sorted(page_color.placing(page_color.read(context.tree) or {}))
     if not strategies:
         return Finding("degraded", "hints, but no strategy", needs=context.as_root("modprobe placement_page_coloring"))
     return Finding("ok", ", ".join(strategies), strategies)

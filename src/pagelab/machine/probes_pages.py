@@ -67,8 +67,8 @@ def _pool(context: Context, pool: dict[str, Any]) -> Finding:
     text = f"{pool['total_pages']} pages, {pool['pages']} available"
     if pool["pages"]:
         return Finding("ok", text, pool)
-    count = 2 if pool["page_bytes"] >= 1 << 30 else 512
-    return Finding("absent", text, pool, context.fix(f"hugepages-{size}={count}"))
+    more = 2 if pool["page_bytes"] >= 1 << 30 else 512
+    return Finding("absent", text, pool, context.fix(f"hugepages-{size}={pool['total_pages'] + more}"))
 
 
 def _caches(context: Context) -> list[tuple[str, Finding]]:

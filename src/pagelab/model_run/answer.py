@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
+from typing import cast
 
-from pagelab.model_run.document import Campaign
+from pagelab.errors import quoted
+from pagelab.model_run.document import Campaign, EstimatorName
+from pagelab.model_run.estimate import Own, combined, times
 from pagelab.models.document import ModelFile
 
 
@@ -20,21 +22,24 @@ def verdict(file: ModelFile) -> str:
     assert small is not None
     assert large is not None
     gain = float(1 - points.r[large] / points.r[small])
-    errors = points.r_se
-    spread = "" if errors is None else f" ± {wording.percent(_error(file, small, large), signed=False)}"
+    error = _error(file, small, large)
+    spread = "" if error is None else f" ± {wording.percent(error, signed=False)}"
     less = "less" if gain >= 0 else "more"
     size = wording.percent(abs(gain), signed=False)
     return f"{answer.verdict(file, file.fits)}; in 2M pages alone it takes {size}{spread} {less} time than in 4K"
 
 
-def _error(file: ModelFile, small: int, large: int) -> float:
-    """Twice the standard error of R(2M)/R(4K)."""
+def _error(file: ModelFile, small: int, large: int) -> float | None:
+    """Half width of the 95% interval of R(2M)/R(4K), from the runs of these two layouts alone; None if not known."""
     points = file.points()
-    errors = points.r_se
-    assert errors is not None
-    ratio = points.r[large] / points.r[small]
-    relative = (errors[large] / points.r[large]) ** 2 + (errors[small] / points.r[small]) ** 2
-    return float(2 * ratio * relative**0.5)
+    if file.campaign is None or points.r_sd is None or points.repeats is None or not points.spread_known.all():
+        return None
+    how, parts = cast(EstimatorName, file.campaign.estimator), []
+    for row in (small, large):
+        own = Own.told(float(points.r_sd[row] / points.r[row]), int(points.repeats[row]), how)
+        parts.append((own.error, own.repeats - 1))
+    error, freedom = combined(parts)
+    return float(points.r[large] / points.r[small]) * error * times(freedom)
 
 
 def facts(campaign: Campaign, file: ModelFile) -> list[str]:
@@ -52,8 +57,19 @@ def facts(campaign: Campaign, file: ModelFile) -> list[str]:
         f"R: {what}, the {campaign.asked.estimator} of the repeats; {executions} executions in "
         f"{len(campaign.rounds)} round{'s' if len(campaign.rounds) > 1 else ''}, {campaign.spent_s / 60:.1f} min; "
         f"ended: {campaign.stopped}",
+        *_scatter(file),
         *probed(file),
     ]
+
+
+def _scatter(file: ModelFile) -> list[str]:
+    """A sentence on the noise of single runs in the anchors: it may differ between page sizes."""
+    points = file.points()
+    rows = {size: row for size in ("4K", "2M") if (row := points.anchor(size)) is not None}
+    if points.r_sd is None or len(rows) < 2 or not all(points.spread_known[row] for row in rows.values()):
+        return []
+    own = [f"{points.r_sd[row] / points.r[row]:.1%} in {size} pages" for size, row in rows.items()]
+    return [f"single runs scatter by {' and '.join(own)}"]
 
 
 def measured(window: str | None, *, counted: bool) -> str:
@@ -73,12 +89,14 @@ def probed(file: ModelFile) -> list[str]:
     return [f"timed beside every execution: {', '.join(took)} (medians)"] if took else []
 
 
-def following(directory: Path) -> str:
-    """The next command."""
-    name = shlex.quote(str(directory))
+def following(directory: Path, file: ModelFile) -> str:
+    """The next command. Without a trace in the campaign, predictions need the counts of another simulator."""
+    name = quoted(directory)
+    traced = file.campaign is not None and file.campaign.simulated is not None
+    given, what = ("--processor NAME --pages 2M", "TLB") if traced else ("--h H --m M --c C", "H, M and C")
     return (
         f"next: pagelab model report {name} --out DIR\n"
         "      (the same as a page, with figures)\n"
-        f"      pagelab predict {name} --processor NAME --pages 2M\n"
-        "      (its run time with another TLB)"
+        f"      pagelab predict {name} {given}\n"
+        f"      (its run time with {'another' if traced else 'other'} {what})"
     )

@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from pagelab.analysis import wording
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, quoted
 from pagelab.layouts import Layout
 from pagelab.model_run import document, executions
-from pagelab.model_run.document import Campaign
-from pagelab.model_run.estimate import Noise, estimate
+from pagelab.model_run.document import Campaign, EstimatorName
+from pagelab.model_run.estimate import Own, combined, estimate, times
 from pagelab.model_run.points import r_cycles, usable
 from pagelab.model_run.predicting import known_trace, of_program, simulated_counts, wanted_pages
 from pagelab.models.base import number
 from pagelab.models.catalogue import chosen
-from pagelab.models.document import Fits, ModelFile, fits_of, read, write
+from pagelab.models.document import MOVED, Fits, ModelFile, fits_of, read, write
 from pagelab.models.document import Layout as Row
 from pagelab.models.judgement import judge
 from pagelab.models.reach import beyond
@@ -58,7 +58,7 @@ def checked(
     campaign = document.read(directory)
     if campaign is None or campaign.trial is None or campaign.plan is None:
         raise BadInputError(
-            f"{directory}: it has no campaign; make it with: pagelab model run --into {directory} -- CMD"
+            f"{directory}: it has no campaign; make it with: pagelab model run --into {quoted(directory)} -- CMD"
         )
     wanted = placement(policy) if policy is not None else wanted_pages(pages or "1G")
     name = named(wanted.name, "pages")
@@ -121,16 +121,16 @@ def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, simulated: d
             why = ", ".join(f"{count} times {reason}" for reason, count in left_out.items()) or "they did not run"
             raise MachineError(
                 f"{each} pages: {len(good)} of {len(runs)} executions count ({why}); what is in the way: pagelab "
-                f"doctor; every execution: pagelab study status {own}"
+                f"doctor; every execution: pagelab study status {quoted(own)}"
             )
         r[each] = [r_cycles(run, counted=counted, cycle_ns=cycle_ns) for run in good]
         counts[each] = [run.counts for run in good]
-    noise = Noise.of(r, campaign.asked.estimator)
+    how = campaign.asked.estimator
+    noise = {each: Own.of(values, how) for each, values in r.items()}
     here = {each: estimate(np.array(values), campaign.asked.estimator) for each, values in r.items()}
     moved = {each: here[each] / _of(file, each).r for each in ANCHORS}
     value = here[name] / float(np.exp(np.mean(np.log(list(moved.values())))))
-    error = {each: noise.error(len(values)) for each, values in r.items()}
-    of_scale = sum(error[each] ** 2 + _relative_error(_of(file, each)) ** 2 for each in ANCHORS) / len(ANCHORS) ** 2
+    error, freedom = combined(_parts(noise, file, name, how))
     own_counts = simulated or {key: float(np.mean([one[key] for one in counts[name]])) for key in ("h", "m", "c")}
     return Row(
         layout=name,
@@ -139,23 +139,29 @@ def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, simulated: d
         h=own_counts["h"],
         m=own_counts["m"],
         c=own_counts["c"],
-        r_sd=value * noise.run_sd,
+        r_sd=value * noise[name].sd,
         repeats=len(r[name]),
-        r_se=value * float(np.sqrt(error[name] ** 2 + of_scale)),
-        extra={key: moved.get(key.removesuffix("_moved")) for key in (*file.layouts[0].extra, *_MOVED)},
+        r_se=value * error,
+        r_freedom=freedom if np.isfinite(freedom) else None,
+        extra={
+            **dict.fromkeys(file.layouts[0].extra),
+            **{column: moved.get(anchor) for anchor, column in MOVED.items()},
+        },
     )
-
-
-_MOVED = tuple(f"{size}_moved" for size in ANCHORS)
-"""Extra columns of the checked layout: each anchor's time now over its time in the campaign."""
 
 
 def _of(file: ModelFile, anchor: str) -> Row:
     return next(row for row in file.layouts if row.layout == file.anchors[anchor])
 
 
-def _relative_error(row: Row) -> float:
-    return 0.0 if row.r_se is None else row.r_se / row.r
+def _parts(noise: Mapping[str, Own], file: ModelFile, name: str, how: EstimatorName) -> list[tuple[float, float]]:
+    """Errors and degrees of freedom of the row's runs, and of the anchors' runs now and in the campaign, by half."""
+    parts: list[tuple[float, float]] = [(noise[name].error, noise[name].repeats - 1)]
+    for each in ANCHORS:
+        row = _of(file, each)
+        before = Own.told((row.r_sd or 0.0) / row.r, row.repeats or 2, how)
+        parts += [(one.error / len(ANCHORS), one.repeats - 1) for one in (noise[each], before)]
+    return parts
 
 
 def _simulated(file: ModelFile, directory: Path, wanted: Placement) -> dict[str, float]:
@@ -168,7 +174,7 @@ def _judged(file: ModelFile, row: Row) -> ModelFile:
     seed = 1 if file.fits is None else file.fits.seed
     names = None if file.fits is None else [one.model for one in file.fits.models]
     kept = [one for one in file.layouts if one.role == "train"]
-    training = [one.model_copy(update={"extra": {**one.extra, **dict.fromkeys(_MOVED)}}) for one in kept]
+    training = [one.model_copy(update={"extra": {**one.extra, **dict.fromkeys(MOVED.values())}}) for one in kept]
     found = file.model_copy(update={"layouts": [*training, row]})
     points = found.points()
     folds = min(10 if file.fits is None else file.fits.folds, len(training))
@@ -180,7 +186,8 @@ def text(found: ModelFile, kept: Path) -> str:
     row, fits = found.layouts[-1], found.fits
     assert fits is not None
     gain = wording.percent(row.r / _of(found, "4K").r - 1)
-    error = "" if row.r_se is None else f" ± {wording.percent(2 * row.r_se / row.r, signed=False)}"
+    half = None if row.r_se is None else times(row.r_freedom) * row.r_se / row.r
+    error = "" if half is None else f" ± {wording.percent(half, signed=False)}"
     how = "" if found.campaign is None else f", the {found.campaign.estimator} of {row.repeats} executions"
     counts = ", ".join(
         f"{key} = {number(value or 0.0)}" for key, value in zip("HMC", (row.h, row.m, row.c), strict=True)
@@ -201,7 +208,7 @@ def text(found: ModelFile, kept: Path) -> str:
 
 
 def _moved(row: Row) -> str:
-    told = [f"{wording.percent((row.extra.get(f'{size}_moved') or 1.0) - 1)} in {size} pages" for size in ANCHORS]
+    told = [f"{wording.percent((row.extra.get(MOVED[size]) or 1.0) - 1)} in {size} pages" for size in ANCHORS]
     return f"against the campaign, executions took {' and '.join(told)}; R is scaled by that"
 
 

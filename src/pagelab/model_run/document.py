@@ -77,6 +77,8 @@ class Simulated(_Model):
     """SHA-256 of it."""
     caches: bool
     trace: str
+    trace_digest: str | None = None
+    """SHA-256 of the trace's header and length; null in campaigns before it was kept."""
     references: int
 
 
@@ -160,6 +162,9 @@ class Campaign(_Model):
     rounds: list[Round] = Field(default_factory=list)
     stopped: str | None = None
     """Why no further round was chosen; null: the campaign goes on."""
+    refused: str | None = None
+    """The error that ended the last session; null: it was stopped, or it goes on. Until there is a plan, another
+    request may then take the campaign's place."""
     excluded: list[Excluded] = Field(default_factory=list)
     told: list[Told] = Field(default_factory=list)
 

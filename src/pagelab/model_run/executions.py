@@ -9,12 +9,14 @@ from pathlib import Path
 
 import polars as pl
 
+from pagelab import whole_file
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout
 from pagelab.model_run.document import Asked, Campaign
 from pagelab.record import Record
 from pagelab.study.control import resume_study
 from pagelab.study.pair import run_own
+from pagelab.study.programs import changed
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.session import machine_changes
 from pagelab.study.setting import Setting, workload
@@ -30,6 +32,8 @@ COUNTED = {"h": "tlb.hits", "m": "tlb.walks", "c": "tlb.walk_cycles", "r": "cycl
 _CLOCK = "pagelab-workload clock"
 _PARTS = ("cpu", "user", "system", "thread", "faults", "major_faults")
 """Suffixes of the measurements of a window, after the window's name."""
+_OVERLAP, _RESOLUTION_S = 1.02, 0.001
+"""How much more processor time the windows of an execution may show than it took itself, by its other clock."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def study(
         "policy": [setting.table(setting.name, directory) for setting in settings],
     }
     spec = directory / "study.toml"
-    spec.write_text(dumps(document), encoding="utf-8")
+    whole_file.put(spec, dumps(document))
     return spec
 
 
@@ -139,15 +143,54 @@ def silent() -> Progress:
 
 def windows(directory: Path) -> list[str]:
     """Names of the windows that all executions of a study have."""
+    found = _windows(directory)
+    return sorted(set.intersection(*found)) if found else []
+
+
+def _windows(directory: Path) -> list[set[str]]:
+    """Names of the windows of each execution that succeeded."""
     with Store.open(directory, write=False) as store:
         frame = store.measurements()
         runs = store.runs().filter(pl.col("status") == "ok")["run_id"].to_list()
-    found: set[str] | None = None
+    found = []
     for run_id in runs:
         names = set(frame.filter(pl.col("run_id") == run_id)["name"].to_list())
-        own = {name for name in names if all(f"{name}.{part}" in names for part in _PARTS)}
-        found = own if found is None else found & own
-    return sorted(found or set())
+        found.append({name for name in names if all(f"{name}.{part}" in names for part in _PARTS)})
+    return found
+
+
+def refuse_other_windows(directory: Path, window: str | None, *, counted: bool) -> None:
+    """Raises `BadInputError` if an execution of a study has windows beside this one: a trace is of all of them
+    together, so that no simulated count would be of what R is of."""
+    if window is None:
+        return
+    others = sorted(set().union(*_windows(directory)) - {window})
+    if not others:
+        return
+    advice = "leave the others out of a build for its model"
+    advice += ", or: --counts measured --select random" if counted else ""
+    raise BadInputError(
+        f"cannot simulate counts of window {window}: the program has {', '.join(others)} too, and a trace is of all "
+        f"windows together, while R is of {window} alone; {advice}"
+    )
+
+
+def refuse_overlaps(directory: Path, window: str | None) -> None:
+    """Raises `BadInputError` if windows of this name take more than the run that they are of: several were open at
+    once, in threads or one in another, and each has the processor time of the whole process."""
+    if window is None:
+        return
+    with Store.open(directory, write=False) as store:
+        runs, measured = store.runs(), store.measurements()
+    sums = measured.filter(pl.col("name") == f"{window}.cpu").group_by("run_id").agg(pl.col("value").sum())
+    for row in runs.join(sums, on="run_id").iter_rows(named=True):
+        if row["cpu_s"] is not None and row["value"] > _OVERLAP * row["cpu_s"] + _RESOLUTION_S:
+            raise BadInputError(
+                f"windows {window} are open at once in several threads, or one in another: together they take "
+                f"{row['value']:.3g} s of processor time in an execution of {row['cpu_s']:.3g} s, since each has that "
+                f"of the whole process; {CANNOT}: mark {window} in one thread, from before the others begin until they "
+                "have ended"
+            )
 
 
 def read(directory: Path, window: str | None) -> list[Execution]:
@@ -205,6 +248,14 @@ def trial_records(directory: Path) -> dict[str, Record]:
     with Store.open(directory, write=False) as store:
         names = store.runs()["policy"].to_list()
         return dict(zip(names, store.records(), strict=True))
+
+
+def is_rebuilt(directory: Path) -> bool:
+    """Whether a study's program is another file now; not if there is no study."""
+    if not (directory / NAME).exists():
+        return False
+    with Store.open(directory, write=False) as store:
+        return bool(changed(json.loads(store.meta().get("programs", "{}"))))
 
 
 def refuse_failed(executions: Sequence[Execution]) -> None:

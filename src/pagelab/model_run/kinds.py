@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pagelab import layouts as making
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, footprint
-from pagelab.layouts.footprint import refuse_other_input
 from pagelab.layouts.layout import POOLS, TILE
 from pagelab.model_run import document, executions
 from pagelab.model_run.document import Asked, Campaign
@@ -28,12 +27,13 @@ from pagelab.model_run.points import machine_moved, r_of, usable
 from pagelab.model_run.run import (
     Session,
     locked,
+    refuse_other_input,
     refuse_other_machine,
     session_of,
     stoppable,
     try_it,
 )
-from pagelab.model_run.simulation import Counts, Simulator, needed
+from pagelab.model_run.simulation import Counts, Simulator, needed, processor_of
 from pagelab.models.document import Told, put
 from pagelab.record import Record
 from pagelab.stats import FactorialEffect, Interval, factorial_effects
@@ -67,7 +67,7 @@ def kinds(asked: Asked, directory: Path, tools: Tools, progress: Progress | None
             combinations = making.kinds(Footprint(tuple(tile for tile in native.tiles if tile[0] in factors)))
             _refuse_few_minutes(session, len(combinations))
             # Before the executions, since what remains of the minutes then is theirs.
-            counts = _simulated(session, native, combinations)
+            counts = _simulated(session, records, combinations)
             session.study(RUNS, combinations, _blocks(session, len(combinations)))
             refuse_other_machine(session)
             found = _found(session, known, combinations, counts)
@@ -99,14 +99,14 @@ def _why_not(touched: int, huge: int) -> str | None:
     return None if huge else "the kernel gave it no 2M page"
 
 
-def _simulated(session: Session, native: Footprint, combinations: Sequence[Layout]) -> list[Counts] | None:
+def _simulated(session: Session, records: dict[str, Record], combinations: Sequence[Layout]) -> list[Counts] | None:
     """Simulated H, M and C of the combinations; None if they are counted or not requested."""
     asked, trial = session.asked, session.campaign.trial
     assert trial is not None
     if trial.counts == "counted" or not _simulates(asked):
         return None
     how, traced = needed(asked, session.directory, trial, session.progress.note)
-    refuse_other_input(traced, native, asked.argv, whole=trial.window is None)
+    refuse_other_input(session, traced, records)
     session.keep(simulated=how)
     # Memory that the trace does not touch has no misses, and a layout with none of the traced pages would be refused.
     own = [traced.at(one.name, traced.positions(one)) for one in combinations]
@@ -264,4 +264,5 @@ def of_model(directory: Path, minutes: float, seed: int) -> Asked:
     if counted or simulated is None:
         return asked.model_copy(update={**changes, "counts": "measured" if counted else asked.counts})
     trace = str((directory / simulated.trace).resolve())
-    return asked.model_copy(update={**changes, "counts": "simulated", "trace": trace, "processor": simulated.processor})
+    processor = processor_of(directory, simulated.processor)
+    return asked.model_copy(update={**changes, "counts": "simulated", "trace": trace, "processor": processor})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagelab.analysis import wording
+from pagelab.errors import quoted
 from pagelab.model_run.answer import measured
 from pagelab.models.base import number
 from pagelab.study.budget import MOST_OF_A_COMMAND
@@ -81,9 +82,9 @@ def following(campaign: Campaign, effects: Sequence[Effect], directory: Path) ->
     if gains:
         return f"pagelab advise --minutes {max(5.0, minutes):g} -- {command}", f"which part of {gains[0]} gains it"
     if any(one.seen for one in effects):
-        return f"pagelab report {shlex.quote(str(directory / 'runs'))}", "every execution; 4K pages are the fastest"
+        return f"pagelab report {quoted(directory / 'runs')}", "every execution; 4K pages are the fastest"
     if minutes >= MOST_OF_A_COMMAND:
-        return f"pagelab report {shlex.quote(str(directory / 'runs'))}", "every execution"
+        return f"pagelab report {quoted(directory / 'runs')}", "every execution"
     into = directory.with_name(f"{directory.stem}-longer{directory.suffix}")
     longer = min(4 * minutes, MOST_OF_A_COMMAND)
     words = ["pagelab", "model", "kinds", "--minutes", f"{longer:g}", *_options(campaign.asked), "--into", str(into)]

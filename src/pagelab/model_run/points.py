@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, quoted
 from pagelab.layouts import Layout
 from pagelab.model_run import executions
 from pagelab.model_run.document import Campaign, Excluded
 from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.executions import Execution
-from pagelab.model_run.simulation import Counts, Simulator
+from pagelab.model_run.simulation import Counts, Simulator, processor_of
 from pagelab.models import Points
 from pagelab.models.agreement import SIMULATED
 from pagelab.models.document import CampaignSummary, SimulatedBy, Told
@@ -70,13 +70,13 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
             why = next((one.why for one in excluded if one.layout == size), "it did not run")
             raise BadInputError(
                 f"the layout of {size} pages alone is left out ({why}), and no model can be judged without it; see "
-                f"every execution: pagelab study status {directory / campaign.rounds[0].directory}"
+                f"every execution: pagelab study status {quoted(directory / campaign.rounds[0].directory)}"
             )
     noise = Noise.of(kept, asked.estimator)
     names = list(kept)
     r = np.array([estimate(np.array(kept[name]), asked.estimator) for name in names])
     repeats = np.array([len(kept[name]) for name in names])
-    errors = {count: noise.error(int(count)) for count in np.unique(repeats)}
+    errors = noise.errors()
     roles: list[Role] = [rows[name].role for name in names]
     inputs: dict[str, list[float]]
     extra: dict[str, list[float]] = {"huge_bytes": [float(rows[name].layout().huge_bytes) for name in names]}
@@ -99,11 +99,11 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
         layouts=names,
         roles=roles,
         anchors={"4K": "4K", "2M": "2M"},
-        r_sd=r * noise.run_sd,
+        r_sd=r * np.array([noise.own[name].sd for name in names]),
         repeats=repeats,
-        r_error=r * np.array([errors[count] for count in repeats]),
+        r_error=r * np.array([errors[name][0] for name in names]),
         source=trial.counts,
-        walkers=_walkers(campaign),
+        walkers=_walkers(campaign, directory),
         extra=extra,
         **inputs,
     )
@@ -177,10 +177,11 @@ def _median(values: Sequence[float | None]) -> float | None:
     return float(np.median(known)) if known else None
 
 
-def _walkers(campaign: Campaign) -> int:
+def _walkers(campaign: Campaign, directory: Path) -> int:
     """Number of page walkers: of the description, or of this machine's preset if nothing is simulated; 2 if unknown."""
-    processor = campaign.simulated.processor if campaign.simulated is not None else None
-    if processor is None:
+    if campaign.simulated is not None:
+        processor = processor_of(directory, campaign.simulated.processor)
+    else:
         try:
             processor = this_machine()
         except MachineError:
@@ -274,5 +275,7 @@ def _summary(
             description=simulated.description,
             caches=simulated.caches,
             trace=simulated.trace,
+            trace_digest=simulated.trace_digest,
+            references=simulated.references,
         ),
     )

@@ -12,7 +12,7 @@ from pagelab.layouts.layout import POOLS
 from pagelab.model_run import document
 from pagelab.model_run.document import Campaign
 from pagelab.model_run.executions import TRIAL, trial_records
-from pagelab.model_run.simulation import digest, needs_references
+from pagelab.model_run.simulation import digest, processor_of, trace_digest
 from pagelab.models.document import CampaignSummary, ModelFile, SimulatedBy, Told, inside
 from pagelab.models.gaussian_process import Of
 from pagelab.models.prediction import UNUSED, Prediction, predict
@@ -42,10 +42,10 @@ def predict_for(
 
     Raises `BadInputError` for models without a trace, and if the trace or the description no longer exists.
     """
-    campaign, _ = _known(file, path)
+    campaign, own = _known(file, path)
     trace, simulated = known_trace(file, path)
     name = processor or simulated.processor
-    if needs_references(hardware.load(name)) and Trace(trace).header.get("content") == "runs":
+    if hardware.needs_references(hardware.load(name)) and Trace(trace).header.get("content") == "runs":
         raise BadInputError(
             f"cannot simulate {file.workload} on {name}: its stores have entries of their own, and the model's trace "
             "has page runs; make the model with: pagelab model run --references"
@@ -66,7 +66,7 @@ def predict_for(
     told = predict(file, counts["h"], counts["m"], counts["c"], model=model, of=of, level=level)
     return told.model_copy(
         update={
-            "processor": name,
+            "processor": processor or own.processor,
             "pages": wanted.name,
             "warnings": [*warnings, *(one for one in told.warnings if one.kind != UNUSED)],
             "measured_4k": next(row.r for row in file.layouts if row.layout == file.anchors["4K"]),
@@ -97,23 +97,27 @@ def of_program(wanted: Placement, campaign: Campaign, directory: Path) -> Placem
 
 
 def known_trace(file: ModelFile, path: Path) -> tuple[Path, SimulatedBy]:
-    """The model's trace, which lies beside the file, and the simulation of its counts.
+    """The model's trace, and the simulation of its counts, by the description that lies beside the file.
 
-    Raises `BadInputError` if there is no trace, or if the processor's description has changed since.
+    Raises `BadInputError` if there is no trace, or if it or the processor's description has changed since.
     """
     _, simulated = _known(file, path)
-    trace = Path(simulated.trace)
-    trace = trace if trace.is_absolute() else inside(path).parent / trace
+    directory = inside(path).parent
+    trace, processor = directory / simulated.trace, processor_of(directory, simulated.processor)
+    cannot = f"cannot simulate {file.workload}:"
     if not trace.exists():
+        raise BadInputError(f"{cannot} its trace {trace} is gone; put it back, or give counts: --h N --m N …")
+    if simulated.trace_digest not in (None, trace_digest(trace, simulated.references or 0)):
         raise BadInputError(
-            f"cannot simulate {file.workload}: its trace {trace} is gone; put it back, or give counts: --h N --m N …"
+            f"{cannot} {trace} is another trace than the model was made with; put that back, or make the model anew: "
+            "pagelab model run --into DIR"
         )
-    if digest(hardware.load(simulated.processor)) != simulated.description:
+    if digest(hardware.load(processor)) != simulated.description:
         raise BadInputError(
-            f"cannot simulate {file.workload}: the description of {simulated.processor} has changed since the model "
-            "was made; make the model anew: pagelab model run"
+            f"{cannot} the description of {simulated.processor} has changed since the model was made; make the model "
+            "anew: pagelab model run --into DIR"
         )
-    return trace, simulated
+    return trace, simulated.model_copy(update={"processor": processor})
 
 
 def _known(file: ModelFile, path: Path) -> tuple[CampaignSummary, SimulatedBy]:

@@ -20,7 +20,7 @@ import numpy as np
 from pagelab import layouts as making
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Footprint, Layout, footprint
-from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages, refuse_other_input
+from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages
 from pagelab.machine.sysfs import Tree
 from pagelab.model_run import choosing, document, executions, planning
 from pagelab.model_run.answer import measured
@@ -29,10 +29,11 @@ from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, TRIAL, Execution, trial_records
 from pagelab.model_run.points import FEWEST_EXECUTIONS, gathered, left_out, simulated_by
-from pagelab.model_run.simulation import Expectation, Simulator, needed
+from pagelab.model_run.simulation import PROCESSOR, TRACE, Expectation, Simulator, needed
 from pagelab.models.answer import UNCALIBRATED
 from pagelab.models.catalogue import IN_CYCLES, models
 from pagelab.models.document import FILE, ModelFile, Told, file_of, fits_of
+from pagelab.models.document import read as read_model
 from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
@@ -55,6 +56,12 @@ _PILOT_BLOCKS = (3, 10)
 _SIMULATED_SHARE = 0.25
 """Share of the remaining minutes for simulating candidates, which may never run."""
 _MARGIN = 0.95
+_TRIED_BY = {"argv", "cwd", "counts", "timeout_s"}
+"""What of a request its trial depends on."""
+_TRACED_BY = {"argv", "cwd", "window"}
+"""What of a request its own trace depends on, beside that of every reference."""
+_PLANNED_BY = {"minutes", "layouts", "tests", "aim", "estimator"}
+"""What only the plan depends on, and what follows it."""
 _FREE_BYTES = 256 << 20
 """Memory that must stay free beside the program's."""
 
@@ -140,6 +147,8 @@ def run(
     """
     with locked(directory):
         session = session_of(asked, directory, tools, progress or Silent())
+        if not dry_run and _is_done(session):
+            return session.campaign
         with stoppable(session):
             try_it(session)
             space, simulator = _counts(session)
@@ -152,9 +161,19 @@ def run(
         return session.campaign
 
 
+def _is_done(session: Session) -> bool:
+    """Whether the model is made, of all rounds; then neither a run nor a pass over the trace is needed."""
+    file = session.directory / FILE
+    if session.campaign.stopped is None or not file.exists() or read_model(file).fits is None:
+        return False
+    stores = (session.directory / one.directory / STORE for one in session.campaign.rounds)
+    return all(store.stat().st_mtime <= file.stat().st_mtime for store in stores if store.exists())
+
+
 @contextmanager
 def stoppable(session: Session) -> Iterator[None]:
-    """Turns a signal outside of the studies, as in a simulation, into the error that says how to go on."""
+    """Turns a signal outside of the studies, as in a simulation, into the error that says how to go on; keeps a
+    refusal, after which another request may follow."""
     with Interrupts() as interrupts:
         try:
             with interrupts.abandonable():
@@ -162,6 +181,9 @@ def stoppable(session: Session) -> Iterator[None]:
         except KeyboardInterrupt:
             session.keep()
             raise StudyInterruptedError(f"stopped by {interrupts.seen}; {GOES_ON}") from None
+        except (BadInputError, MachineError) as error:
+            session.keep(refused=str(error))
+            raise
 
 
 def locked(directory: Path) -> DirectoryLock:
@@ -178,33 +200,60 @@ def session_of(
 ) -> Session:
     """Begins the campaign of a directory, or goes on with it.
 
-    Raises `BadInputError` if the directory has another campaign, `MachineError` if it began on another machine.
+    Raises `BadInputError` if the directory has another campaign that is under way, `MachineError` if it began on
+    another machine.
     """
     found = document.read(directory)
     if found is None:
         if any(one.name != ".lock" for one in directory.iterdir()):
             raise BadInputError(f"{directory}: it exists and holds no campaign; choose another directory: --into DIR")
         found = Campaign(asked=asked, workload=program_name(asked.argv[0]), machine=tools.machine())
-    elif _took_more_time(found, asked, directory):
-        found = found.model_copy(update={"asked": asked})
-    elif found.asked != asked:
-        before, now = found.asked.model_dump(), asked.model_dump()
-        other = ", ".join(key for key in now if now[key] != before[key])
-        raise BadInputError(
-            f"{directory} holds a campaign with another request (different: {other}); repeat its request to continue "
-            "it, or begin another campaign: --into DIR"
-        )
+    found = _continued(asked, found, directory, tools)
+    found = found.model_copy(update={"refused": None})
     session = Session(directory, tools, progress, found, monotonic(), found.spent_s, fewest_runs=fewest_runs)
     refuse_other_machine(session)
     session.keep()
     return session
 
 
-def _took_more_time(found: Campaign, asked: Asked, directory: Path) -> bool:
-    """Whether only the minutes differ and nothing depends on them yet: the trial had ended with too few minutes."""
+def _continued(asked: Asked, found: Campaign, directory: Path, tools: Tools) -> Campaign:
+    """The campaign with this request; if it is another one, or the program was built anew after a refusal, what still
+    fits is kept.
+
+    Raises `BadInputError` for another request once there is a plan, and if the campaign was stopped rather than
+    refused: its trace may have taken long.
+    """
+    before, now = found.asked.model_dump(), asked.model_dump()
+    changed = {key for key in now if now[key] != before[key]}
     ran = {store.parent.name for store in directory.glob(f"*/{STORE}")}
-    same = found.asked.model_copy(update={"minutes": asked.minutes}) == asked
-    return found.asked != asked and same and found.plan is None and ran <= {TRIAL, PILOT}
+    planned = found.plan is not None or not ran <= {TRIAL, PILOT}
+    if changed and (planned or (found.refused is None and found.trial is not None and changed != {"minutes"})):
+        raise BadInputError(
+            f"{directory} holds a campaign with another request (different: {', '.join(sorted(changed))}); repeat its "
+            "request to continue it, or begin another campaign: --into DIR"
+        )
+    if planned or (found.refused is None and not changed):
+        return found
+    rebuilt = executions.is_rebuilt(directory / TRIAL)
+    (directory / PROCESSOR).unlink(missing_ok=True)
+    if not changed and (directory / PILOT).exists():
+        shutil.rmtree(directory / PILOT)  # the same command after a refusal: what was refused is measured anew
+    elif not changed:
+        changed = _TRIED_BY - _TRACED_BY
+    if changed <= _PLANNED_BY and not rebuilt:
+        return found.model_copy(update={"asked": asked})
+    return _begun_anew(asked, found, directory, tools, set(before) if rebuilt else changed)
+
+
+def _begun_anew(asked: Asked, found: Campaign, directory: Path, tools: Tools, changed: set[str]) -> Campaign:
+    """A campaign in the place of another; its trial and its trace are kept if they do not depend on what changed."""
+    same_trial, same_trace = not changed & _TRIED_BY, not changed & _TRACED_BY
+    for study in [PILOT] if same_trial else [PILOT, TRIAL]:
+        shutil.rmtree(directory / study, ignore_errors=True)
+    if not same_trace:
+        (directory / TRACE).unlink(missing_ok=True)
+    machine = found.machine if same_trial or same_trace else tools.machine()
+    return Campaign(asked=asked, workload=program_name(asked.argv[0]), machine=machine)
 
 
 def refuse_other_machine(session: Session) -> None:
@@ -237,6 +286,7 @@ def try_it(session: Session) -> None:
             "pages are left out"
         )
     window = _window(directory, session.asked.window)
+    executions.refuse_overlaps(directory, window)
     own = executions.read(directory, window)
     source, why = _source(session.asked, own, records["4K"])
     resident = max(one.resident_bytes for one in runs)
@@ -328,7 +378,7 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
     tiles = session.campaign.footprint if session.campaign.simulated is not None else []
     known = Footprint(tuple(tiles)) if tiles else None
     simulated, space = needed(asked, session.directory, trial, session.progress.note, known)
-    refuse_other_input(space, footprint.of_record(records["2M"]), asked.argv, whole=trial.window is None)
+    refuse_other_input(session, space, records)
     session.keep(simulated=simulated, footprint=list(space.tiles))
     if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):
         session.tell(
@@ -337,6 +387,20 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
             f"slopes are cycles ({', '.join(IN_CYCLES)}) may be off by its scale; pagelab doctor --probe-translation",
         )
     return space, Simulator(session.directory, simulated, session.progress.note)
+
+
+def refuse_other_input(session: Session, traced: Footprint, records: dict[str, Record]) -> None:
+    """Raises `BadInputError` if the trace is of other memory than the trial. A trace of the campaign's own, and the
+    trial, are then removed: the program may do the same every time when the command is repeated."""
+    trial = session.campaign.trial
+    assert trial is not None
+    try:
+        footprint.refuse_other_input(traced, records, session.asked.argv, whole=trial.window is None)
+    except BadInputError:
+        if session.asked.trace is None and session.campaign.plan is None:
+            (session.directory / TRACE).unlink(missing_ok=True)
+            session.keep(trial=None, simulated=None, footprint=[])
+        raise
 
 
 def _tests(session: Session, space: Footprint) -> list[Layout]:

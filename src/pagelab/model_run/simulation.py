@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, Profile, footprint
 from pagelab.layouts import profile as profiles
 from pagelab.model_run.document import Asked, Simulated, Trial
+from pagelab.model_run.executions import TRIAL, refuse_other_windows
 from pagelab.models.document import put
 from pagelab.simulate import calibration, hardware
 from pagelab.simulate.cache_runs import workers
@@ -28,11 +30,13 @@ from pagelab.simulate.tlb_runs import TlbRuns, tlb
 from pagelab.study.progress import EVERY_S, meanwhile, shown_duration
 from pagelab.trace import Trace
 from pagelab.trace.capture import SLOWDOWN, capture, written_bytes
-from pagelab.trace.files import info
+from pagelab.trace.files import info, killed
 from pagelab.trace.pools import of_header
 
 TRACE = "program.trace"
 COUNTS = "counts.json"
+PROCESSOR = "processor.toml"
+"""The description that counts are simulated by, as it was, if it is no preset: a new probe overwrites the file."""
 BATCH = 8
 """Number of layouts in one pass over the trace; counts are saved after each pass."""
 PIECE_S = 5.0
@@ -74,19 +78,26 @@ def needed(
 
     ``known``: these tiles, if the campaign's own trace was read before; reading it takes long.
 
-    Raises `BadInputError` if the trace is of another command, has no references, or fits no layout.
+    Raises `BadInputError` if the program has other windows beside the one that is measured, and if the trace is of
+    another command, has no references, or fits no layout.
     """
+    refuse_other_windows(directory / TRIAL, trial.window, counted=trial.counts == "counted")
     processor = asked.processor or calibration.this_machine()
-    described = hardware.load(processor)
+    described = _described(processor, directory, report)
     described.needed("tlb")
     if asked.caches:
         described.needed("caches")
-    full = asked.caches or asked.references or needs_references(described)
+    if processor not in hardware.presets() and not (directory / PROCESSOR).exists():
+        text = Path(processor).read_text(encoding="utf-8")
+        # A description without a name is called after its file.
+        named = text if "name" in tomllib.loads(text) else f"name = {json.dumps(described.name)}\n{text}"
+        put(directory / PROCESSOR, named)
+    full = asked.caches or asked.references or hardware.needs_references(described)
     path = directory / TRACE
     if asked.trace is not None:
         path = Path(asked.trace)
         refuse_other_run(path, asked, trial.window, full=full)
-    elif not path.exists():
+    elif not path.exists() or (full and Trace(path).header.get("content") == "runs"):
         most = shown_duration(SLOWDOWN[1] * trial.run_s)
         report("trace: one execution in the emulator, {} to {} times slower, up to {}".format(*SLOWDOWN, most))
         _capture(asked, path, report, marker=trial.window is not None, full=full)
@@ -101,16 +112,34 @@ def needed(
         description=digest(described),
         caches=asked.caches,
         trace=str(path.resolve()) if asked.trace is not None else TRACE,
+        trace_digest=trace_digest(path, references),
         references=references,
     )
     return simulated, known
 
 
-def needs_references(described: hardware.Processor) -> bool:
-    """Whether the trace must have references: page runs do not suffice if loads and stores have separate entries."""
-    tables = described.needed("tlb")
-    arrays = [*tables.get("first", []), *tables.get("second", [])]
-    return any(array.get("serves", "data") in ("load", "store") for array in arrays)
+def _described(processor: str, directory: Path, report: Report) -> hardware.Processor:
+    """The description that the campaign began with; that of ``processor``, if it begins."""
+    kept = hardware.load(processor_of(directory, processor))
+    try:
+        changed = digest(hardware.load(processor)) != digest(kept)
+    except BadInputError:
+        changed = True
+    if changed:
+        report(f"the description of {processor} has changed; counts are simulated by the one before: {PROCESSOR}")
+    return kept
+
+
+def processor_of(directory: Path, processor: str) -> str:
+    """What counts of a campaign are simulated by: its copy of the description ``processor``, or the preset."""
+    kept = directory / PROCESSOR
+    return processor if processor in hardware.presets() or not kept.exists() else str(kept)
+
+
+def trace_digest(path: Path, references: int) -> str:
+    """Of a trace's header, which says when it was captured, and its length; it stays when the file is copied."""
+    header = Trace(path).header if path.exists() else None
+    return hashlib.sha256(json.dumps([header, references], sort_keys=True).encode()).hexdigest()
 
 
 def digest(described: hardware.Processor) -> str:
@@ -119,13 +148,18 @@ def digest(described: hardware.Processor) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def refuse_changed(simulated: Simulated) -> None:
-    """Raises `BadInputError` if the processor's description has changed since the campaign's counts were simulated."""
-    if digest(hardware.load(simulated.processor)) != simulated.description:
-        raise BadInputError(
-            f"the description of {simulated.processor} has changed since the campaign was made, and counts of both "
-            "would be mixed; put it back, or begin another: pagelab model run --into DIR"
-        )
+def refuse_changed(simulated: Simulated, directory: Path) -> None:
+    """Raises `BadInputError` if the description or the trace has changed since the campaign's counts were simulated."""
+    if digest(hardware.load(processor_of(directory, simulated.processor))) != simulated.description:
+        what = f"the description of {simulated.processor}"
+    elif simulated.trace_digest not in (None, trace_digest(directory / simulated.trace, simulated.references)):
+        what = f"the trace {directory / simulated.trace}"
+    else:
+        return
+    raise BadInputError(
+        f"{what} has changed since the campaign was made, and counts of both would be mixed; put it back, or begin "
+        "another: pagelab model run --into DIR"
+    )
 
 
 def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool) -> None:
@@ -142,6 +176,8 @@ def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool
         told = "it is of the whole execution, and the program's window is measured" if window else "it is of a window"
     elif full and header.get("content") == "runs":
         told = "it has page runs, and every reference is needed here"
+    elif missing := killed(path):
+        told = f"it is incomplete ({missing}), and R would be of the whole"
     else:
         return
     raise BadInputError(
@@ -217,9 +253,7 @@ class Simulator:
 
     @cached_property
     def _trace_digest(self) -> str:
-        """Of the trace's header, which says when it was captured, and its length; it stays when the file is copied."""
-        header = Trace(self.trace).header if self.trace.exists() else None
-        return hashlib.sha256(json.dumps([header, self.how.references], sort_keys=True).encode()).hexdigest()
+        return trace_digest(self.trace, self.how.references)
 
     @property
     def trace(self) -> Path:
@@ -274,7 +308,7 @@ class Simulator:
         watched = _Pass(title, self.how.references, self.note, lambda whole_s: self._expects(len(layouts), whole_s))
         found = tlb(
             self.trace,
-            self.how.processor,
+            processor_of(self.directory, self.how.processor),
             [one.policy() for one in layouts],
             caches=self.how.caches,
             report=watched.report,

@@ -41,8 +41,9 @@ class Change(_Model):
     what: Literal["unchanged", "entries", "ways", "walk cost"]
     by: float
     """The change, as a fraction; 0 where there is none."""
-    counts: dict[str, float]
-    """Of H, M and C: the sum over the test layouts over that of the training's description; 1 where both are 0."""
+    counts: dict[str, float | None]
+    """Of H, M and C: the sum over the test layouts over that of the training's description; 1 where both are 0, null
+    where only that of the training's is."""
     errors: dict[str, float]
     """Maximal relative errors on the test layouts, by model."""
     refusal: str = ""
@@ -73,6 +74,8 @@ def simulator_sensitivity(
     if not 0 < by < 1:
         raise BadInputError(f"--by {100 * by:g}: not above 0 and below 100 percent")
     trace, simulated = known_trace(file, path)
+    assert file.campaign is not None
+    assert file.campaign.simulated is not None
     layouts = _tests(file, path)
     described = hardware.load(simulated.processor)
     points = file.points()
@@ -91,12 +94,16 @@ def simulator_sensitivity(
         except BadInputError as error:
             changes.append(Change(what=what, by=share, counts={}, errors={}, refusal=str(error)))
             continue
-        asked = _asked(testing, base, found, counted=file.source == "counted")
+        counted = file.source == "counted"
+        if counted and (risen := _from_nothing(testing, base, found)):
+            changes.append(Change(what=what, by=share, counts={}, errors={}, refusal=risen))
+            continue
+        asked = _asked(testing, base, found, counted=counted)
         errors = {name: Errors.of(asked, predicted(one, asked)).maximum for name, one in fitted.items()}
         changes.append(Change(what=what, by=share, counts=_ratios(base, found), errors=errors))
     return SimulatorSensitivity(
         workload=file.workload,
-        processor=simulated.processor,
+        processor=file.campaign.simulated.processor,
         test_layouts=len(layouts),
         changes=changes,
         refusals=refusals,
@@ -131,9 +138,23 @@ def _asked(testing: Points, base: Mapping[str, Any], found: Mapping[str, Any], *
     return replace(testing, h=values.get("h"), m=values.get("m"), c=values["c"])
 
 
-def _ratios(base: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, float]:
+def _from_nothing(testing: Points, base: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Why counted values cannot be scaled: simulated ones that rose from zero; else empty."""
+    for name in testing.inputs:
+        risen = np.flatnonzero((base[name] == 0) & (found[name] > 0))
+        if risen.size:
+            return (
+                f"{name.upper()} of {testing.layouts[int(risen[0])]} rises from a simulated 0, so the counted one has "
+                "no scale"
+            )
+    return ""
+
+
+def _ratios(base: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, float | None]:
     sums = {name.upper(): (float(base[name].sum()), float(found[name].sum())) for name in _INPUTS}
-    return {name: after / before if before > 0 else 1.0 for name, (before, after) in sums.items()}
+    return {
+        name: after / before if before > 0 else (None if after > 0 else 1.0) for name, (before, after) in sums.items()
+    }
 
 
 _What = Literal["unchanged", "entries", "ways", "walk cost"]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelab.analysis import wording
 from pagelab.report.tables import NONE, Table
 
+from . import gaussian_process
 from .agreement import agreements
 from .catalogue import IN_CYCLES, OURS, PUBLISHED
 from .contradiction import Contradiction, contradiction
@@ -123,7 +124,20 @@ def told_of(file: ModelFile) -> list[Told]:
     """Returns the warnings of the campaign that made the file, then those of its points."""
     of_campaign = uncalibrated(file) if file.campaign is None else file.campaign.told
     own = [Told(kind=one.kind, message=one.message) for one in warnings_of(file.points())]
-    return [*of_campaign, *own]
+    ours = None if file.fits is None else file.fits.named(OURS)
+    effective = None if ours is None else ours.parameters.get("effective_samples")
+    return [*of_campaign, *own, *few_samples(effective)]
+
+
+def few_samples(effective: float | None) -> list[Told]:
+    """Returns a warning if the posterior of the process is averaged over too few effective samples; None: unknown."""
+    if effective is None or effective >= gaussian_process.FEW_EFFECTIVE:
+        return []
+    message = (
+        f"{OURS}: its posterior is averaged over {effective:.1f} effective samples: the width of its intervals depends "
+        "on the seed; compare other seeds: pagelab model fit --seed N"
+    )
+    return [Told(kind="few-samples", message=message)]
 
 
 def uncalibrated(file: ModelFile) -> list[Told]:
@@ -277,9 +291,9 @@ def table(fits: Fits) -> Table:
         ),
         rows=tuple(rows),
         caption="Maximal relative errors of the models",
-        note="Maximal |R − R̂|/R, and its geometric mean in-sample without the model’s own layouts (MOSAIC, equations 1 "
-        "and 2). Paper: the largest of all its workloads and machines. Models that one or two layouts determine cannot "
-        "be cross-validated.",
+        note="Maximal |R − R̂|/R, and its geometric mean in-sample without the layouts that a model passes through by "
+        "construction (MOSAIC, equations 1 and 2). Paper: the largest of all its workloads and machines. Models that "
+        "one or two layouts determine cannot be cross-validated.",
     )
 
 

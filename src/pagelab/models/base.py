@@ -73,10 +73,11 @@ def given(value: Any, name: str, model: str) -> Array:
 
 def number(value: float) -> str:
     """Returns a coefficient as text: 0.703, 1.05e10."""
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4g}"
-    mantissa, exponent = f"{value:.3e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+    sign, size = "−" if value < 0 else "", abs(value)
+    if size == 0 or 1e-3 <= size < 1e5:
+        return f"{sign}{size:.4g}"
+    mantissa, exponent = f"{size:.3e}".split("e")
+    return f"{sign}{mantissa}e{int(exponent)}"
 
 
 def plus(value: float) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagelab import whole_file
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, quoted
 from pagelab.machine.provenance import pagelab_version
 
 from .judgement import Errors, Floor, Judged, Judgement
@@ -23,6 +23,9 @@ from .points import CyclesKind, Points, Role, Source
 SCHEMA: Literal["pagelab.model/1"] = "pagelab.model/1"
 FILE = "model.json"
 """Name of the model's file in a campaign's directory; users may name the directory instead of the file."""
+
+MOVED = {"4K": "4K_moved", "2M": "2M_moved"}
+"""Anchor → the extra column of a checked layout that has its time beside it over its time in the campaign."""
 
 
 class _Model(BaseModel):
@@ -44,9 +47,11 @@ class Layout(_Model):
     """Misses of the second-level TLB."""
     r_sd: float | None = None
     """Standard deviation of R over the repeats, in cycles; null where it is unknown."""
-    repeats: int | None = None
+    repeats: int | None = Field(default=None, ge=1)
     r_se: float | None = None
-    """Standard error of ``r``, in cycles, where it is no mean of the repeats; null: ``r_sd`` over their root."""
+    """Standard error of ``r``, in cycles, where it is no mean of the repeats; null: from ``r_sd`` and ``repeats``."""
+    r_freedom: float | None = None
+    """Degrees of freedom of ``r_se``, if it rests on few runs alone; null: many, or unknown."""
     extra: dict[str, float | None] = Field(default_factory=dict)
 
 
@@ -123,6 +128,10 @@ class SimulatedBy(_Model):
     caches: bool
     trace: str
     """Path; a relative one is in the model's directory."""
+    trace_digest: str | None = None
+    """SHA-256 of the trace's header and number of references; null in models before it was kept."""
+    references: int | None = None
+    """Of the trace; null in models before it was kept."""
 
 
 class Told(_Model):
@@ -293,8 +302,8 @@ def read(path: Path) -> ModelFile:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInputError(
-            f"cannot read {path}: it does not exist; make it with: pagelab model run --into {path} -- CMD; "
-            f"or from measured times: pagelab model import FILE.csv --into {path}"
+            f"cannot read {path}: it does not exist; make it with: pagelab model run --into {quoted(path)} -- CMD; "
+            f"or from measured times: pagelab model import FILE.csv --into {quoted(path)}"
         ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise BadInputError(f"cannot read {path}: it is no model's file ({error})") from None

@@ -24,7 +24,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import gammaincinv, ndtr, ndtri
+from numpy.typing import NDArray
+from scipy.special import chdtri, gammaincinv, ndtr, ndtri
 
 from pagelab.errors import BadInputError
 
@@ -41,8 +42,20 @@ _SLOPE_SD = 10.0
 """Prior standard deviation of the slopes, in standard deviations of R per standard deviation of an input."""
 _LEAST_SCATTER = 1e-6
 """Smallest relative scatter; it keeps the covariance of exact data positive definite."""
+_LEAST_DIAGONAL = 1e-12
+"""Least variance of a layout, over the largest of the process: below it, rounding decides (run times that span orders
+of magnitude)."""
 _ROUNDS = 5
 """Rounds of importance sampling."""
+_ENOUGH = 50.0
+"""Effective number of samples that ends the sampling: fewer make an interval's width depend on the seed."""
+FEW_EFFECTIVE = 20.0
+"""With a smaller effective number the intervals are said to depend on the seed."""
+_SEARCHING, _FURTHER = 4, 12
+"""Further rounds for posteriors that the first ones missed: to find them, and at most so many to average over them."""
+_TEMPERED = 20.0
+"""Effective number of samples that a further round's proposal is drawn around."""
+_PROPOSAL_FREEDOM = 5.0
 _REWEIGHTINGS = 20
 """Expectation-maximisation steps after each round but the last."""
 _BISECTIONS = 32
@@ -81,6 +94,20 @@ class Proposal:
     factor: Array
     """Cholesky factor of the covariance."""
 
+    def drawn(self, z: Array) -> Array:
+        """Parameters with Student's t of :data:`_PROPOSAL_FREEDOM`; the last column of ``z`` is that of the scale."""
+        squares = chdtri(_PROPOSAL_FREEDOM, ndtr(-z[:, -1:])) / _PROPOSAL_FREEDOM
+        drawn: Array = self.mean + z[:, :-1] / np.sqrt(squares) @ self.factor.T
+        return drawn
+
+    def log_density(self, theta: Array) -> Array:
+        """Log density of :meth:`drawn`, up to a constant that is the same for all proposals."""
+        size = len(self.mean)
+        squares = np.sum(np.linalg.solve(self.factor, (theta - self.mean).T) ** 2, axis=0)
+        half = -0.5 * (_PROPOSAL_FREEDOM + size) * np.log1p(squares / _PROPOSAL_FREEDOM)
+        density: Array = half - np.log(np.diag(self.factor)).sum()
+        return density
+
 
 @dataclass(frozen=True)
 class _Data:
@@ -116,6 +143,21 @@ def _curves(one: Array, other: Array, lengths: Array) -> Array:
     products = np.einsum("id,jd,sd->sij", one, other, lengths**-2)
     found: Array = 3 * products**2 + products**3
     return found
+
+
+def _half_determinants(covariance: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Half the logarithm of each determinant, shape (samples,), and which matrices are not positive definite."""
+    failed = np.zeros(len(covariance), dtype=bool)
+    try:
+        factor = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        factor = np.tile(np.eye(covariance.shape[1]), (len(covariance), 1, 1))
+        for i, one in enumerate(covariance):
+            try:
+                factor[i] = np.linalg.cholesky(one)
+            except np.linalg.LinAlgError:
+                failed[i] = True
+    return np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1), failed
 
 
 def _basis(x: Array) -> Array:
@@ -156,8 +198,11 @@ class _Posterior:
         covariance = size[:, None, None] ** 2 * _matern(scaled)
         covariance += curvature[:, None, None] ** 2 * _curves(data.x, data.x, lengths)
         rows = np.arange(len(data.y))
-        covariance[:, rows, rows] += scatter[:, None] ** 2 * data.y**2 / weights + data.noise
-        factor = np.linalg.cholesky(covariance)
+        largest = covariance[:, rows, rows].max(axis=1, keepdims=True)
+        own = scatter[:, None] ** 2 * data.y**2 / weights + data.noise
+        covariance[:, rows, rows] += np.maximum(own, _LEAST_DIAGONAL * largest)
+        half_determinant, failed = _half_determinants(covariance)
+        covariance[failed] = np.eye(len(rows))  # any that has an inverse: its sample's share is zero
         inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         solved_basis = inverse @ data.basis
         information = data.basis.T @ solved_basis + np.diag(data.slope_precision)
@@ -166,8 +211,8 @@ class _Posterior:
         slopes: Array = np.einsum("skl,sl->sk", slope_factor, right)
         solved_y = inverse @ data.y
         fit = np.einsum("n,sn->s", data.y, solved_y) - np.einsum("sk,sk->s", right, slopes)
-        half_determinant = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
         log_likelihood = -0.5 * fit - half_determinant - 0.5 * np.linalg.slogdet(information)[1]
+        log_likelihood[failed] = -np.inf
         solved = solved_y - np.einsum("snk,sk->sn", solved_basis, slopes)
         return cls(lengths, size, curvature, scatter, log_likelihood, solved, slopes, inverse, slope_factor)
 
@@ -222,7 +267,8 @@ class FittedProcess:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Posterior means: slopes of the line, lengths in the inputs' units, sizes in cycles, relative scatter."""
+        """Posterior means: slopes of the line, lengths in the inputs' units, sizes in cycles, relative scatter; and
+        the effective number of samples that they and all predictions are averaged over."""
         slopes, intercept = self._line()
         lengths = self.shares @ self.posterior.lengths * self.scale
         return {
@@ -232,6 +278,7 @@ class FittedProcess:
             "size": float(self.shares @ self.posterior.size) * self.unit,
             "curvature": float(self.shares @ self.posterior.curvature) * self.unit,
             "scatter": self.scatter,
+            "effective_samples": effective(self.shares),
         }
 
     @property
@@ -281,6 +328,12 @@ class FittedProcess:
         centre = self.shares @ mean
         found: Array = np.sqrt(self.shares @ (variance + (mean - centre) ** 2)) / np.abs(centre)
         return found.reshape(shape)
+
+    def distances(self, h: Any, m: Any, c: Any) -> Array:
+        """Distance of each fitted layout from one place, in standard deviations of the inputs: shape (layouts,)."""
+        x, _ = self._scaled(h, m, c)
+        found: Array = np.sqrt(np.sum((self.data.x - x) ** 2, axis=1))
+        return found
 
     def believing(self, h: Any, m: Any, c: Any) -> FittedProcess:
         """Returns the process as if layouts with these counts had been measured exactly as it predicts them.
@@ -359,6 +412,11 @@ class GaussianProcess:
         noise = np.zeros(len(points)) if error is None else (error / unit) ** 2
         data = _Data((raw - centre) / scale, points.r / unit, noise)
         theta, shares, proposal, weights = self._sampled(data)
+        if not shares.any():
+            raise BadInputError(
+                f"cannot fit gp to {points.workload}: its run times span {points.r.max() / points.r.min():.2g} to 1, "
+                "too much to compute with; is one in another unit?"
+            )
         kept = shares > 1e-4 / len(shares)
         posterior = _Posterior.of(data, theta[kept], weights)
         return FittedProcess(
@@ -375,14 +433,70 @@ class GaussianProcess:
             last = i == _ROUNDS - 1
             z = draws[i] if last else draws[i][: self.samples // 2]
             theta = proposal.mean + z @ proposal.factor.T
-            target = _Posterior.of(data, theta, weights).log_likelihood + prior.log_density(theta)
-            log_share = target + 0.5 * np.sum(z**2, axis=1)
-            shares = np.exp(log_share - log_share.max())
-            shares /= shares.sum()
+            shares = _shares(_target(data, theta, weights, prior) + 0.5 * np.sum(z**2, axis=1))
             if not last:
                 proposal = _around(theta, shares, prior)
                 weights = _reweighted(data, proposal.mean, weights)
-        return theta, shares, proposal, weights
+        if effective(shares) >= _ENOUGH:
+            return theta, shares, proposal, weights
+        return self._further(data, prior, _around(theta, _tempered(shares), prior), weights)
+
+    def _further(
+        self, data: _Data, prior: _Prior, proposal: Proposal, weights: Array
+    ) -> tuple[Array, Array, Proposal, Array]:
+        """More rounds, for posteriors that the first ones missed: all draws count, under the mixture of all proposals.
+
+        Adaptive multiple importance sampling (Cornuet, Marin, Mira and Robert, Scandinavian Journal of Statistics 39,
+        2012) with proposals of Student's t, each around tempered shares of the draws before it (Koblents and Miguez,
+        Statistics and Computing 25, 2015). The first :data:`_SEARCHING` rounds search: they move the layouts' weights,
+        and their draws are left out.
+        """
+        draws = _draws(len(prior.mean) + 1, self.samples, _SEARCHING + _FURTHER, self.seed + 1_000_003)
+        for z in draws[:_SEARCHING, : self.samples // 2]:
+            theta = proposal.drawn(z)
+            shares = _shares(_target(data, theta, weights, prior) - proposal.log_density(theta))
+            proposal = _around(theta, _tempered(shares), prior)
+            weights = _reweighted(data, proposal.mean, weights)
+        proposals, thetas, targets = [proposal], [], []
+        for z in draws[_SEARCHING:]:
+            thetas.append(proposals[-1].drawn(z))
+            targets.append(_target(data, thetas[-1], weights, prior))
+            theta = np.concatenate(thetas)
+            mixed = np.logaddexp.reduce([one.log_density(theta) for one in proposals], axis=0)
+            shares = _shares(np.concatenate(targets) - mixed)
+            if effective(shares) >= _ENOUGH:
+                break
+            proposals.append(_around(theta, _tempered(shares), prior))
+        return theta, shares, proposals[-1], weights
+
+
+def _target(data: _Data, theta: Array, weights: Array, prior: _Prior) -> Array:
+    return _Posterior.of(data, theta, weights).log_likelihood + prior.log_density(theta)
+
+
+def _shares(log_share: Array) -> Array:
+    """Shares of samples from their logarithms; all zero if none is finite."""
+    shares: Array = np.exp(log_share - max(float(log_share.max()), -1e300))
+    return shares / max(float(shares.sum()), 1e-300)
+
+
+def effective(shares: Array) -> float:
+    """Effective number of samples (Kong, Liu and Wong 1994): that of equal shares with the same sum of squares; 0 if
+    all are zero."""
+    squares = float(np.sum(shares**2))
+    return 1 / squares if squares > 0 else 0.0
+
+
+def _tempered(shares: Array) -> Array:
+    """The shares to a power of at most 1 that leaves an effective number of :data:`_TEMPERED`."""
+    logs = np.log(np.maximum(shares, 1e-300))
+    low, high = 0.0, 1.0
+    if effective(shares) >= _TEMPERED:
+        return shares
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if effective(_shares(middle * logs)) >= _TEMPERED else (low, middle)
+    return _shares(low * logs)
 
 
 def _draws(parameters: int, samples: int, rounds: int, seed: int) -> Array:
@@ -407,6 +521,8 @@ def _around(theta: Array, shares: Array, prior: _Prior) -> Proposal:
 def _reweighted(data: _Data, theta: Array, weights: Array) -> Array:
     """Weights of the layouts under Student's t, by expectation-maximisation with the parameters fixed."""
     for _ in range(_REWEIGHTINGS):
-        squares = _Posterior.of(data, theta[None], weights).scatter_squares(data, weights)[0]
-        weights = (FREEDOM + 1) / (FREEDOM + squares)
+        found = _Posterior.of(data, theta[None], weights)
+        if not np.isfinite(found.log_likelihood[0]):
+            break
+        weights = (FREEDOM + 1) / (FREEDOM + found.scatter_squares(data, weights)[0])
     return weights

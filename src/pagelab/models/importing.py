@@ -75,10 +75,8 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
     except (OSError, UnicodeDecodeError) as error:
         reason = system_reason(error) if isinstance(error, OSError) else "not UTF-8"
         raise BadInputError(f"cannot import {path}: {reason}") from None
-    table = csv.DictReader(io.StringIO(text), restkey=_SURPLUS)
-    header = list(table.fieldnames or [])
+    header, rows = _table(path, text)
     _check_names(path, header)
-    rows = [(table.line_num, row) for row in table]
     _check_lengths(path, header, rows)
     found = _columns(path, header, how)
     rows = _chosen(path, header, rows, how)
@@ -86,6 +84,7 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
     keys: list[str] = [key for key in ("r", "h", "m", "c", "r_sd", "repeats") if key in found]
     numbers = {key: _numbers(path, rows, found[key]) for key in keys}
     means = {key: _means(values, groups) for key, values in numbers.items()}
+    _check_rows(path, names, groups, found)
     spread, repeats = _noise(numbers, means, groups)
     used = {name for several in found.values() for name in several} | set(how.where)
     points = Points.of(
@@ -99,7 +98,7 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
         r_sd=spread,
         repeats=repeats,
         source=how.source,
-        cycles=how.cycles or ("active" if any(_ACTIVE in name for name in found["c"]) else "sum"),
+        cycles=how.cycles or ("active" if any(_ACTIVE in name.lower() for name in found["c"]) else "sum"),
         walkers=how.walkers,
         extra={
             name: _means(values, groups)
@@ -108,6 +107,23 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
         },
     )
     return _with_anchors(path, points, how)
+
+
+def _table(path: Path, text: str) -> tuple[list[str], Rows]:
+    """Header and rows. `BadInputError` for what is no CSV, such as a quote without its end in a long table."""
+    table = csv.DictReader(io.StringIO(text), restkey=_SURPLUS)
+    line = 0  # the last line that was read well
+    try:
+        header = list(table.fieldnames or [])
+        rows: Rows = []
+        for row in table:
+            line = table.line_num
+            rows.append((line, row))
+    except csv.Error as error:
+        raise BadInputError(
+            f'cannot import {path}: line {max(line, 1) + 1}: {error}; is a quote (") without its end?'
+        ) from None
+    return header, rows
 
 
 def _check_names(path: Path, header: Sequence[str]) -> None:
@@ -199,6 +215,19 @@ def _maybe_numbers(rows: Rows, column: str) -> Array | None:
 
 def _means(values: Array, groups: list[list[int]]) -> Array:
     return np.array([values[rows].mean() for rows in groups])
+
+
+def _check_rows(
+    path: Path, names: Sequence[str], groups: list[list[int]], found: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Refuses tables whose rows are runs by their layouts, and means by their columns."""
+    twice = next((name for name, rows in zip(names, groups, strict=True) if len(rows) > 1), None)
+    if twice is not None and "r_sd" in found and "repeats" in found:
+        columns = f"{found['r_sd'][0]} and {found['repeats'][0]}"
+        raise BadInputError(
+            f"cannot import {path}: layout {twice} has two rows, so rows are runs, and the columns {columns} say that "
+            f"they are means: give each layout one row, or leave these columns out"
+        )
 
 
 def _noise(

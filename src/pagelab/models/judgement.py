@@ -1,7 +1,7 @@
 """Errors of models: on the layouts that they were fitted to, in K-fold cross validation, and leaving one layout out.
 
 Errors are |R − R̂|/R (MOSAIC, equations 1 and 2). A model that one or two layouts determine is judged on all layouts;
-the geometric mean leaves those one or two out, because the error there is (nearly) zero by construction.
+the geometric mean leaves out those of them that it passes through, because the error there is zero by construction.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from .points import LABELS, Array, Points, varies
 _MEAN_LOG_NORMAL = -(np.euler_gamma + np.log(2)) / 2
 """Mean of log|Z| for a standard normal Z."""
 FOLDS = 10
+_EXACT = 1e-9
+"""Relative errors below it are of rounding."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,14 @@ class Errors:
     maximum: float
     """Largest absolute error (MOSAIC, equation 1)."""
     geometric_mean: float
-    """Geometric mean (MOSAIC, equation 2) without the model's own points; 0 if any other error is exactly zero."""
+    """Geometric mean (MOSAIC, equation 2) without the layouts that it passes through by construction; 0 if any other
+    error is exactly zero."""
     worst: str
     """The layout with the largest error."""
 
     @classmethod
     def of(cls, points: Points, predicted: Array, own: Sequence[str] = ()) -> Errors:
-        """Returns the errors of predictions; ``own`` are the page sizes whose layouts determine the model."""
+        """Returns the errors of predictions; the model passes through the layouts of the page sizes ``own``."""
         relative = predicted / points.r - 1
         size = np.abs(relative)
         rows = {points.anchor(page) for page in own}
@@ -145,8 +148,8 @@ def _judge(points: Points, training: Points, testing: Points | None, model: Mode
                 model.name,
                 fitted,
                 "",
-                in_sample=Errors.of(points, predicted(fitted, points), model.own_points),
-                test=None if testing is None else Errors.of(testing, predicted(fitted, testing), model.own_points),
+                in_sample=Errors.of(points, predicted(fitted, points), _passed(fitted, points, model.own_points)),
+                test=None if testing is None else Errors.of(testing, predicted(fitted, testing)),
             )
         fitted = model.fit(training)
     except BadInputError as error:
@@ -173,6 +176,12 @@ def _judge(points: Points, training: Points, testing: Points | None, model: Mode
         covered=None if testing is None else covered(fitted, testing),
         skill=skill,
     )
+
+
+def _passed(fitted: Fitted, points: Points, own: Sequence[str]) -> list[str]:
+    """Those of a model's own page sizes whose layout it passes through; Gandhi's line does so in neither of its two."""
+    error = np.abs(predicted(fitted, points) / points.r - 1)
+    return [page for page in own if (row := points.anchor(page)) is not None and error[row] < _EXACT]
 
 
 def predicted(fitted: Fitted, points: Points) -> Array:

@@ -205,11 +205,11 @@ def written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, 
         raise BadInputError(f"cannot write a report to {out}: it holds something else; name a new directory with --out")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / _MARK).write_text(f"{by}\n", encoding="utf-8")
+        whole_file.put(out / _MARK, f"{by}\n")
         for figure in figures:
-            (out / f"{figure.id}.svg").write_text(_svg(figure), encoding="utf-8")
+            whole_file.put(out / f"{figure.id}.svg", _svg(figure))
         for name, text in others.items():
-            (out / name).write_text(text, encoding="utf-8")
+            whole_file.put(out / name, text)
         whole_file.put(out / PAGE, page)
     except OSError as error:
         raise MachineError(f"cannot write a report to {out}: {error.strerror} (errno {error.errno})") from error

@@ -17,9 +17,10 @@ from pagelab.charts import theme
 from pagelab.report.figure import Figure
 from pagelab.report.tables import Table
 
+from .answer import uncalibrated
 from .base import Fitted, number
 from .catalogue import models
-from .document import Fits, Layout, ModelFile
+from .document import MOVED, Fits, Layout, ModelFile
 from .picture import measured_points
 
 Over = Literal["c", "m"]
@@ -47,8 +48,8 @@ def figures(file: ModelFile, fits: Fits) -> list[Figure]:
         _figure(
             file, fits, "linear", ("poly1", SLOPE_ONE), "c",
             "The slope of the linear regression",
-            f"The line of least squares, and one with a slope of 1. {_slope(fits)} {_errors(fits, 'poly1')} (MOSAIC, "
-            "Figures 8 and 9).",
+            f"The line of least squares, and one with a slope of 1. {_slope(file, fits)} {_errors(fits, 'poly1')} "
+            "(MOSAIC, Figures 8 and 9).",
         ),
         _figure(
             file, fits, "quadratic", ("poly1", "poly2"), "c",
@@ -70,7 +71,8 @@ def figures(file: ModelFile, fits: Fits) -> list[Figure]:
 
 def _is_check(file: ModelFile) -> bool:
     """Whether the only test layout is one in other pages, made by ``pagelab model check``."""
-    return [one.role for one in file.layouts].count("test") == 1
+    tests = [one for one in file.layouts if one.role == "test"]
+    return len(tests) == 1 and any(tests[0].extra.get(column) is not None for column in MOVED.values())
 
 
 def _figure(
@@ -118,9 +120,14 @@ def _side(fits: Fits, name: str) -> str:
     return f"At most {wording.percent(error, signed=False)} {side} what was measured, in {worst}"
 
 
-def _slope(fits: Fits) -> str:
+def _slope(file: ModelFile, fits: Fits) -> str:
+    """The slope of the regression, and what it means where C is in cycles of this machine."""
     one = fits.named("poly1")
     slope = 0.0 if one is None else one.parameters.get("c1", 0.0)
+    if slope < 0:
+        return f"Each walk cycle takes {number(-slope)} cycles off the run time."
+    if uncalibrated(file):
+        return f"Each walk cycle, as the simulator counts it, costs {number(slope)} cycles."
     told = "more than the walks themselves" if slope > 1 else "as much of a walk as the processor does not hide"
     return f"Each walk cycle costs {number(slope)} cycles: {told}."
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError
 
+from .noise import moderated
+
 Array = NDArray[np.float64]
 Source = Literal["counted", "simulated"]
 Role = Literal["train", "test"]
@@ -23,6 +25,9 @@ FEWEST = 5
 TEN_TO_ONE = 10
 FEWEST_TESTS = 12
 """With fewer test layouts their largest error says little about other layouts."""
+_MOST_REPEATS = 1e15
+FAR_OFF = 100.0
+"""A run time so many times above or below the median is probably in another unit."""
 COLLINEAR = 1e-8
 """An input is dropped as redundant if the others leave less than this share of its variance unexplained."""
 
@@ -57,7 +62,7 @@ class Points:
     """Standard deviation of R over the repeats of a layout, in cycles; NaN where it is unknown."""
     repeats: NDArray[np.int64] | None = None
     r_error: Array | None = None
-    """Standard error of each R, in cycles, if R is not the mean of its repeats; None: ``r_sd`` over √repeats."""
+    """Standard error of each R, in cycles, if R is not the mean of its repeats; None: from ``r_sd`` and ``repeats``."""
     source: Source = "counted"
     """Source of H, M and C. R is always measured."""
     cycles: CyclesKind = "sum"
@@ -73,10 +78,10 @@ class Points:
         for name in ("h", "m", "r_sd", "r_error"):
             if others.get(name) is not None:
                 values[name] = _array(others.pop(name))
-        if others.get("repeats") is not None:
-            others["repeats"] = np.asarray(others["repeats"], dtype=np.int64)
         count = values["r"].size
         names = tuple(layouts) if layouts is not None else tuple(f"layout{i + 1}" for i in range(count))
+        if others.get("repeats") is not None:
+            others["repeats"] = _whole(workload, names, _array(others["repeats"]))
         roles = tuple(others.pop("roles", None) or ("train",) * count)
         extra = {name: _array(value) for name, value in dict(others.pop("extra", None) or {}).items()}
         made = cls(workload=workload, layouts=names, roles=roles, extra=extra, **values, **others)
@@ -94,12 +99,32 @@ class Points:
 
     @property
     def r_se(self) -> Array | None:
-        """Standard error of each R, in cycles; None if any layout's spread is unknown."""
+        """Standard error of each R, in cycles; None unless more than half of the layouts have a spread of their own.
+
+        It is a relative spread over √repeats. With few repeats the spread is moderated towards that
+        of all layouts (:mod:`.noise`), and layouts without one have that.
+        """
         if self.r_error is not None:
             return self.r_error
-        if self.r_sd is None or self.repeats is None or not np.all(np.isfinite(self.r_sd)) or np.any(self.repeats < 2):
+        if self.r_sd is None or self.repeats is None or 2 * np.count_nonzero(self.spread_known) <= len(self):
             return None
-        return self.r_sd / np.sqrt(self.repeats)
+        return self.r * np.sqrt(self.run_variances[0] / self.repeats)
+
+    @property
+    def spread_known(self) -> NDArray[np.bool_]:
+        """Which layouts have a spread over repeats of their own."""
+        if self.r_sd is None or self.repeats is None:
+            return np.zeros(len(self), dtype=bool)
+        known: NDArray[np.bool_] = np.isfinite(self.r_sd) & (self.repeats >= 2)
+        return known
+
+    @property
+    def run_variances(self) -> tuple[Array, Array]:
+        """Moderated variances of single runs, relative to R, and their degrees of freedom; ValueError if none is
+        known."""
+        if self.r_sd is None or self.repeats is None:
+            raise ValueError("the spread over repeats is not known")
+        return moderated((self.r_sd / self.r) ** 2, self.repeats)
 
     def anchor(self, size: str) -> int | None:
         """Row of the layout with only pages of this size; None if there is none."""
@@ -140,6 +165,7 @@ class Points:
         return [
             *_few(self),
             *_few_tests(self),
+            *_far_off(self),
             *_more_walks_than_time(self),
             *_useless_inputs(self),
             *_without_anchors(self),
@@ -153,19 +179,31 @@ def _array(values: Any) -> Array:
     return made
 
 
+def _whole(workload: str, names: Sequence[str], values: Array) -> NDArray[np.int64]:
+    """Numbers of repeats; `BadInputError` for what is none."""
+    bad = ~((values >= 1) & (values <= _MOST_REPEATS) & (values == np.floor(values)))
+    if bad.any() and values.shape == (len(names),):
+        first = int(np.flatnonzero(bad)[0])
+        raise BadInputError(
+            f"points of {workload}: repeats of {names[first]} is {values[first]:g}: no whole number of at least 1; "
+            "correct it, or leave the column out"
+        )
+    return np.where(bad, 1, values).astype(np.int64)
+
+
 def _where(points: Points, bad: NDArray[np.bool_]) -> str:
     names = [points.layouts[i] for i in np.flatnonzero(bad)]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _columns(points: Points) -> dict[str, Array]:
-    found = {"R": points.r, **{LABELS[name]: values for name, values in points.inputs.items()}}
-    return {**found, **points.extra}
+    """R and the inputs, by label. Further columns may have the same names."""
+    return {"R": points.r, **{LABELS[name]: values for name, values in points.inputs.items()}}
 
 
 def _check_shapes(points: Points) -> None:
     count = len(points.layouts)
-    for name, values in _columns(points).items():
+    for name, values in [*_columns(points).items(), *points.extra.items()]:
         if values.shape != (count,):
             raise BadInputError(f"points of {points.workload}: {name} has {values.size} values for {count} layouts")
     if len(points.roles) != count:
@@ -194,8 +232,6 @@ def _check_shapes(points: Points) -> None:
 
 def _check_values(points: Points) -> None:
     for name, values in _columns(points).items():
-        if name in points.extra:
-            continue
         bad = ~np.isfinite(values)
         if bad.any():
             raise BadInputError(
@@ -283,6 +319,18 @@ def _few_tests(points: Points) -> list[PointsWarning]:
     return [PointsWarning("few-tests", message)]
 
 
+def _far_off(points: Points) -> list[PointsWarning]:
+    middle = float(np.median(points.r))
+    bad = (points.r > FAR_OFF * middle) | (points.r < middle / FAR_OFF)
+    if not bad.any():
+        return []
+    message = (
+        f"R of {_where(points, bad)} is more than {FAR_OFF:.0f} times above or below the median layout's: is it in "
+        "another unit? errors relative to R say little where it spans orders of magnitude"
+    )
+    return [PointsWarning("far-off", message)]
+
+
 def _more_walks_than_time(points: Points) -> list[PointsWarning]:
     """A warning if simulated walks take longer than the program; counted ones are refused by `validate`."""
     if points.source != "simulated":
@@ -343,12 +391,22 @@ def _swapped_anchors(points: Points) -> list[PointsWarning]:
 
 
 def _noise(points: Points) -> list[PointsWarning]:
-    if points.r_se is not None:
+    lacking = ~points.spread_known
+    if points.r_se is None:
+        some = "" if lacking.all() else f" in most layouts ({_where(points, lacking)})"
+        return [
+            PointsWarning(
+                "noise-unknown",
+                f"the spread of R over repeats is not known{some}: the errors of a perfect model cannot be computed, "
+                "and intervals attribute all scatter to the layouts",
+            )
+        ]
+    if points.r_error is not None or not lacking.any():
         return []
     return [
         PointsWarning(
-            "noise-unknown",
-            "the spread of R over repeats is not known: the errors of a perfect model cannot be computed, and "
-            "intervals attribute all scatter to the layouts",
+            "noise-of-others",
+            f"{_where(points, lacking)}: no spread of R over repeats of their own; they are taken to be as noisy as "
+            "the others",
         )
     ]

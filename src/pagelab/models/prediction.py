@@ -6,18 +6,21 @@ from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
+from scipy.special import ndtri, stdtrit
 
 from pagelab.analysis import wording
 from pagelab.errors import BadInputError
 
-from .answer import uncalibrated
+from .answer import few_samples, uncalibrated
 from .base import Fitted, number
 from .catalogue import IN_CYCLES, chosen
 from .document import ModelFile, Told
-from .gaussian_process import FittedProcess, Of
+from .gaussian_process import FittedProcess, Of, effective
 from .points import LABELS, Points, independent
 from .reach import beyond
 
+_NEAREST = 8
+"""Degrees of freedom of the layouts that the spread of single runs at a place is taken from."""
 SCHEMA: Literal["pagelab.prediction/1"] = "pagelab.prediction/1"
 
 
@@ -36,7 +39,7 @@ class Prediction(BaseModel):
     r: float
     """Cycles."""
     low: float | None
-    """Ends of the interval; null for models that have none."""
+    """Ends of the interval, cut at 0 if the prediction is above 0; null for models that have none."""
     high: float | None
     level: float
     of: Of
@@ -64,9 +67,12 @@ class Prediction(BaseModel):
                 f"{change} against what was measured in 4K pages; simulated {counts}",
             ]
         if self.low is not None and self.high is not None:
-            what = f"a layout's {self.estimator or 'mean'}" if self.of == "mean" else "one run"
+            what = (
+                f"a layout's {self.estimator or 'mean'}" if self.of == "mean" else "one run, if runs scatter normally"
+            )
             width = wording.percent((self.high - self.low) / 2 / abs(self.r), signed=False)
-            ends = f"{number(self.low)} to {number(self.high)} (± {width})"
+            around = f" (± {width})" if self.low > 0 else ""
+            ends = f"{number(self.low)} to {number(self.high)}{around}"
             lines.append(f"{wording.level(self.level)} interval for {what}: {ends}")
         lines += [f"warning: {one.message}" for one in self.warnings]
         return "\n".join([*lines, self.formula])
@@ -101,9 +107,12 @@ def predict(
     warnings += _unused_told(ignored, model)
     low = high = None
     if isinstance(fitted, FittedProcess):
-        spread = run_spread(points) if of == "run" else 0.0
+        warnings += few_samples(effective(fitted.shares))
+        spread = run_spread(points, fitted, counts, level) if of == "run" else 0.0
         ends = fitted.interval(h, m, c, level=level, of=of, run_sd=spread)
         low, high = (float(end) for end in ends)
+        # No run time is below 0; where even the prediction is, a warning says so.
+        low = max(low, 0.0) if value > 0 else low
     if value <= 0:
         message = f"{model} predicts a run time below zero: it does not hold here"
         warnings.append(Told(kind="impossible", message=message))
@@ -148,10 +157,12 @@ def _unused_told(found: list[str], model: str) -> list[Told]:
     return [Told(kind=UNUSED, message=message)]
 
 
-def run_spread(points: Points) -> float:
-    """Relative standard deviation of single runs around their layout's mean: the root mean square over the layouts.
+def run_spread(points: Points, fitted: FittedProcess, counts: dict[str, float | None], level: float = 0.95) -> float:
+    """Relative standard deviation of a normal distribution whose interval holds single runs around their mean here.
 
-    Raises `BadInputError` if the spread of the repeats is unknown.
+    It is that of the nearest layouts with :data:`_NEAREST` degrees of freedom between them, at least two: of their
+    own variances or of those moderated towards all layouts', whichever is wider with Student's t. Raises
+    `BadInputError` if the spread of the repeats is unknown.
     """
     training = points.role("train")
     if training.r_se is None or training.r_sd is None:
@@ -159,4 +170,17 @@ def run_spread(points: Points) -> float:
             f"cannot give the interval of one run of {points.workload}: the spread over repeats is not known; import a "
             "row for every run, or a column r_sd"
         )
-    return float(np.sqrt(np.mean((training.r_sd / training.r) ** 2)))
+    assert training.repeats is not None
+    variance, shared = training.run_variances
+    freedom = np.where(training.spread_known, training.repeats - 1, 0)
+    order = np.argsort(fitted.distances(**counts))
+    enough = int(np.searchsorted(np.cumsum(freedom[order]), _NEAREST)) + 1
+    near = order[: max(2, enough)]
+    weights = freedom[near].astype(np.float64)
+    own = np.where(freedom[near] > 0, (training.r_sd[near] / training.r[near]) ** 2, 0.0)
+    found = [
+        (variance[near] @ weights / weights.sum(), float(shared[near].max())),
+        (own @ weights / weights.sum(), 0.0),
+    ]
+    sizes = [np.sqrt(one) * stdtrit(max(less, weights.sum()), (1 + level) / 2) for one, less in found]
+    return float(max(sizes) / ndtri((1 + level) / 2))

@@ -9,6 +9,8 @@ from .points import LABELS, Array, Points, PointsWarning, independent
 
 _FAR = 1.5
 """A point is far off at this multiple of the widest gap between neighbouring layouts."""
+_NEAR = 0.02
+"""A point is not far off at this share of the layouts' range, however close to each other layouts lie."""
 
 
 def beyond(points: Points, h: float | None, m: float | None, c: float | None) -> list[PointsWarning]:
@@ -32,17 +34,24 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
     if found:
         return found
     inputs = {name: values for name, values in independent(training).items() if given[name] is not None}
-    if len(inputs) < 2:
+    if not inputs:
         return []
     rows = np.column_stack([(values - values.mean()) / values.std() for values in inputs.values()])
     place = np.array([(given[name] - values.mean()) / values.std() for name, values in inputs.items()])
     nearest, gap = float(np.min(np.linalg.norm(rows - place, axis=1))), _widest(rows)
-    if nearest > _FAR * gap:
-        names = ", ".join(LABELS[name] for name in inputs)
-        far = f": the nearest is {nearest / gap:.1f} times as far as any two neighbours are apart" if gap > 0 else ""
+    whole = float(np.linalg.norm(np.ptp(rows, axis=0)))
+    if nearest <= max(_FAR * gap, _NEAR * whole):
+        return []
+    names = ", ".join(LABELS[name] for name in inputs)
+    if len(inputs) == 1:
+        message = (
+            f"no layout that was fitted has such a {names}: the nearest differs by {_far(nearest / whole)}; the "
+            "prediction rests on the form of the model alone"
+        )
+    else:
+        far = f": the nearest is {nearest / gap:.3g} times as far as any two neighbours are apart" if gap > 0 else ""
         message = f"no layout that was fitted has such {names} together{far}; the prediction extrapolates"
-        found.append(PointsWarning("extrapolation", message))
-    return found
+    return [PointsWarning("extrapolation", message)]
 
 
 def judged_beyond(points: Points) -> list[PointsWarning]:

@@ -16,7 +16,10 @@ from .words import process, size, sizes
 WIDE = 116
 """A terminal with at least this many columns shows everything."""
 _NAME = 40
+_LEAST_NAME = 10
 _NARROW_REST = 64
+_GAP = 2
+"""Columns between two columns of a table."""
 _SHOWN = 24
 """Number of regions that are shown one by one; the smaller rest is summed up."""
 
@@ -94,7 +97,7 @@ class _Shape:
         return {name: options for name, (shown, options) in all_columns.items() if shown}
 
     def cells(self, region: Region, width: int) -> list[Text | str]:
-        name = _NAME if self.wide else max(10, width - _NARROW_REST)
+        name = _NAME if self.wide else max(_LEAST_NAME, width - _NARROW_REST)
         cells: list[Text | str] = [f"{region.start:#x}"]
         cells += [region.kind] if self.wide else []
         cells += [Text(_fitting(region.name, name)), size(region.mapped_bytes), size(region.resident_bytes)]
@@ -156,15 +159,21 @@ def colour_table(found: AddressMap, *, everything: bool = False, width: int = 12
     largest = sorted(with_colours, key=lambda region: region.colours.pages if region.colours else 0, reverse=True)
     chosen = {id(region) for region in (with_colours if everything else largest[:_SHOWN_WITH_COLOURS])}
     wide = width >= 100
+    numbers = ("pages", "least", "most", "crowding", "along address")
+    rows = [_colour_cells(region, wide) for region in with_colours if id(region) in chosen]
+    # A number that is cut off reads like another number: only names give way.
+    taken = sum(
+        _GAP + max(len(cell) for cell in column) for column in zip(numbers, *(row[1:6] for row in rows), strict=True)
+    )
+    name_width = _NAME if wide else max(_LEAST_NAME, min(_NAME, width - taken))
     result = Table(box=None, pad_edge=False, header_style="bold")
-    result.add_column("region", no_wrap=True, overflow="ellipsis", max_width=_NAME)
-    for name in ("pages", "least", "most", "crowding", "along address"):
+    result.add_column("region", no_wrap=True)
+    for name in numbers:
         result.add_column(name, justify="right", no_wrap=True)
     if wide:
         result.add_column("fullest colours")
-    for region in with_colours:
-        if id(region) in chosen:
-            result.add_row(*_colour_cells(region, wide))
+    for name, *cells in rows:
+        result.add_row(Text(_fitting(name, name_width)), *cells)
     rest = [region for region in with_colours if id(region) not in chosen]
     pages = sum(region.colours.pages for region in rest if region.colours)
     return result, f"{len(rest)} smaller regions with {pages:,} pages (--all shows them)" if rest else ""
@@ -174,9 +183,8 @@ def _colour_cells(region: Region, wide: bool) -> list[str]:
     colours = region.colours
     if colours is None:
         return []
-    name = region.name if len(region.name) <= _NAME else "…" + region.name[1 - _NAME :]
     crowding = "–" if colours.crowding is None else f"{colours.crowding:.2f}"
-    cells = [name, f"{colours.pages:,}", f"{colours.least:,}", f"{colours.most:,}", crowding]
+    cells = [region.name, f"{colours.pages:,}", f"{colours.least:,}", f"{colours.most:,}", crowding]
     cells.append(f"{colours.along_address:.1%}")
     if wide:
         cells.append(", ".join(f"{colour}: {count:,}" for colour, count in top(colours.counts)))

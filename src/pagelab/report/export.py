@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from pagelab import whole_file
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis, SetPart
 from pagelab.report.figures import figures_of
@@ -84,8 +85,8 @@ def records_jsonl(data: StudyData) -> str:
 def write_tables(directory: Path, analysis: Analysis, data: StudyData) -> None:
     """Writes every table as CSV and Parquet, ``analysis.json`` and ``records.jsonl``."""
     for name, frame in frames(analysis, data).items():
-        frame.write_csv(directory / f"{name}.csv")
-        frame.write_parquet(directory / f"{name}.parquet")
+        for suffix in ("csv", "parquet"):
+            whole_file.put_table(directory / f"{name}.{suffix}", frame)
     (directory / "analysis.json").write_text(analysis_json(analysis), encoding="utf-8")
     with (directory / "records.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(line + "\n" for line in data.record_lines)

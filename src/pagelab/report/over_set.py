@@ -50,8 +50,8 @@ def _row(c: SetContrast) -> tuple[str, ...]:
         interval,
         str(c.below),
         str(c.above),
-        NONE if c.p is None else wording.p_value(c.p).removeprefix("p = "),
-        NONE if c.p_holm is None else wording.p_value(c.p_holm).removeprefix("p = "),
+        NONE if c.p is None else wording.p_cell(c.p),
+        NONE if c.p_holm is None else wording.p_cell(c.p_holm),
     )
 
 

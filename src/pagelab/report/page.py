@@ -57,6 +57,7 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
         first=first_picture(analysis, figures),
         following=following,
         has={"tlb": any(f.section == "tlb" for f in figures)},
+        how_exact=tables.how_exact(analysis),
         interval_level=wording.level(analysis.design.interval_level),
         outside=outside(analysis),
         nd=_nondeterminism(analysis),
@@ -196,8 +197,10 @@ def _nondeterminism(analysis: Analysis) -> dict[str, Any]:
     """Tables, sentences and omissions on non-determinism, by their names in the template."""
     part = analysis.nondeterminism
     sentences = [] if part is None else [text for text in (part.speed, part.steadiness) if text]
-    if analysis.over_set is not None:  # the set already answers for time and spread
-        sentences = [text for text in sentences if not tells_nothing(text)]
+    if part is not None:  # what the answer has judged, and with more power, is not told again
+        answered = [part.speed] if analysis.planned() else []
+        answered += [part.speed, part.steadiness] if analysis.over_set is not None else []
+        sentences = [text for text in sentences if text not in answered or not tells_nothing(text)]
     on_top = is_the_answer(analysis)
     return {
         "tables": {make.__name__: tables.without_empty_columns(make(analysis)) for make in nd_tables.MAKERS},

@@ -14,8 +14,15 @@ from pagelab.stats import coverage
 NONE = "–"
 _TEST = {
     "pairs": "Changes are the ratios of pairs: executions that ran in one block. Two-sided test of signed ranks",
-    "stratified": "Exact two-sided rank-sum test within blocks",
-    "rank-sum": "Exact two-sided rank-sum test",
+    "stratified": "Two-sided rank-sum test within blocks",
+    "rank-sum": "Two-sided rank-sum test",
+}
+_SHIFT = {
+    "pairs": "The shift is made of the pairs’ differences, as the change is of their ratios, on which the verdict "
+    "rests; it is not the difference of the medians.",
+    "stratified": "The shift is the median of all differences, not the difference of the medians. It and its interval "
+    "ignore the blocks.",
+    "rank-sum": "The shift is the median of all differences, not the difference of the medians.",
 }
 
 
@@ -64,7 +71,8 @@ def contrasts(analysis: Analysis) -> Table:
     family, factor = len(analysis.compared()), analysis.design.p_factor
     why = "executions that were added" if analysis.design.earlier_looks else "the planned looks"
     times_looks = f", times {factor} for {why}" if factor > 1 else ""
-    told = f"{_TEST[analysis.design.test]}{times_looks}; Holm over {wording.count(family, 'comparison')}"
+    test = f"{_TEST[analysis.design.test]}, {how_exact(analysis)}{times_looks}"
+    told = f"{test}; Holm over {wording.count(family, 'comparison')}"
     told = told if analysis.design.tested else "No tests: executions are too few for any to succeed"
     return Table(
         columns=("policy", "executions", "change", f"{level} interval", "any shape", "shift", "p", "p (Holm)"),
@@ -76,6 +84,14 @@ def contrasts(analysis: Analysis) -> Table:
         note=f"{told}. Intervals are unadjusted; “any shape” allows for a policy that changes the shape of the "
         "distribution as well." + _of_shifts(analysis),
     )
+
+
+def how_exact(analysis: Analysis) -> str:
+    """How the p-values of the planned contrasts are computed: ``exact``, or by an approximation."""
+    by_count = [c.p_method == "exact" for c in analysis.planned() if c.p_method is not None]
+    if all(by_count):
+        return "exact"
+    return "exact with few executions, else by a normal approximation" if any(by_count) else "by a normal approximation"
 
 
 def _of_shifts(analysis: Analysis) -> str:
@@ -109,8 +125,8 @@ def _contrast_row(c: Contrast, metric: Metric) -> tuple[str, ...]:
         wording.interval_percent(c.relative_interval) if c.relative_interval else NONE,
         wording.interval_percent(c.relative_any_shape) if c.relative_any_shape else NONE,
         wording.quantity(c.shift, metric, 3) if c.shift is not None else NONE,
-        wording.p_value(c.p).removeprefix("p = ") if c.p is not None else NONE,
-        wording.p_value(c.p_holm).removeprefix("p = ") if c.p_holm is not None else NONE,
+        wording.p_cell(c.p) if c.p is not None else NONE,
+        wording.p_cell(c.p_holm) if c.p_holm is not None else NONE,
     )
 
 
@@ -129,19 +145,12 @@ def shifts(analysis: Analysis) -> Table:
 
     rows, groups = grouped(_by_workload(analysis, row))
     level = wording.level(analysis.design.interval_level)
-    unpaired = ""
-    if analysis.design.test == "pairs":
-        unpaired = (
-            " These intervals do not pair the executions, so they are wider; the verdict rests on the table above."
-        )
     return Table(
         columns=("policy", "median, baseline", "median, policy", "shift", f"{level} interval", "any shape"),
         rows=rows,
         groups=groups,
         caption="Shifts: Hodges–Lehmann estimates",
-        note="The shift is the median of all differences, not the difference of the medians."
-        + unpaired
-        + _of_shifts(analysis),
+        note=_SHIFT[analysis.design.test] + _of_shifts(analysis),
     )
 
 

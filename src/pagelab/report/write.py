@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagelab.analysis import Analysis, StudyData, analyse
-from pagelab.errors import BadInputError, MachineError, system_reason
+from pagelab.errors import BadInputError, MachineError, quoted, system_reason
 
 FORMATS = ("html", "svg", "png", "data")
 """Formats of a report; ``data`` means CSV, Parquet and JSON."""
@@ -60,7 +60,7 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
         kept = "the existing report is kept; " if out.exists() else ""
         raise MachineError(
             f"cannot write a report to {out}: {error.filename or building}: {system_reason(error)}; "
-            f"{kept}make room, or choose a place with --out; run: df -h {out.absolute().parent}"
+            f"{kept}make room, or choose a place with --out; run: df -h {quoted(out.absolute().parent)}"
         ) from None
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)

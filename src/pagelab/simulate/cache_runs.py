@@ -15,7 +15,7 @@ from ..errors import BadInputError
 from . import hardware
 from .placements import Design, History, What, design
 from .reach import pools_of, require_met
-from .references import Report, Trace, feed
+from .references import Report, Trace, feed, require_references
 
 if TYPE_CHECKING:
     from .._native import PlacedSimulation
@@ -66,6 +66,7 @@ def cache(
     processor = hardware.load(hierarchy)
     caches = processor.needed("caches")
     planned = design(placements, seeds, history).of_trace(pools_of(trace))
+    planned.require_memory()
     require_met(trace, planned)
     simulation = _start(caches, planned, workers(threads))
     feed([simulation], trace, report)
@@ -76,6 +77,7 @@ def cache(
         base = {"placement": one.name, "seed": seed}
         levels += [base | level_row(name, counts) for name, counts in zip(names, outcome["levels"], strict=True)]
         executions.append(base | _execution_row(names, outcome))
+    require_references((row["accesses"] for row in levels), "at all")
     return CacheRuns(processor.name, pl.DataFrame(levels), pl.DataFrame(executions))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadInputError, system_reason
+from .. import whole_file
+from ..errors import BadInputError, quoted, system_reason
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,14 +21,37 @@ CYCLES = "simulated.cycles"
 """The measurement that a study of simulated executions compares: they have cycles of memory, and no time."""
 COUNTS = ("memory_reads", "memory_writes")
 """Columns of an execution that are counts of lines, besides the misses of each level."""
+SUFFIXES = (".parquet", ".csv", ".json")
+"""Formats of tables."""
 
 
 def check_directory(directory: Path) -> None:
-    """Checks the directory before anything is simulated. Raises :class:`BadInputError` if it contains a study."""
+    """Checks the directory before anything is simulated. Raises :class:`BadInputError` if it contains a study or cannot
+    be made or written to.
+    """
     if (directory / "study.db").exists():
         raise BadInputError(f"--study {directory}: there is a study already; name another directory")
-    if not directory.absolute().parent.is_dir():
-        raise BadInputError(f"--study {directory}: there is no directory {directory.absolute().parent}")
+    _check_place(f"--study {directory}", directory if directory.is_dir() else directory.absolute().parent)
+
+
+def check_table(path: Path) -> None:
+    """Checks the file of :func:`write_table` before anything is simulated. Raises :class:`BadInputError`."""
+    if path.suffix not in SUFFIXES:
+        raise BadInputError(f"--output {path}: the name ends in .parquet, .csv or .json")
+    if path.is_dir():
+        raise BadInputError(f"--output {path}: a directory has this name; name another file")
+    _check_place(f"--output {path}", path.absolute().parent)
+
+
+def _check_place(option: str, parent: Path) -> None:
+    if not parent.is_dir():
+        advice = "name another place" if parent.exists() else f"run: mkdir -p {quoted(parent)}"
+        raise BadInputError(f"{option}: there is no directory {parent}; {advice}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise BadInputError(
+            f"{option}: the directory {parent} cannot be written to; name another place, or run: "
+            f"ls -ld {quoted(parent)}"
+        )
 
 
 def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
@@ -73,17 +98,12 @@ def _measurements(row: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:
-    """Writes the frame in the format of the file's suffix: ``.parquet``, ``.csv`` or ``.json``. Raises
-    :class:`BadInputError`.
-    """
+    """Writes the frame in the format of the file's suffix, one of :data:`SUFFIXES`. Raises :class:`BadInputError`."""
+    path = path.resolve()  # the file that a link names is written, not the link
     try:
-        if path.suffix == ".parquet":
-            frame.write_parquet(path)
-        elif path.suffix == ".csv":
-            frame.write_csv(path)
-        elif path.suffix == ".json":
-            path.write_text(json.dumps(frame.to_dicts()))
+        if path.suffix == ".json":
+            whole_file.put(path, json.dumps(frame.to_dicts()))
         else:
-            raise BadInputError(f"--output {path}: the name ends in .parquet, .csv or .json")
+            whole_file.put_table(path, frame)
     except OSError as error:
         raise BadInputError(f"--output {path}: {system_reason(error)}") from error

@@ -85,6 +85,13 @@ def load(name: str | Path | Processor | Mapping[str, Any]) -> Processor:
     return _processor(document, str(path))
 
 
+def needs_references(described: Processor) -> bool:
+    """Whether the trace must have references: page runs do not suffice if loads and stores have separate entries."""
+    tables = described.needed("tlb")
+    arrays = [*tables.get("first", []), *tables.get("second", [])]
+    return any(array.get("serves", "data") in ("load", "store") for array in arrays)
+
+
 def _processor(document: Mapping[str, Any], where: str) -> Processor:
     unknown = set(document) - {"name", "cache", "tlb", "source"}
     if unknown:

@@ -130,6 +130,43 @@ def coloring(text: str, where: str) -> tuple[str, list[int]]:
         raise BadInputError(f"{where} {text}: masks are numbers, such as xor:0x1041,0x2082") from error
 
 
+def memory_pages(
+    sizes: Sequence[tuple[str, int]],
+    page_bytes: int,
+    counts: Sequence[int],
+    names: tuple[str, str] = ("memory", "colors"),
+) -> list[int]:
+    """Memory sizes, given as written and in bytes, in pages. ``names``: of the settings, for errors.
+
+    Raises :class:`BadInputError` for sizes of no whole number of pages, and for numbers of colours that divide none of
+    the sizes: the results for either would all be missing.
+    """
+    from pagelab.machine.settings import size_name
+
+    memory, colours = names
+    found: list[int] = []
+    for text, size in sizes:
+        if size < page_bytes or size % page_bytes:
+            raise BadInputError(
+                f"{memory} {text}: {size} bytes are no whole number of pages of {page_bytes}; "
+                f"the next that is: {memory} {size_name(max(1, -(-size // page_bytes)) * page_bytes)}"
+            )
+        if size // page_bytes in found:
+            raise BadInputError(f"{memory}: {text} is named twice; name it once")
+        found.append(size // page_bytes)
+    for count in counts:
+        if count < 1:
+            raise BadInputError(f"{colours} {count}: there is at least 1 colour")
+        if all(pages % count for pages in found):
+            divided = size_name(-(-found[-1] // count) * count * page_bytes)
+            raise BadInputError(
+                f"{colours} {count}: {count} colours divide none of the memories of {memory} "
+                f"{','.join(text for text, _ in sizes)} ({found[-1]} pages are the last); one that they divide: "
+                f"{memory} {divided}"
+            )
+    return found
+
+
 def curves(
     trace: Trace,
     colours: Sequence[int] = PAPER_COLOURS,

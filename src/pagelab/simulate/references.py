@@ -89,8 +89,25 @@ def feed(simulations: Sequence[PlacedSimulation], trace: Trace, report: Report |
                 report(done, total)
 
 
+class NoReferencesError(BadInputError):
+    """Nothing of a trace was simulated."""
+
+
+def require_references(taken: Iterable[int], what: str) -> None:
+    """Refuses a trace without any reference that was simulated: it would look like a program without misses.
+
+    ``taken``: references by execution; none at all is no execution, and passes.
+    """
+    counts = list(taken)
+    if counts and not any(counts):
+        raise NoReferencesError(
+            f"the trace has no references {what}; see its kinds and their numbers: pagelab trace info TRACE"
+        )
+
+
 def _feed_file(simulation: PlacedSimulation, path: str, report: Report | None) -> None:
     try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))  # the simulation's own error of opening has no errno
         simulation.feed_file(path, report)
     except OSError as error:
         kind = MachineError if error.errno == 5 else BadInputError

@@ -42,9 +42,44 @@ class Sample:
     """The rows of :func:`sampled_paging`."""
     unsure: tuple[tuple[int, int], ...]
     """Colours and memory sizes (pages) whose 95% interval is as wide as the estimate: left out."""
+    too_few: tuple[tuple[int, int], ...]
+    """Colours and memory sizes with fewer than :data:`LEAST_FRAMES` sampled frames of each colour: left out."""
+    references: int
+    rate: float
 
     def omissions(self) -> str | None:
-        """Omitted colours by size, and the sizes with valid estimates; ``None`` without omissions."""
+        """What is left out and why, and what would be shown instead; ``None`` without omissions."""
+        return "\n".join(filter(None, (self._without_frames(), self._without_interval()))) or None
+
+    def with_omissions(self) -> pl.DataFrame:
+        """The rows, and those that are left out: without faults."""
+        import polars as pl
+
+        missing = [
+            ("lru sampled", colours, pages, self.references, None, None, None, self.rate)
+            for colours, pages in sorted((*self.too_few, *self.unsure))
+        ]
+        return pl.concat([self.faults, pl.DataFrame(missing, schema=_schema(), orient="row")])
+
+    def _without_frames(self) -> str | None:
+        if not self.too_few:
+            return None
+        parts = []
+        for colours in sorted({colours for colours, _ in self.too_few}):
+            sizes = sorted(pages for of, pages in self.too_few if of == colours)
+            cures = [f"a memory of {math.ceil(LEAST_FRAMES / self.rate) * colours:,} pages"]
+            needed = LEAST_FRAMES * colours / sizes[0]
+            if needed <= 1:
+                cures.append(f"a rate of {math.ceil(needed * 10_000) / 10_000:g}")
+            held = ", ".join(f"{pages:,}" for pages in sizes)
+            parts.append(f"{held} pages in {colours} colours (needed: {' or '.join(cures)})")
+        return (
+            f"left out, since fewer than {LEAST_FRAMES} frames of each colour are in the sample of rate {self.rate:.3g}"
+            f": {'; '.join(parts)}"
+        )
+
+    def _without_interval(self) -> str | None:
+        """Omitted colours by size, and the sizes with valid estimates."""
         if not self.unsure:
             return None
         parts = []
@@ -82,8 +117,7 @@ def sampled_paging(
     relative to the references that were expected. ``standard_error`` is such that the estimate ± :data:`T95` of it is a
     95% interval: docs/method/paging.md has its construction and its coverage. Memories with fewer
     than :data:`LEAST_FRAMES` sampled frames a colour are left out, because the sample has no such distances; so are
-    those whose interval reaches down to zero, with a :class:`SampleWarning` that names the
-    colours at which estimates hold.
+    those whose interval reaches down to zero. A :class:`SampleWarning` names both kinds, and where estimates hold.
 
     Columns: policy, colours, memory_pages, references, faults, faults_per_million, standard_error (per million), rate.
     """
@@ -140,9 +174,12 @@ def sample(
     last_rate = epochs[-1][0]
     rows: list[tuple[object, ...]] = []
     unsure: list[tuple[int, int]] = []
+    too_few: list[tuple[int, int]] = []
     for at, (count, *_) in enumerate(epochs[0][1]):
         least = LEAST_FRAMES * count / last_rate
-        sizes = np.array([m for m in sorted(set(memory)) if m >= least and m % count == 0], dtype=np.int64)
+        divided = [pages for pages in sorted(set(memory)) if pages % count == 0]
+        too_few += [(count, pages) for pages in divided if pages < least]
+        sizes = np.array([pages for pages in divided if pages >= least], dtype=np.int64)
         share, half = _estimates(epochs, at, count, sizes // count, references)
         for pages, estimate, width in zip(sizes, share, half, strict=True):
             if width >= estimate:
@@ -153,7 +190,14 @@ def sample(
             rows.append(
                 ("lru sampled", count, int(pages), references, faults, estimate * 1e6, standard_error, last_rate)
             )
-    schema = {
+    faults = pl.DataFrame(rows, schema=_schema(), orient="row")
+    return Sample(faults, tuple(unsure), tuple(too_few), references, last_rate)
+
+
+def _schema() -> dict[str, Any]:
+    import polars as pl
+
+    return {
         "policy": pl.String,
         "colours": pl.Int64,
         "memory_pages": pl.Int64,
@@ -163,7 +207,6 @@ def sample(
         "standard_error": pl.Float64,
         "rate": pl.Float64,
     }
-    return Sample(pl.DataFrame(rows, schema=schema, orient="row"), tuple(unsure))
 
 
 def _estimates(

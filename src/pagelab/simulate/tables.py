@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pagelab import whole_file
 from pagelab.errors import MachineError, system_reason
 
 if TYPE_CHECKING:
@@ -105,9 +106,9 @@ def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
 def write_frame(frame: pl.DataFrame, stem: Path) -> list[Path]:
     """The frame as CSV and Parquet beside each other; raises :class:`MachineError`."""
     csv, parquet = stem.with_suffix(".csv"), stem.with_suffix(".parquet")
-    for path, write in ((csv, frame.write_csv), (parquet, frame.write_parquet)):
+    for path in (csv, parquet):
         try:
-            write(path)
+            whole_file.put_table(path, frame)
         except OSError as error:
             raise MachineError(
                 f"cannot write {path}: {system_reason(error)}; make room, or name another place with --out; "

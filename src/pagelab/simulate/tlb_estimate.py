@@ -93,10 +93,7 @@ def tlb_windows(
     size = stretch // SHARE if length is None else length
     before = 2 * size if warm_up is None else warm_up
     if size < LEAST:
-        raise BadInputError(
-            f"windows of {size} references: at least {LEAST}; the trace has {total:,}: simulate it whole, or take "
-            "fewer or longer windows"
-        )
+        raise BadInputError(_too_short(total, windows, size, length is None))
     if size > stretch:
         raise BadInputError(
             f"{windows} windows of {size:,} references overlap in a trace of {total:,}; take shorter ones"
@@ -291,6 +288,21 @@ class _Runs:
     def feed(self, simulation: PlacedSimulation) -> None:
         pages, asids = np.ascontiguousarray(self._pages), np.ascontiguousarray(self._asids)
         simulation.feed_runs(pages, asids, np.ascontiguousarray(self._counts))
+
+
+def _too_short(total: int, windows: int, size: int, shared: bool) -> str:
+    """Why windows of this size say nothing, and which would be long enough; ``shared``: no length was asked for."""
+    if not shared:
+        return (
+            f"windows of {size} references: at least {LEAST}; the trace has {total:,}: simulate it whole, or take "
+            "longer windows"
+        )
+    most = total // (LEAST * SHARE)
+    fewer = f", or take fewer windows: {most}" if most >= FEWEST else ""
+    return (
+        f"{windows} windows of at least {LEAST:,} references each, together at most 1/{SHARE} of the trace, need "
+        f"{windows * LEAST * SHARE:,} references; the trace has {total:,}: simulate it whole{fewer}"
+    )
 
 
 class _Source:

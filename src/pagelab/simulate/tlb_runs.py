@@ -15,7 +15,7 @@ from . import hardware
 from .cache_runs import level_row, workers
 from .placements import Design, History, Region, What, design
 from .reach import WINDOW_BITS, pools_of, require_data_runs, require_met, require_met_by
-from .references import Report, Trace, feed
+from .references import Report, Trace, feed, require_references
 
 if TYPE_CHECKING:
     from .._native import PlacedSimulation
@@ -107,6 +107,7 @@ def tlb(
     translation = described.needed("tlb")
     data = described.needed("caches") if caches else None
     planned = design(placements, seeds, history).of_trace(pools_of(trace))
+    planned.require_memory()
     require_data_runs(trace)
     require_met(trace, planned)
     simulation = started(translation, data, planned, workers(threads))
@@ -120,6 +121,7 @@ def tlb(
         executions.append(base | _row(outcome))
         windows += [(one.name, seed, *window) for window in outcome["windows"]]
         levels += [base | level_row(name, counts) for name, counts in zip(names, outcome["levels"], strict=True)]
+    require_references((row["translations"] for row in executions), "that are translated")
     if executions:
         require_met_by((start for _, _, _, start, *_ in windows), planned)
     return TlbRuns(

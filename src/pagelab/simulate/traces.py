@@ -132,6 +132,10 @@ def refuse_samples(path: str, header: dict[str, Any]) -> None:
         )
 
 
+def _listed(numbers: Sequence[int], between: str) -> str:
+    return between.join(map(str, numbers))
+
+
 def exact_from(header: dict[str, Any], colours: Sequence[int], colouring: str, page_bytes: int) -> int:
     """The smallest memory, in pages, for which a trace is exact under LRU: more than 1 if the trace was reduced.
 
@@ -148,10 +152,11 @@ def exact_from(header: dict[str, Any], colours: Sequence[int], colouring: str, p
         )
     others = [count for count in colours if count not in reduction["colours"]]
     if others:
+        given = [int(count) for count in reduction["colours"]]
         raise BadInputError(
-            f"the trace was reduced for {', '.join(map(str, reduction['colours']))} colours: {others[0]} colours are "
-            f"not exact; capture it again, or reduce the whole trace with: pagelab trace reduce --colors "
-            f"{','.join(map(str, colours))} …"
+            f"the trace was reduced for {_listed(given, ', ')} {'colour' if given == [1] else 'colours'}: {others[0]} "
+            f"colours are not exact; simulate those (--colors {_listed(given, ',')}), or reduce the whole trace with: "
+            f"pagelab trace reduce --colors {_listed(colours, ',')} …"
         )
     if colouring != "modulo" and any(count > 1 for count in colours):
         raise BadInputError(

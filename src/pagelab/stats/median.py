@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
-from math import comb
+from math import floor
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -49,15 +49,32 @@ def median_interval(values: ArrayLike, *, level: float = 0.95) -> Location:
     return Location("median", middle(ordered), interval, n)
 
 
+_COUNTED = 10_000
+"""Up to so many values binomial coefficients are summed in integers; of more, in double precision."""
+
+
 @lru_cache(maxsize=1024)
 def _median_order(n: int, level: float) -> tuple[int, float] | NotAchievable:
     """The order k and the level that it achieves."""
     short = sign_bound(n, level)
     if short is not None:
         return short
-    allowed = error_rate(level) / 2 * 2**n
-    k, below = 0, 0
-    while k < (n + 1) // 2 and below + comb(n, k) <= allowed:
-        below += comb(n, k)
+    if n > _COUNTED:
+        return _order_of_many(n, level)
+    choices = 2**n
+    allowed = floor(error_rate(level) / 2 * choices)
+    k, below, more = 0, 0, 1  # more: the binomial coefficient of n and k
+    while k < (n + 1) // 2 and below + more <= allowed:
+        below += more
+        more = more * (n - k) // (k + 1)
         k += 1
-    return k, float(1 - Fraction(2 * below, 2**n))
+    return k, (choices - 2 * below) / choices
+
+
+def _order_of_many(n: int, level: float) -> tuple[int, float]:
+    """The same by the incomplete beta function."""
+    from scipy.special import bdtr  # heavy: only where it is needed
+
+    tail = float(error_rate(level)) / 2
+    k = bisect_right(range(n // 2), tail, key=lambda below: float(bdtr(below, n, 0.5)))
+    return k, 1 - 2 * float(bdtr(k - 1, n, 0.5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, inf, sqrt
+from math import exp, inf, log, sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -53,15 +53,18 @@ class Pairs:
         """Ratios if all values are positive, else differences."""
         return "ratio" if min(self.treatment.min(), self.baseline.min()) > 0 else "difference"
 
-    def apart(self, scale: Scale | None = None) -> NDArray[np.float64]:
-        """Treatment less baseline of each pair; of logarithms on the scale of ratios. Two time-outs differ by 0."""
+    def apart(self, scale: Scale | None = None, ratio: float = 1.0) -> NDArray[np.float64]:
+        """Treatment less baseline of each pair; of logarithms, less that of ``ratio``, on the scale of ratios. Two
+        time-outs differ by 0.
+        """
         x, y = self.treatment, self.baseline
         both = np.isposinf(x) & np.isposinf(y)
-        x, y = np.where(both, 1.0, x), np.where(both, 1.0, y)
+        x, y = np.where(both, ratio, x), np.where(both, 1.0, y)
         if (scale or self.scale) == "ratio":
-            # Times that are equal but for the rounding of their logarithms are equal: their sign means nothing.
+            # Times that are equal but for the rounding of their logarithms are equal: their sign means nothing. So are
+            # those whose ratio is the limit that a gate compares them with.
             with np.errstate(invalid="ignore"):
-                logs = np.log(x) - np.log(y)
+                logs = np.log(x) - np.log(y) - log(ratio)
                 return np.asarray(np.where(np.abs(logs) < _ROUNDING, 0.0, logs))
         with np.errstate(over="ignore"):
             found = x - y

@@ -20,6 +20,7 @@ _FLIPS = 9_999
 _BEYOND = 20
 """Least number of choices beyond a p at its bound; with fewer the verdict would depend on the seed."""
 _EQUAL = 1e-9
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ def flipped(pairs: Pairs, ratio: float, *, seed: int, tail: float) -> Flipped:
     likely. Up to 14 pairs every choice of signs is counted; with more, enough random ones to resolve a p at ``tail``.
     """
     apart = pairs.treatment - ratio * pairs.baseline
+    # Values at the limit differ from it by rounding only, whose sign means nothing.
+    apart[np.abs(apart) <= _ROUNDING * (np.abs(pairs.treatment) + np.abs(ratio * pairs.baseline))] = 0.0
     observed = float(apart.sum())
     slack = _EQUAL * float(np.abs(apart).sum())
     exact = apart.size <= _EXACT_PAIRS

@@ -23,6 +23,11 @@ SMALLEST_LOOK = 20
 """Least number of executions of each condition at the first look."""
 
 
+def looked_level(level: float, factor: int) -> float:
+    """The level of an interval whose error, 1 - ``level``, is divided by ``factor`` because of looks."""
+    return float(1 - error_rate(level) / factor)
+
+
 class StopReason(StrEnum):
     """Reason for the decision of a look."""
 
@@ -77,7 +82,7 @@ class PrecisionPlan:
     def level_at(self, look: int) -> float:
         """Level of every interval that is shown if the study stops at this look; tests use alpha = 1 - level_at."""
         self._index(look)
-        return float(1 - error_rate(self.level) / len(self.looks))
+        return looked_level(self.level, len(self.looks))
 
     def adjusted_p(self, p: float, look: int) -> float:
         """p times the number of looks, at most 1, to be compared with 1 - ``level`` after a stop at any look."""

@@ -27,7 +27,7 @@ class Alternative(StrEnum):
 
 
 class PValueMethod(StrEnum):
-    """The method of the p-value; shown with every p-value."""
+    """The method of the p-value; the tables of a report and its section on method tell it."""
 
     EXACT = "exact"
     NORMAL = "normal"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, floor
+from fractions import Fraction
+from math import ceil, exp, floor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 EXACT_PROGRAMS = 14
 """Largest number of programs for which every choice of signs is counted."""
 DRAWN = 19_999
-"""Number of choices drawn for more programs; with the observed one, p is a multiple of 0.0001."""
+"""Number of choices drawn for more programs at ordinary levels; with the observed one, p is a multiple of 0.0001."""
+MOST_DRAWN = 1_999_999
+"""Most choices drawn; levels that need more have no interval."""
+_BEYOND = 20
+"""Least number of choices in a tail at its bound; with fewer the verdict would depend on the seed."""
 LARGEST_LOG = 700.0
 """Largest log of a ratio in the double range."""
 _ROWS = 4_000_000
@@ -46,7 +51,7 @@ class SetRatio:
     """``exact``, or ``drawn``: a seeded sample of the choices of signs."""
 
 
-def set_ratio(ratios: ArrayLike, *, level: float = 0.95, seed: int = 1) -> SetRatio:
+def set_ratio(ratios: ArrayLike, *, level: float = 0.95, seed: int = 1, comparisons: int = 1) -> SetRatio:
     """exp of the mean of the log ratios d_i, one per program, with Hartigan's (1969) interval.
 
     Under the ratio exp(m) each d_i - m has either sign with probability 1/2, *whatever the noise of its program*,
@@ -54,7 +59,8 @@ def set_ratio(ratios: ArrayLike, *, level: float = 0.95, seed: int = 1) -> SetRa
     likely, and p is the share of them with a sum at least as extreme (two-sided: twice the smaller tail). A choice that
     differs from the observed signs in the programs S has a more extreme sum exactly if m lies beyond the mean of d over
     S. So the k-th subset mean from either end bounds the ratios that the test does not reject. Every choice is counted
-    up to 14 programs; for more, 19,999 choices are drawn, and the test still has exactly its level.
+    up to 14 programs; for more, 19,999 choices are drawn, or as many as a p needs that is corrected by Holm over
+    ``comparisons`` at this level, and the test still has exactly its level.
 
     Ranks are not used: if few programs change much, the set's mean differs from 0, but its median does not.
     """
@@ -63,7 +69,7 @@ def set_ratio(ratios: ArrayLike, *, level: float = 0.95, seed: int = 1) -> SetRa
         raise StatsRefusedError(Refusal.NOT_POSITIVE, f"a ratio is {found.min():g}: no geometric mean exists")
     logs = np.log(found)
     logs = np.where(np.abs(logs) < _EQUAL, 0.0, logs)
-    low, high = _subset_means(logs, seed)
+    low, high = _subset_means(logs, seed, drawn(level, comparisons))
     size = low.size + 1
     slack = _EQUAL * float(np.abs(logs).max())
     tails = [int((low <= slack).sum()) + 1, int((high >= -slack).sum()) + 1]
@@ -78,7 +84,19 @@ def set_ratio(ratios: ArrayLike, *, level: float = 0.95, seed: int = 1) -> SetRa
     )
 
 
-def _subset_means(logs: NDArray[np.float64], seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def drawn(level: float, comparisons: int = 1) -> int:
+    """The number of choices of signs to draw, so that p can be below the error of ``level`` over the comparisons."""
+    needed = ceil(2 * _BEYOND * comparisons / error_rate(level)) - 1
+    return min(MOST_DRAWN, max(DRAWN, needed))
+
+
+def smallest_set_p(programs: int, level: float, comparisons: int = 1) -> Fraction:
+    """The smallest p of :func:`set_ratio` over so many programs."""
+    counted = min(Fraction(1), Fraction(2, 2**programs))
+    return counted if programs <= EXACT_PROGRAMS else max(counted, Fraction(2, drawn(level, comparisons) + 1))
+
+
+def _subset_means(logs: NDArray[np.float64], seed: int, draws: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sorted means over all non-empty subsets of the programs, or over drawn subsets.
 
     A drawn subset may be empty, which is the observed choice of signs. It counts as extreme for every centre in both
@@ -91,9 +109,9 @@ def _subset_means(logs: NDArray[np.float64], seed: int) -> tuple[NDArray[np.floa
         return means, means
     random = np.random.Generator(np.random.PCG64(seed))
     rows = max(1, _ROWS // n)
-    sums, sizes = np.empty(DRAWN), np.empty(DRAWN)
-    for start in range(0, DRAWN, rows):
-        part = slice(start, min(start + rows, DRAWN))
+    sums, sizes = np.empty(draws), np.empty(draws)
+    for start in range(0, draws, rows):
+        part = slice(start, min(start + rows, draws))
         members = random.integers(0, 2, (part.stop - start, n), dtype=np.int8)
         sums[part], sizes[part] = members @ logs, members.sum(axis=1)
     means = sums / np.maximum(sizes, 1)
@@ -105,6 +123,8 @@ def _interval(low: NDArray[np.float64], high: NDArray[np.float64], n: int, level
     if short is not None:
         return short
     k = floor(error_rate(level) / 2 * (low.size + 1))
+    if k < 1:
+        return NotAchievable(level, 1 - 2 / (low.size + 1), n)
     ends = float(low[k - 1]), float(high[high.size - k])
     if max(abs(end) for end in ends) > LARGEST_LOG:
         raise StatsRefusedError(Refusal.OUT_OF_REACH, "the mean ratio could be any: compare more programs")

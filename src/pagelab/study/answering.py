@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 QUANTITIES = ("time", "spread")
 """The quantities in which each policy is compared with the baseline over a set of programs."""
+_UNTESTED = "described without tests: "
+"""Beginning of the messages of :func:`reachability`."""
 FEWEST_EXECUTIONS = 2
 """A single execution has no spread."""
 
@@ -41,6 +43,11 @@ def programs_by_policy(plan: Plan) -> dict[tuple[str, str], list[str]]:
     return found
 
 
+def set_comparisons(several: dict[tuple[str, str], list[str]]) -> int:
+    """The number of comparisons over the set for :func:`programs_by_policy`: each policy by time and by spread."""
+    return len(QUANTITIES) * len(several)
+
+
 def answered(plan: Plan, *, is_open: bool) -> tuple[Plan, str | None]:
     """``plan`` with its tests decided, and a message where the set is tested although the author did not ask for it.
 
@@ -51,7 +58,7 @@ def answered(plan: Plan, *, is_open: bool) -> tuple[Plan, str | None]:
     several = programs_by_policy(plan)
     if is_open and several and plan.precision is None and each_unreachable(plan) and not set_unreachable(plan):
         return plan.model_copy(update={"answer": "set", "tested": True}), (
-            f"answered as a set: over {most_programs(plan)} programs {len(QUANTITIES) * len(several)} comparisons can "
+            f"answered as a set: over {most_programs(plan)} programs {set_comparisons(several)} comparisons can "
             f"reach the level, which {plan.executions} executions cannot in {len(contrasts(plan))} comparisons of "
             'single programs (study.toml: answer = "set"; answer = "each" describes them without tests)'
         )
@@ -82,6 +89,15 @@ def looked_at(plan: Plan) -> Plan:
     return plan.model_copy(update={"earlier_looks": [*plan.earlier_looks, plan.executions]})
 
 
+def factor_of_looks(plan: Plan) -> int:
+    """The number by which looks multiply every p and divide the error of every interval.
+
+    A precision stop may end a study at any of its looks, so each has an equal share of the error. A study to which
+    executions were added has, at each look, half of the error of the look before.
+    """
+    return len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
+
+
 def each_unreachable(plan: Plan) -> list[RunWarning]:
     """Warnings for tests of single programs; empty where the level can be reached."""
     planned = len(contrasts(plan))
@@ -92,7 +108,7 @@ def each_unreachable(plan: Plan) -> list[RunWarning]:
         return []
     later = "" if plan.precision else f"; tests need {reach.smallest_n} executions of each before the first look"
     message = (
-        f"described without tests: with {_counted(reach.n_treatment, 'execution')} of each condition no difference in "
+        f"{_UNTESTED}with {_counted(reach.n_treatment, 'execution')} of each condition no difference in "
         f"{_counted(planned, 'comparison')} could be found, however clear (the smallest possible p is "
         f"{reach.smallest_p:.3g}, {reach.smallest_adjusted_p:.3g} after Holm, the level {reach.alpha:g}){later}"
     )
@@ -111,9 +127,8 @@ def _reach_of_each(plan: Plan) -> Reach:
 
 
 def _alpha(plan: Plan) -> float:
-    """The error rate of one look: a study may report at any of its looks, so each look gets an equal share."""
-    looks = len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
-    return round((1 - plan.level) / looks, 12)
+    """The error rate of one look."""
+    return round((1 - plan.level) / factor_of_looks(plan), 12)
 
 
 def _holm_reaches(plan: Plan) -> bool:
@@ -134,29 +149,36 @@ def set_unreachable(plan: Plan) -> list[RunWarning]:
     if not several:
         return []
     from ..stats import reachable
+    from ..stats.set_mean import smallest_set_p
 
     if plan.executions < FEWEST_EXECUTIONS:
         message = (
-            f"described without tests: a set of programs with {plan.executions} execution of each has no spread; "
+            f"{_UNTESTED}a set of programs with {plan.executions} execution of each has no spread; "
             f"tests need {FEWEST_EXECUTIONS} executions of each at least"
         )
         return [_described(message, executions=plan.executions, smallest_n=FEWEST_EXECUTIONS)]
     (policy, _), programs = min(several.items(), key=lambda one: len(one[1]))
-    family, alpha = len(QUANTITIES) * len(several), _alpha(plan)
+    family, alpha = set_comparisons(several), _alpha(plan)
     reach = reachable(len(programs), len(programs), contrasts=family, alpha=alpha, stratified=True)
-    if reach.reachable:
+    least = float(smallest_set_p(len(programs), 1 - alpha, family))
+    if reach.reachable and least * family <= alpha:
         return []
+    needed = "a lower level" if reach.reachable else f"{reach.smallest_n} programs"
     message = (
-        f"described without tests: over {_counted(len(programs), 'program')} under {policy} no difference could be "
-        f"found, however clear (the smallest possible p is {reach.smallest_p:.3g}, {reach.smallest_adjusted_p:.3g} "
-        f"after Holm over {_counted(family, 'comparison')}, the level {alpha:g}); tests need "
-        f'{reach.smallest_n} programs, or answer = "each"'
+        f"{_UNTESTED}over {_counted(len(programs), 'program')} under {policy} no difference could be "
+        f"found, however clear (the smallest possible p is {least:.3g}, {min(1.0, least * family):.3g} after Holm over "
+        f'{_counted(family, "comparison")}, the level {alpha:g}); tests need {needed}, or answer = "each"'
     )
     return [_described(message, programs=len(programs), contrasts=family, smallest_n=reach.smallest_n)]
 
 
 def _counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def is_untested(text: str) -> bool:
+    """Whether ``text`` is the message of a warning of :func:`reachability`."""
+    return text.startswith(_UNTESTED)
 
 
 def _described(message: str, **data: int) -> RunWarning:

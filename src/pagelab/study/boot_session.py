@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..errors import quoted
 from ..record import RunWarning, WarningKind
 from .errors import StudyError
 from .interim_looks import looks_of
@@ -35,7 +36,7 @@ class BootSession(Session):
         assert self._plan.reboots is not None
         self._reboots = self._plan.reboots
         self._noise = tools.noise
-        self._resume = f"sudo pagelab study resume {directory} --reboot"
+        self._resume = f"sudo pagelab study resume {quoted(directory)} --reboot"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
         """Makes the runs of this boot. Raises :class:`UsedBootError` where the boot is not a fresh one."""

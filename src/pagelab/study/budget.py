@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, expm1, log, log1p, sqrt
 from pathlib import Path
-from statistics import median
+from statistics import median, median_low
 
-from ..errors import BadInputError
+from ..errors import BadInputError, quoted
 from .answering import contrasts, fewest_for_tests
 from .errors import StudyError, TooLongError
 from .extend import blocks_of, extend, refuse_other_rules, seen_before
@@ -99,19 +99,31 @@ def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
     assert plan.minutes is not None
     limit = longest_s(plan) or 0.0
     reason = (
-        f"one execution of {name} takes more than {shown_duration(limit)}: {plan.executions} of each, the fewest that "
-        f"can tell, do not fit into {plan.minutes:g} min"
+        f"one execution of {name} takes more than {shown_duration(limit)}: {_so_many(plan, 'tell')} do not fit into "
+        f"{plan.minutes:g} min"
     )
     minutes = rounded_up(limit * plan.executions * (1 if plan.co_run else len(plan.active())) / 60)
     return TooLongError(reason, directory, minutes, minutes)
 
 
+def _so_many(plan: Plan, what: str) -> str:
+    """The planned executions of each condition, and why there are so many."""
+    if plan.executions > fewest_blocks(plan):
+        return f"the planned {plan.executions} of each"
+    return f"{plan.executions} of each, the fewest that can {what},"
+
+
 def add_minutes(store: Store, minutes: float) -> None:
-    """Adds ``minutes`` to a study. Raises StudyError where planned looks decide the number of executions."""
+    """Adds ``minutes`` to a study.
+
+    Raises StudyError where planned looks decide the number of executions, and where the minutes do not hold what is
+    planned already.
+    """
     plan = store.plan()
     refuse_other_rules(plan, store)
     given = {"minutes": spent_s(store) / 60 + checked_minutes(minutes)}
     if outstanding(store):
+        _refuse_less_than_planned(store, plan, minutes)
         store.extend(plan.model_copy(update=given), [])
         return
     paces = paces_of(store, plan)
@@ -125,6 +137,37 @@ def add_minutes(store: Store, minutes: float) -> None:
         )
     _size(store, seen.model_copy(update=given), paces, wanted, spent_s(store))
     store.put_meta(_USED, "no")
+
+
+def _refuse_less_than_planned(store: Store, plan: Plan, minutes: float) -> None:
+    """Raises StudyError if the executions that are planned and not made need more than ``minutes``."""
+    needed_s = _outstanding_s(store, plan)
+    if needed_s <= 60 * minutes * 1.1:
+        return
+    further = ""
+    if plan.minutes is None or is_sized(store):
+        further = f"continue them with: pagelab study resume {quoted(store.path.parent)}; or "
+    raise StudyError(
+        f"--minutes {minutes:g}: the executions that are planned already need about {shown_duration(needed_s)}; "
+        f"nothing is changed; {further}give it at least --minutes {rounded_up(needed_s / 60)}"
+    )
+
+
+def _outstanding_s(store: Store, plan: Plan) -> float:
+    """Seconds for the planned executions that have no run, at the pace of the others; 0 where there are none.
+
+    Of few executions the first, which reads from the disk, does not decide.
+    """
+    taken: dict[int, list[float]] = {}
+    for condition, seconds in store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL"):
+        taken.setdefault(condition, []).append(float(seconds))
+    each = {condition: median_low(found) for condition, found in taken.items()}
+    usual = sum(each.values()) / len(each) if each else 0.0
+    finished, left = store.finished(), dict[int, list[float]]()
+    for slot in store.slots():
+        if slot.position not in finished:
+            left.setdefault(slot.block, []).append(each.get(slot.condition, usual))
+    return sum(lasts(plan, block) for block in left.values())
 
 
 def _wanted_for_tests(plan: Plan, paces: Sequence[Pace], minutes: float) -> dict[str, int]:
@@ -159,6 +202,11 @@ def lasts(plan: Plan, durations: Iterable[float]) -> float:
     return max(durations, default=0.0) if plan.co_run else sum(durations)
 
 
+def minutes_for(blocks: int, block_s: float, *, spent_s: float) -> float:
+    """Minutes of ``pagelab try`` for this many blocks after a pilot that takes ``spent_s``."""
+    return float(rounded_up((spent_s + blocks * block_s) / 60 * 1.05))
+
+
 def outstanding(store: Store) -> bool:
     """Whether places of the schedule have no run yet."""
     return len(store.finished()) < len(store.slots())
@@ -170,25 +218,27 @@ def is_sized(store: Store) -> bool:
 
 
 def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
-    """Raises TooLongError where a run ends the first or second block of a study, and not even the pilot fits its time.
+    """Raises TooLongError where a run ends a block of the pilot, and the pilot does not fit its time.
 
     Called when a run of ``block`` is over.
     """
     assert plan.minutes is not None
+    if plan.executions > fewest_blocks(plan):  # no pilot: its author's number, which add_minutes has judged
+        return
     taken: dict[int, list[float]] = {}
     for of, seconds in store.rows("SELECT block, coalesce(duration_s, 0) FROM run JOIN schedule USING (position)"):
         taken.setdefault(of, []).append(float(seconds))
     whole = sorted((of, lasts(plan, each)) for of, each in taken.items() if len(each) == len(plan.active()))
-    if len(whole) not in (1, 2) or block not in dict(whole):
+    if block not in dict(whole):
         return
     block_s = min(seconds for _, seconds in whole) / (_COLD if len(whole) == 1 else 1)
     spent, left = spent_s(store), plan.warmups + plan.executions - len(whole)
-    if spent + left * block_s <= 60 * plan.minutes * 1.1:
+    if spent + left * block_s <= 60 * plan.minutes * 1.1 or left * block_s <= 60 * plan.minutes * 0.1:
         return
     last_s = whole[-1][1]
     reason = (
         f"one execution of each of {len(plan.active())} conditions takes {shown_duration(max(1, last_s))}, and "
-        f"{plan.executions} of each, the fewest that can show a difference, do not fit into the time"
+        f"{_so_many(plan, 'show a difference')} do not fit into the time"
     )
     # A cold block may be no slower than the others: the named minutes must be enough in that case, too.
     more, in_all = (rounded_up(1.1 * seconds / 60) for seconds in (left * last_s, spent + left * last_s))

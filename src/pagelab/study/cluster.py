@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import environment
+from .. import environment, whole_file
 from ..distribute.hosts import RESOURCE, Connection, HostCluster
 from ..distribute.model import Lost
-from ..errors import MachineError
+from ..errors import MachineError, quoted
 from ..machine.provenance import pagelab_version
 from . import on_host
 from .errors import StudyError
@@ -32,8 +32,10 @@ from .store import RunResult, Store
 
 MARK = "cluster"
 """Entry of ``meta`` of a study that runs on a cluster."""
-_OWED = "cluster_owed"
-"""Entry of ``meta``: platform → conditions that were running there when the session lost contact with it."""
+_OWED = "cluster_owed_steps"
+"""Entry of ``meta``: platform → tear-down steps that are left to be done there."""
+_OWED_BEFORE = "cluster_owed"
+"""As earlier versions left it: platform → conditions whose tear-down is left to be done there, with the study's."""
 _LOOK_S = 0.25
 _PATIENCE_S = 120.0
 """How long a study waits for a worker when nothing runs."""
@@ -124,7 +126,7 @@ class ClusterSession(Session):
         super().__init__(store, directory, runner, machine, progress)
         self._cluster = HostCluster(where, self._progress.note)
         self._connection: Connection
-        self._resume = f"pagelab study resume {directory} --cluster {where}"
+        self._resume = f"pagelab study resume {quoted(directory)} --cluster {where}"
         self._environment = environment.inherited()
         self._hosts: dict[tuple[str, str], _Host] = {}
         self._tasks: dict[str, _Task] = {}
@@ -151,12 +153,30 @@ class ClusterSession(Session):
             self._owe(platform, self._plan.teardown)
 
     def _owe(self, platform: str, steps: list[Step]) -> None:
-        self._owed.setdefault(platform, []).extend(steps)
+        """Adds steps that have to be done there before the next set-up; each once, at its last place."""
+        before = [step for step in self._owed.get(platform, []) if step not in steps]
+        self._owed[platform] = before + [step for at, step in enumerate(steps) if step not in steps[at + 1 :]]
+
+    def _store_owed(self) -> None:
+        """Leaves what is owed to the next session, whatever ends this one."""
+        left = {platform: [step.model_dump() for step in steps] for platform, steps in self._owed.items() if steps}
+        self._store.put_meta(_OWED, json.dumps(left))
+
+    def _take_over_owed(self) -> None:
+        """Takes over what earlier sessions left."""
+        meta = self._store.meta()
+        for platform, steps in json.loads(meta.get(_OWED, "{}")).items():
+            self._owe(platform, [Step.model_validate(step) for step in steps])
+        before = json.loads(meta.get(_OWED_BEFORE, "{}"))
+        for platform, conditions in before.items():
+            running = [step for index in conditions for step in self._conditions[index].teardown]
+            self._owe(platform, [*running, *self._plan.teardown])
+        if before:
+            self._store_owed()
+            self._store.put_meta(_OWED_BEFORE, "{}")
 
     def _run_all(self, interrupts: Interrupts) -> None:
-        for platform, conditions in json.loads(self._store.meta().get(_OWED, "{}")).items():
-            left = [self._conditions[index] for index in conditions]
-            self._owe(platform, [*on_host.steps_of(left), *self._plan.teardown])
+        self._take_over_owed()
         try:
             with self._cluster.connected() as self._connection:
                 try:
@@ -212,12 +232,12 @@ class ClusterSession(Session):
         """Handles the death of a worker: its task is repeated on its platform, after a tear-down of what it set up."""
         host = task.host
         host.workers.pop(task.worker, None)
+        self._owe(host.platform, self._owed_by(task))
+        self._store_owed()
         if task.job is None:
             host.state = "new"
-            self._owe(host.platform, [*task.owed, *self._plan.teardown])
             return
         slot, condition = task.job.slot, task.job.condition
-        self._owe(host.platform, [*task.owed, *condition.teardown])
         attempt = self._attempts.pop(slot.position)
         deaths = self._deaths[slot.position] = self._deaths.get(slot.position, 0) + 1
         if deaths < _DEATHS:
@@ -230,6 +250,10 @@ class ClusterSession(Session):
         why = f"each of {deaths} workers that had it died, the last: {task.worker} on {host.here.platform.host}"
         self._store.commit_run(slot, RunResult("not-started", None, None, None, why, ()), self._id, attempt)
         self._progress.finished(condition.name, "not-started", why, None)
+
+    def _owed_by(self, task: _Task) -> list[Step]:
+        """The tear-down that a task leaves undone if it does not come to its end."""
+        return [*task.owed, *(self._plan.teardown if task.job is None else task.job.condition.teardown)]
 
     def _hand_out(self, blocks: Blocks) -> None:
         """Gives a task to every machine on which nothing runs."""
@@ -294,6 +318,7 @@ class ClusterSession(Session):
         if isinstance(outcome, on_host.OtherProcess):
             self._lost(task, blocks)
         elif isinstance(outcome, Lost):
+            self._owe(task.host.platform, self._owed_by(task))
             raise MachineError(f"{task.host.platform}: {outcome.message}")
         elif isinstance(outcome, on_host.Prepared):
             self._admit(task.host, outcome)
@@ -328,7 +353,7 @@ class ClusterSession(Session):
 
     def _commit(self, host: _Host, job: Job, found: on_host.Measured, time_left: TimeLeft) -> None:
         if found.stderr is not None:
-            (self._directory / OUTPUT / job.stderr.name).write_bytes(found.stderr)
+            whole_file.put(self._directory / OUTPUT / job.stderr.name, found.stderr)
         result = found.result
         self._store.commit_steps(found.owed, self._id)
         self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
@@ -361,33 +386,37 @@ class ClusterSession(Session):
         while self._tasks and time.monotonic() < deadline:
             ended = self._connection.next(_LOOK_S)
             if ended is not None:
-                del self._tasks[ended.name]
+                task = self._tasks.pop(ended.name)
+                if isinstance(ended.outcome, on_host.OtherProcess | Lost):
+                    self._owe(task.host.platform, self._owed_by(task))
             if not self._connection.workers().issuperset(task.worker for task in self._tasks.values()):
                 return
 
     def _leave(self) -> None:
         """Does the study's tear-down on every host that was set up; an unreachable host owes it to the next session."""
-        left: dict[str, list[int]] = {}
         for host in self._hosts.values():
             if host.state == "new":
                 continue
-            running = [task.job.slot.condition for task in self._tasks.values() if task.host is host and task.job]
             try:
                 done = self._torn_down(host)
             except MachineError:
                 done = False
             if not done:
-                left.setdefault(host.platform, []).extend(running)
+                running = [step for task in self._on(host) for step in self._owed_by(task)]
+                self._owe(host.platform, [*running, *self._plan.teardown])
         for name in self._tasks:
             self._connection.forget(name)
         self._tasks.clear()
-        self._store.put_meta(_OWED, json.dumps(left))
+        self._store_owed()
+
+    def _on(self, host: _Host) -> list[_Task]:
+        return [task for task in self._tasks.values() if task.host is host]
 
     def _torn_down(self, host: _Host) -> bool:
-        steps = (*self._owed.pop(host.platform, ()), *self._plan.teardown)
-        if not steps and not any(task.host is host for task in self._tasks.values()):
+        steps = (*self._owed.get(host.platform, ()), *self._plan.teardown)
+        if not steps and not self._on(host):
             return True
-        if not host.workers or any(task.host is host for task in self._tasks.values()):
+        if not host.workers or self._on(host):
             return False
         worker, limit = min(host.workers), self._plan.step_timeout_s
         asked = on_host.TearDown(host.workers[worker].pid, self._environment, steps, limit)
@@ -396,8 +425,10 @@ class ClusterSession(Session):
         while time.monotonic() < deadline and worker in self._connection.workers():
             ended = self._connection.next(_LOOK_S)
             if ended is not None and ended.name == name:
-                if isinstance(ended.outcome, tuple):
-                    self._store.commit_steps(ended.outcome, self._id)
+                if not isinstance(ended.outcome, tuple):
+                    return False
+                self._owed.pop(host.platform, None)
+                self._store.commit_steps(ended.outcome, self._id)
                 return True
         return False
 

@@ -48,19 +48,19 @@ class CoRunExecutor:
         self._interruptible = interruptible
         self._give_up = give_up
 
-    def execute(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, RunResult]]:
+    def execute(self, jobs: Iterable[Job]) -> Iterator[list[tuple[Job, RunResult]]]:
         coming = iter(jobs)
         first = next(coming, None)
         while first is not None:
             second = next(coming, None)
             if second is not None and second.slot.block == first.slot.block:
                 pair = [first, second]
-                yield from zip(pair, self._at_once(pair), strict=True)
+                yield list(zip(pair, self._at_once(pair), strict=True))
                 first = next(coming, None)
             else:
-                # A session was killed between the two results of a pair: the other one's run is over.
+                # In studies of before, a session could be killed between the two results of a pair.
                 why = "the other of the pair had run when the session was killed: they run at once or not at all"
-                yield first, RunResult("not-started", now(), 0.0, None, why, ())
+                yield [(first, RunResult("not-started", now(), 0.0, None, why, ()))]
                 first = second
 
     def _at_once(self, jobs: list[Job]) -> list[RunResult]:

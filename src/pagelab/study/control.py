@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import whole_file
-from ..errors import another_would_do, system_reason
+from ..errors import another_would_do, quoted, system_reason
 from . import programs
 from .boot_session import BootSession
 from .budget import add_minutes
@@ -52,22 +52,27 @@ def run_study(
     progress = progress or Silent()
     # On a cluster, each host checks for itself.
     check = tools.check if cluster is None else lambda _condition: None
-    prepared = prepare(spec, directory, check, skip_impossible=skip_impossible, quick=quick, minutes=minutes)
+    prepared = prepare(
+        spec,
+        directory,
+        check,
+        skip_impossible=skip_impossible,
+        quick=quick,
+        minutes=minutes,
+        is_here=cluster is None,
+    )
     prepared = change(prepared) if change else prepared
     if cluster is not None:
         refuse_unfit(prepared.plan)
     if instead is None:
-        refuse_restarts(prepared.plan, f"pagelab study run {spec}")
-    absent = programs.missing(prepared.plan)
-    if absent and cluster is None:
-        raise StudyError("\n".join(absent))
+        refuse_restarts(prepared.plan, f"pagelab study run {quoted(spec)}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise another_would_do(StudyError(f"cannot make {directory}: {system_reason(error)}")) from None
     with DirectoryLock(directory):
         _refuse_another(prepared, directory)
-        check_destination(directory)
+        check_destination(directory, prepared.text)
         told = None if cluster else tools.colours(prepared.plan)
         notes = [*prepared.notes, *([told] if told else [])]
         machine = tools.machine()
@@ -116,12 +121,12 @@ def _refuse_other_place(directory: Path, meta: dict[str, str], cluster: str | No
     if MARK in meta and cluster is None:
         raise StudyError(
             f"{directory} runs on a cluster, and its blocks belong to their hosts; continue it with: pagelab study "
-            f"resume {directory} --cluster ADDRESS"
+            f"resume {quoted(directory)} --cluster ADDRESS"
         )
     if MARK not in meta and cluster is not None:
         raise StudyError(
             f"{directory} was begun on one machine, without --cluster; continue it there with: pagelab study resume "
-            f"{directory}; or start anew: pagelab study run SPEC --into ANOTHER --cluster {cluster}"
+            f"{quoted(directory)}; or start anew: pagelab study run SPEC --into ANOTHER --cluster {cluster}"
         )
 
 
@@ -134,8 +139,8 @@ def _refuse_another(prepared: Prepared, directory: Path) -> None:
     if found:
         raise StudyError(
             f"{directory} already holds a study, which began with another file ({told(found)}); "
-            f"{prepared.source.name} as it is now: pagelab study run {prepared.source} --into ANOTHER; "
-            f"continue it with its original file: pagelab study resume {directory} --as-begun"
+            f"{prepared.source.name} as it is now: pagelab study run {quoted(prepared.source)} --into ANOTHER; "
+            f"continue it with its original file: pagelab study resume {quoted(directory)} --as-begun"
         )
 
 
@@ -169,11 +174,11 @@ def resume_study(
         if "origin" in meta:
             raise StudyError(
                 f"{directory} was imported from {meta['origin']}; there is nothing to continue; see it with: "
-                f"pagelab report {directory}"
+                f"pagelab report {quoted(directory)}"
             )
         _refuse_other_place(directory, meta, cluster)
         if instead is None and not in_boot:
-            refuse_restarts(store.plan(), f"pagelab study resume {directory}")
+            refuse_restarts(store.plan(), f"pagelab study resume {quoted(directory)}")
         if cluster is not None and minutes is not None:
             raise StudyError("--cluster and --minutes exclude each other: hosts differ in pace; use --executions N")
         _refuse_changes(directory, store.plan(), meta, as_begun=as_begun)
@@ -195,9 +200,8 @@ def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_beg
     """
     advice = "put it back, or start a new study with: pagelab study run SPEC --into DIR"
     copy = directory / SPEC_COPY
-    found = {path: _sha256(Path(path)) for path in plan.inputs}
     for path, digest in plan.inputs.items():
-        if found[path] != digest:
+        if _sha256(Path(path)) != digest and not _moved_along(Path(path), digest, directory):
             raise StudyError(f"{path} has changed since the study began; {advice}")
     files = [f"{path}\0{digest}".encode() for path, digest in sorted(plan.inputs.items())]
     try:
@@ -212,13 +216,21 @@ def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_beg
             raise StudyError(f"{state}; {advice}")
         if not as_begun:
             raise StudyError(
-                f"{state}; with that file as it was: pagelab study resume {directory} --as-begun; as another study: "
-                f"pagelab study run {copy if text else 'SPEC'} --into ANOTHER"
+                f"{state}; with that file as it was: pagelab study resume {quoted(directory)} --as-begun; "
+                f"as another study: pagelab study run {quoted(copy) if text else 'SPEC'} --into ANOTHER"
             )
         whole_file.put(copy, spec)
     others = programs.changed(json.loads(meta.get("programs", "{}")))
     if others:
         raise StudyError(f"the measured program {others[0]} has changed since the study began; {advice}")
+
+
+def _moved_along(path: Path, digest: str, directory: Path) -> bool:
+    """Whether a file that is no longer there came along with the study's directory, which was renamed or moved."""
+    if path.exists():
+        return False
+    below = (directory.joinpath(*path.parts[first:]) for first in range(1, len(path.parts)))
+    return any(_sha256(each) == digest for each in below)
 
 
 def _sha256(path: Path) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..errors import quoted
 from .errors import SpecError, StudyError
 from .quick import QUICK, quick_text
 
@@ -36,13 +37,14 @@ def refuse_edited(
     if changed == ["executions"] and new in (str(executions), str(planned)):
         return
     advice = (
-        f"as it began: pagelab study resume {directory} --as-begun; "
-        f"as it is now: pagelab study run {source} --into ANOTHER"
+        f"as it began: pagelab study resume {quoted(directory)} --as-begun; "
+        f"as it is now: pagelab study run {quoted(source)} --into ANOTHER"
     )
-    if changed == ["executions"] and new.isdigit() and not (old.isdigit() and int(new) < int(old)):
-        advice = f"for {new} of each: pagelab study resume {directory} --executions {new}; {advice}"
+    most = max(planned or 0, int(old) if old.isdigit() else 0)
+    if changed == ["executions"] and new.isdigit() and int(new) > most:
+        advice = f"for {new} of each: pagelab study resume {quoted(directory)} --executions {new}; {advice}"
     if changed == ["minutes"]:
-        advice = f"for more time: pagelab study resume {directory} --minutes N; {advice}"
+        advice = f"for more time: pagelab study resume {quoted(directory)} --minutes N; {advice}"
     raise StudyError(
         f"{source} was edited since the study began ({told(found)}), and a study keeps its original file; {advice}"
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import tomllib
 from itertools import islice
 from pathlib import Path
+
+from pagelab.errors import quoted
 
 _NAME = "study.db"
 _SHOWN = 5
@@ -18,7 +19,7 @@ def instead(place: Path) -> str:
     if (place / "diagnose.json").is_file():
         return (
             "it is a diagnosis without its main executions; continue it with: "
-            f"pagelab diagnose --resume {shlex.quote(str(place))}"
+            f"pagelab diagnose --resume {quoted(place)}"
         )
     found = list(islice(_studies(place), _SHOWN + 1))
     if found:
@@ -39,8 +40,8 @@ def _of_plan(spec: Path) -> str:
         name = None
     results = [place for place in (Path(f"{name}.study"), spec.with_name(f"{name}.study")) if (place / _NAME).is_file()]
     if results:
-        return f"it is a study's plan; its results: pagelab report {shlex.quote(str(results[0]))}"
-    return f"it is a study's plan; run it with: pagelab study run {shlex.quote(str(spec))}"
+        return f"it is a study's plan; its results: pagelab report {quoted(results[0])}"
+    return f"it is a study's plan; run it with: pagelab study run {quoted(spec)}"
 
 
 def _studies(directory: Path) -> list[str]:

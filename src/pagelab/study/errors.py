@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import BadInputError, MachineError, PagelabError
+from ..errors import BadInputError, MachineError, PagelabError, quoted
 
 
 class StudyError(BadInputError):
@@ -14,6 +14,11 @@ class StudyError(BadInputError):
 
 class NothingStartsError(StudyError):
     """No run of the first block could be started, so the study tries no later one."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        """Without the command that starts a study again."""
+        super().__init__(f"{reason}; mend it, and start again with: pagelab study run SPEC --into ANOTHER")
 
 
 class TooLongError(StudyError):
@@ -24,7 +29,7 @@ class TooLongError(StudyError):
         self.minutes = in_all
         """The minutes that a new study would need; ``more``: the minutes that this one still lacks. Both are written as
         ``--minutes`` takes them."""
-        super().__init__(f"{reason}; go on with: pagelab study resume {directory} --minutes {more}")
+        super().__init__(f"{reason}; go on with: pagelab study resume {quoted(directory)} --minutes {more}")
 
 
 class StudyInterruptedError(PagelabError):
@@ -44,8 +49,15 @@ class FullDiskError(MachineError):
     def __init__(self, reason: str, kept: str, directory: Path) -> None:
         self.reason = reason
         super().__init__(
-            f"{reason}; {kept}; make room (see: df -h {directory}), "
-            f"then continue with: pagelab study resume {directory}"
+            f"{reason}; {kept}; make room (see: df -h {quoted(directory)}), "
+            f"then continue with: pagelab study resume {quoted(directory)}"
+        )
+
+    def without_study(self, place: Path) -> MachineError:
+        """The error of a command that keeps no study; ``place``: what lies on the full disk."""
+        return MachineError(
+            f"{self.reason}; nothing is kept; make room (see: df -h {quoted(place)}), "
+            "or name a directory on another disk: --into DIR"
         )
 
 
@@ -65,6 +77,11 @@ class SpecError(StudyError):
         self.path = str(path)
         self.problems = sorted(problems, key=lambda problem: problem.line or 1 << 30)
         super().__init__("\n".join(self._show(problem) for problem in self.problems))
+
+    def without_file(self) -> str:
+        """The problems of a file that pagelab wrote, for users who never saw it."""
+        told = (f"{one.key}: {one.message}" if one.key else one.message for one in self.problems)
+        return "; ".join(dict.fromkeys(told))
 
     def _show(self, problem: Problem) -> str:
         where = self.path if problem.line is None else f"{self.path}:{problem.line}"

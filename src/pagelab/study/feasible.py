@@ -12,7 +12,9 @@ from typing import Any
 from pagelab.benchmarks.catalogue import advice
 
 from .. import paths, policy
+from ..contract.request import Request
 from ..errors import BadInputError, MachineError
+from ..runner import document
 from .plan import Condition
 
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
@@ -21,7 +23,7 @@ _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 def cannot(condition: Condition, machine: dict[str, Any]) -> str | None:
     """The reason why this machine cannot do the condition, with what is missing; None where it can.
 
-    Raises BadInputError for a policy that no machine can do.
+    Raises BadInputError for a policy that no machine can do, with the policy's name.
     """
     return (
         _needs(condition)
@@ -47,24 +49,25 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
     try:
         parsed = policy.parse(condition.request.policy_toml, path)
     except policy.PolicyError as error:
-        raise BadInputError(f"{_place(condition, error)}: {_reason(error)}") from None
+        raise BadInputError(f"{_place(condition, error)}{_reason(error)}") from None
     if condition.request.preload == "never" and not parsed.is_kernel:
         forbidden = 'preload = "never" forbids the library, which the policy needs; leave out one of the two'
-        raise BadInputError(f'{path}: policy "{condition.policy_name}" cannot be applied: {forbidden}')
+        raise BadInputError(f'policy "{condition.policy_name}" cannot be applied: {forbidden}')
     try:
         policy.check_runnable(parsed, machine)
     except policy.PolicyError as error:
         return _reason(error)
-    return _frames(parsed.backend) if parsed.governs_frames else None
+    if not parsed.governs_frames:
+        return None
+    # The launcher alone knows whether the library or the kernel would place the frames. All else is the same for all
+    # conditions of a policy, which is tried once.
+    asked = Request(argv=["true"], policy_toml=condition.request.policy_toml, policy_path=condition.request.policy_path)
+    return _frames(document(asked, machine))
 
 
 @cache
-def _frames(backend: str) -> str | None:
-    if backend != "library":
-        refused = _refused("--kernel-frames")
-        if refused is None or backend == "kernel":
-            return refused
-    return _refused("--frames")
+def _frames(request: str) -> str | None:
+    return _refused("--frames", "-", text=request)
 
 
 @cache
@@ -76,17 +79,21 @@ def _scheduler(condition: Condition) -> str | None:
     return _fifo() if condition.request.scheduler == "fifo" else None
 
 
-def _refused(what: str) -> str | None:
+def _refused(*what: str, text: str = "") -> str | None:
     """The launcher's reason for refusing ``what`` here, as it would in each run; None where it would not."""
-    done = subprocess.run([str(paths.launcher()), what], capture_output=True, text=True, check=False)
-    return done.stderr.strip().removeprefix("pagelab-launch: ") if done.returncode == MachineError.exit_code else None
+    done = subprocess.run([str(paths.launcher()), *what], input=text, capture_output=True, text=True, check=False)
+    is_refused = done.returncode in (BadInputError.exit_code, MachineError.exit_code)
+    return done.stderr.strip().removeprefix("pagelab-launch: ") if is_refused else None
 
 
 def _place(condition: Condition, error: policy.PolicyError) -> str:
-    """Where the policy's error is. An inline policy was written out again, so its line numbers are not study.toml's."""
-    if error.line is None or condition.request.policy_toml.startswith("name = "):
-        return f'{error.file}: policy "{condition.policy_name}"'
-    return f"{error.file}:{error.line}"
+    """Where the policy's error is, besides study.toml. An inline policy was written out again, so its line numbers are
+    not study.toml's.
+    """
+    named = f'policy "{condition.policy_name}": '
+    if condition.request.policy_toml.startswith("name = "):
+        return named
+    return f"{named}{error.file}: " if error.line is None else f"{named}{error.file}:{error.line}: "
 
 
 def _reason(error: policy.PolicyError) -> str:

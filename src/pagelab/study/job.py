@@ -69,12 +69,13 @@ def stderr_of(output_directory: Path, position: int) -> Path:
 
 
 class Executor(Protocol):
-    """Carries out jobs, each alone on its host, and returns each result as soon as there is one.
+    """Carries out jobs, each alone on its host, and returns each result as soon as there is one; those of jobs that run
+    at once, together.
 
     The next job is taken from ``jobs`` only when it can start. A cluster's executor takes one for each idle host.
     """
 
-    def execute(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, RunResult]]: ...
+    def execute(self, jobs: Iterable[Job]) -> Iterator[list[tuple[Job, RunResult]]]: ...
 
 
 class LocalExecutor:
@@ -84,9 +85,9 @@ class LocalExecutor:
         self._runner = runner
         self._interruptible = interruptible
 
-    def execute(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, RunResult]]:
+    def execute(self, jobs: Iterable[Job]) -> Iterator[list[tuple[Job, RunResult]]]:
         for job in jobs:
-            yield job, perform(job, self._runner, self._interruptible)
+            yield [(job, perform(job, self._runner, self._interruptible))]
 
 
 def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext) -> RunResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,17 @@ def tells_noise(text: str) -> bool:
     return text.lower().startswith(NOISE)
 
 
-def noise_now(plan: Plan) -> RunWarning | None:
+def noise_now(plan: Plan, *, by_option: bool = False) -> RunWarning | None:
     """Measures the machine's noise briefly, before a session's first run; a warning where it can disturb the compared
-    metrics.
+    metrics. ``by_option``: the command has ``--metric``, and no study.toml that its user could edit.
     """
     from ..machine import noise
     from ..machine.sysfs import Tree
 
     found = noise.measure(Tree())
     wall = not all(is_processor_time(condition.metric) for condition in plan.active())
-    verdict = noise.judge(found, wall=wall)
+    how = noise.BY_OPTION if by_option else noise.IN_A_STUDY
+    verdict = noise.judge(found, wall=wall, how=how)
     if verdict.quiet:
         return None
     much = any(one.much for one in verdict.disturbances)
@@ -111,14 +113,14 @@ def colours_now(plan: Plan) -> str | None:
     return None if found is None else sentence(found)
 
 
-def local_tools() -> Tools:
-    """The :class:`Tools` of a session on this machine."""
+def local_tools(*, by_option: bool = False) -> Tools:
+    """The :class:`Tools` of a session on this machine; ``by_option`` as in :func:`noise_now`."""
     described = machine.describe()
     return Tools(
         LocalRunner(),
         lambda condition: cannot(condition, described),
         describe_machine,
-        noise_now,
+        partial(noise_now, by_option=by_option),
         limits_now,
         colours_now,
     )

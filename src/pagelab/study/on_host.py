@@ -26,7 +26,7 @@ from . import programs
 from .feasible import cannot
 from .job import Job, perform, run_steps
 from .launching import LocalRunner, describe_machine, noise_now
-from .plan import Condition, Plan, Step
+from .plan import Plan, Step
 from .store import RunResult, StepOutcome
 
 HOST_VARIABLE = "PAGELAB_HOST"
@@ -151,7 +151,7 @@ def _refused(plan: Plan, described: dict[str, Any]) -> str | None:
         if reason:
             return f"{condition.name}: {reason}"
     absent = programs.missing(plan)
-    return absent[0] if absent else None
+    return absent[0][1] if absent else None
 
 
 @dataclass(frozen=True)
@@ -284,8 +284,3 @@ def _wait_for(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     finally:
         saying.cancel()
-
-
-def steps_of(conditions: list[Condition]) -> tuple[Step, ...]:
-    """The tear-down steps of these conditions."""
-    return tuple(step for condition in conditions for step in condition.teardown)

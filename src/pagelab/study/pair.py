@@ -9,23 +9,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pagelab import whole_file
 from pagelab.errors import BadInputError, MachineError
 from pagelab.study.budget import checked_minutes, rounded_up
 from pagelab.study.control import run_study
-from pagelab.study.errors import ImpossibleError, SpecError, TooLongError
+from pagelab.study.errors import ImpossibleError, NothingStartsError, SpecError, TooLongError
 from pagelab.study.job import stderr_of
 from pagelab.study.plan import CO_RUN
 from pagelab.study.prepare import OUTPUT, TRIAL
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import KERNEL, Setting, names, program_name
-from pagelab.study.sides import NAME, SIDES, alone, needs_shell
+from pagelab.study.shell import needs_shell
+from pagelab.study.sides import LEVEL, NAME, SIDES, alone
 from pagelab.study.store import Store
 from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 from pagelab.study.tools import Tools
 
 PLAIN = Setting("kernel", KERNEL)
+
+
+class TooShortError(BadInputError):
+    """The time of a study that pagelab wrote does not hold its fewest executions; those that were made tell nothing."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class Pair:
     metric: str | None = None
     """The compared metric. None: chosen by :func:`pagelab.study.primary.metric_of`, or with ``regex`` the one
     measurement in the output."""
+    level: float = LEVEL
     regex: str | None = None
     timeout_s: float | None = None
     co_run: bool = False
@@ -65,12 +72,13 @@ class Pair:
             "warmups": 0,
             "seed": self.seed,
             "metric": self.metric or ("cpu_s" if self.co_run else "wall_s"),
+            "level": self.level,
             **({"co_run": True} if self.co_run else {}),
             "workload": self._workloads(policies),
             "policy": [setting.table(name, directory) for name, setting in zip(policies, settings, strict=True)],
         }
         spec = directory / "study.toml"
-        spec.write_text(dumps(study), encoding="utf-8")
+        whole_file.put(spec, dumps(study))
         return spec
 
     def _question(self) -> str:
@@ -155,16 +163,17 @@ def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, canno
     """Runs a study whose file pagelab wrote, mostly a temporary one: its errors are errors of the command line.
 
     ``spent_s``: the part of the given time that a trial took. Raises MachineError, and BadInputError, which begins with
-    ``cannot`` or names the ``--minutes`` that would be enough.
+    ``cannot`` or, as TooShortError, names the ``--minutes`` that would be enough.
     """
     try:
         run_study(spec, directory, tools, progress=progress)
     except SpecError as error:
-        problems = (f"{problem.key}: {problem.message}" for problem in error.problems)
-        raise BadInputError(f"{cannot}: {'; '.join(problems)}") from None
+        raise BadInputError(f"{cannot}: {error.without_file()}") from None
+    except NothingStartsError as error:
+        raise BadInputError(f"{cannot}: {error.reason}") from None
     except TooLongError as error:
         minutes = rounded_up(float(error.minutes) + spent_s / 60)
-        raise BadInputError(f"{error.reason}; give it --minutes {minutes}") from None
+        raise TooShortError(f"{error.reason}; give it --minutes {minutes}") from None
     except ImpossibleError as error:
         raise MachineError(error.which) from None
 

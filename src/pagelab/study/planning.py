@@ -22,7 +22,7 @@ from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
 from .plan import METRICS, Condition, Plan, Precision, Reboots, Scalar, Step, digest_of
 from .spec import ONE, RawFlush, RawPolicy, RawReboot, RawStep, RawStudy, RawWorkload, parse, read
-from .substitute import BUILT_IN, HERE, OUT, PYTHON, names_in, shown, substitute
+from .substitute import BUILT_IN, HERE, OUT, PYTHON, names_in, shown, substitute, substitute_shell
 from .toml_text import LineIndex, Location, dotted, dumps
 
 
@@ -281,7 +281,7 @@ class _Planner:
             or {"workload": workload.name, **{name: shown(parameters[name]) for name in workload_names}},
             needs=needs,
             request=Request(
-                argv=paths.bundled([substitute(word, values) for word in _argv(workload)]),
+                argv=paths.bundled(_filled(_argv(workload), values, in_shell=workload.shell is not None)),
                 cwd=cwd,
                 env=EnvChanges(set={key: substitute(value, values) for key, value in env.items()}, unset=raw.unset),
                 policy_toml=substitute(policy.toml, values) if policy.names else policy.toml,
@@ -336,7 +336,7 @@ class _Planner:
             if missing:
                 self._wrong(where, f"{{{sorted(missing)[0]}}} has no value here; allowed: {', '.join(sorted(values))}")
                 continue
-            argv = [substitute(word, values) for word in words]
+            argv = _filled(words, values, in_shell=step.shell is not None)
             steps.append(Step(argv=argv, shown=argv[-1] if step.shell else " ".join(argv), cwd=cwd or str(self.here)))
         return steps
 
@@ -378,6 +378,11 @@ def _last_cpu() -> list[int]:
 
 def _argv(workload: RawWorkload) -> list[str]:
     return ["/bin/sh", "-c", workload.shell] if workload.shell is not None else workload.command or []
+
+
+def _filled(words: list[str], values: Mapping[str, object], *, in_shell: bool) -> list[str]:
+    fill = substitute_shell if in_shell else substitute
+    return [fill(word, values) for word in words]
 
 
 def _step_texts(steps: list[RawStep]) -> list[str]:

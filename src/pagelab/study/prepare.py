@@ -9,17 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import MachineError, another_would_do
+from .. import whole_file
+from ..errors import BadInputError, MachineError, another_would_do, quoted
 from ..record import RunWarning, WarningKind
+from . import programs
 from .answering import answered, reachability
 from .budget import with_minutes
-from .errors import ImpossibleError, StudyError
+from .errors import ImpossibleError, Problem, SpecError, StudyError
 from .plan import Condition, Plan
 from .planning import plan_text
 from .quick import quick_text
 from .schedule import schedule
-from .spec import parse, read
+from .spec import RawStudy, parse, read
 from .store import NAME, Store
+from .toml_text import LineIndex, Location
 
 SPEC_COPY = "study.toml"
 OUTPUT = "output"
@@ -55,31 +58,59 @@ def prepare(
     skip_impossible: bool = False,
     quick: bool = False,
     minutes: float | None = None,
+    is_here: bool = False,
 ) -> Prepared:
     """Reads, plans and checks ``spec``, or its quick form; writes nothing. ``minutes`` override its executions.
 
-    Raises SpecError and other BadInputErrors for what is wrong in the files, MachineError where this machine cannot do
-    a condition (unless ``skip_impossible``: then those are left out, and a warning says so).
+    ``is_here``: it runs on this machine, which must have its programs.
+
+    Raises SpecError with everything that is wrong in the files, and MachineError where this machine cannot do a
+    condition (unless ``skip_impossible``: then those are left out, and a warning says so).
     """
     skip_impossible |= read(spec).skip_impossible
     text = spec.read_text(encoding="utf-8")
     text = quick_text(text, spec) if quick else text
-    is_open = parse(text, spec).answer is None
+    raw = parse(text, spec)
     plan = plan_text(text, spec, directory)
-    reasons = {condition.index: reason for condition in plan.conditions if (reason := check(condition))}
+    reasons, refused = _checked(plan, check)
+    whole = plan.conditions
+    plan = plan.model_copy(
+        update={"conditions": [one.model_copy(update={"left_out": reasons.get(one.index)}) for one in whole]}
+    )
+    problems = _located(refused, programs.missing(plan) if is_here else [], raw, LineIndex(text))
+    if problems:
+        raise SpecError(spec, problems)
     if reasons and not skip_impossible:
         raise ImpossibleError(_refusal(plan, reasons))
-    plan = plan.model_copy(
-        update={
-            "conditions": [
-                condition.model_copy(update={"left_out": reasons.get(condition.index)}) for condition in plan.conditions
-            ]
-        }
-    )
     if not plan.active():
         raise MachineError("this machine can do none of the conditions:\n" + _listing(plan, reasons))
     warnings = _left_out(plan)
-    return _decided(Prepared(plan, text, spec.resolve(), warnings, is_open=is_open), minutes)
+    return _decided(Prepared(plan, text, spec.resolve(), warnings, is_open=raw.answer is None), minutes)
+
+
+def _checked(plan: Plan, check: Check) -> tuple[dict[int, str], list[tuple[str, str]]]:
+    """Why this machine cannot do conditions, by index; and the policies that no machine can do, each with the error."""
+    reasons: dict[int, str] = {}
+    refused: dict[tuple[str, str], None] = {}
+    for condition in plan.conditions:
+        try:
+            reason = check(condition)
+        except BadInputError as error:
+            refused[condition.policy_name, str(error)] = None
+        else:
+            reasons |= {condition.index: reason} if reason else {}
+    return reasons, list(refused)
+
+
+def _located(
+    policies: list[tuple[str, str]], absent: list[tuple[str, str]], raw: RawStudy, lines: LineIndex
+) -> list[Problem]:
+    """Errors of policies and of workloads' programs, by name, with the lines of study.toml; benchmarks have none."""
+    at: dict[tuple[str, str], Location] = {("policy", one.name): ("policy", n) for n, one in enumerate(raw.policy)}
+    at |= {("workload", one.name): ("workload", n, "command") for n, one in enumerate(raw.workload)}
+    named = [*(("policy", *one) for one in policies), *(("workload", *one) for one in absent)]
+    found = (Problem("", text, lines.line(at.get((table, name), ()))) for table, name, text in named)
+    return list(dict.fromkeys(found))
 
 
 def _decided(prepared: Prepared, minutes: float | None) -> Prepared:
@@ -156,7 +187,7 @@ def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
     Raises StudyError where it cannot be written, before the first run.
     """
     plan = prepared.plan
-    check_destination(directory)
+    check_destination(directory, prepared.text)
     active = plan.active()
     slots = [
         # The schedule numbers only the conditions that run; the plan numbers all.
@@ -164,7 +195,8 @@ def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
         for slot in schedule(len(active), plan.executions, plan.warmups, plan.seed, plan.together, plan.each_boot)
     ]
     (directory / OUTPUT).mkdir(exist_ok=True)
-    (directory / SPEC_COPY).write_text(prepared.text, encoding="utf-8")
+    if not (directory / SPEC_COPY).exists():
+        whole_file.put(directory / SPEC_COPY, prepared.text)
     store = Store.create(directory, plan, slots, prepared.text, {"source": str(prepared.source), **extra})
     for warning in prepared.warnings:
         store.put_event("warning", warning.model_dump(mode="json"))
@@ -176,18 +208,36 @@ def _was_imported(directory: Path) -> bool:
         return "origin" in store.meta()
 
 
-def check_destination(directory: Path, *, imported: bool = False) -> None:
-    """Checks that a study can be written into the directory; ``imported``: one that nothing continues.
+def check_destination(directory: Path, text: str | None = None, *, imported: bool = False) -> None:
+    """Checks that a study can be written into the directory, and replaces no study.toml with another ``text``.
+
+    ``imported``: it is a study of imported executions, which nothing continues.
 
     Raises StudyError.
     """
     if (directory / NAME).exists():
-        further = f"see it with: pagelab report {directory}"
+        further = f"see it with: pagelab report {quoted(directory)}"
         if not imported and not _was_imported(directory):
-            further = f"continue it with: pagelab study resume {directory}"
+            further = f"continue it with: pagelab study resume {quoted(directory)}"
         raise another_would_do(StudyError(f"{directory} already holds a study; {further}"))
+    if text is not None and _is_another_file(directory / SPEC_COPY, text):
+        raise another_would_do(
+            StudyError(f"{directory / SPEC_COPY} is not the file of this study, and would be overwritten by it")
+        )
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise another_would_do(StudyError(f"cannot write to {directory}; run: ls -ld {directory}"))
+        raise another_would_do(StudyError(f"cannot write to {directory}; run: ls -ld {quoted(directory)}"))
     free = shutil.disk_usage(directory).free
     if free < 64 << 20:
-        raise another_would_do(StudyError(f"only {free >> 20} MiB are free in {directory}; run: df -h {directory}"))
+        raise another_would_do(
+            StudyError(f"only {free >> 20} MiB are free in {directory}; run: df -h {quoted(directory)}")
+        )
+
+
+def _is_another_file(path: Path, text: str) -> bool:
+    """Whether there is something at ``path`` that is not a file with ``text``."""
+    try:
+        return path.read_text(encoding="utf-8") != text
+    except FileNotFoundError:
+        return path.is_symlink()
+    except (OSError, UnicodeDecodeError):
+        return True

@@ -22,7 +22,7 @@ def metric_of(runs: pl.DataFrame) -> tuple[str, str]:
     each setting, must be accounted for, and have waited for other things no longer than for a processor: processor time
     leaves out both, and a setting that only adds waiting of the other kind would seem to change nothing.
     """
-    times = runs.select("wall_s", "cpu_s", "waiting_s", pl.col("steal_s").fill_null(0.0)).drop_nulls()
+    times = _accounts(runs)
     if times.height < runs.height or times.height == 0:
         return "wall_s", ""
     wall, waiting = float(times["wall_s"].sum()), float(times["waiting_s"].sum())
@@ -33,6 +33,23 @@ def metric_of(runs: pl.DataFrame) -> tuple[str, str]:
     rest = f"for little else ({100 * most:.0f}% at most)" if most >= _LITTLE else "for nothing else"
     waited = f"it waited for a processor in {100 * waiting / wall:.0f}% of its time, and {rest}"
     return "cpu_s", f"{waited} (wall time: --metric wall_s)"
+
+
+def waited(runs: pl.DataFrame) -> str | None:
+    """Words on waiting for a processor, where processor time stands for the time of all runs together; else None.
+
+    That is enough to advise it for a next session. To choose it unasked, :func:`metric_of` wants it of every run.
+    """
+    times = _accounts(runs)
+    wall, cpu, waiting, steal = (float(column.sum()) for column in times)
+    if times.height < runs.height or waiting <= WAITED * wall or _for_others(wall, cpu, waiting, steal) is None:
+        return None
+    return f"it waited for a processor in {100 * waiting / wall:.0f}% of its time"
+
+
+def _accounts(runs: pl.DataFrame) -> pl.DataFrame:
+    """Time, processor time, waiting for a processor and steal of the runs that know them."""
+    return runs.select("wall_s", "cpu_s", "waiting_s", pl.col("steal_s").fill_null(0.0)).drop_nulls()
 
 
 def _for_others(wall: float, cpu: float, waiting: float, steal: float) -> float | None:

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from .. import paths
+from ..errors import quoted
 from .plan import Condition, Plan
 
 
@@ -36,13 +37,13 @@ def fingerprints(plan: Plan) -> dict[str, str]:
     return {str(path): _sha256(path) for path in sorted(paths)}
 
 
-def missing(plan: Plan) -> list[str]:
-    """Errors for programs that cannot be started, one for each program.
+def missing(plan: Plan) -> list[tuple[str, str]]:
+    """Workloads whose program cannot be started, each with the error.
 
     Conditions with a set-up are exempt: it may create the program.
     """
     found = (
-        _why_missing(condition)
+        (condition.workload_name, _why_missing(condition))
         for condition in plan.active()
         if not condition.setup and not plan.setup and resolve(condition) is None
     )
@@ -60,8 +61,8 @@ def _why_missing(condition: Condition) -> str:
     if path.is_dir():
         return f"cannot run {word}: it is a directory; name a file in it"
     if path.is_file():
-        return f"cannot run {word}: it is not executable; run: chmod +x {shlex.quote(str(path))}"
-    return f"cannot find the program {word} (directory {condition.request.cwd}); run: ls -ld {path.parent}"
+        return f"cannot run {word}: it is not executable; run: chmod +x {quoted(path)}"
+    return f"cannot find the program {word} (directory {condition.request.cwd}); run: ls -ld {quoted(path.parent)}"
 
 
 def changed(before: dict[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import quoted
 from ..record import RunWarning, WarningKind
 from . import budget
 from .co_run import CoRunExecutor
@@ -63,7 +64,7 @@ class Session:
         self._backing = HostBacking(self._plan, store, machine.get("machine", {}), needed_in(directory / TRIAL))
         self._id = 0
         self._attempts: dict[int, int] = {}
-        self._resume = f"pagelab study resume {directory}"
+        self._resume = f"pagelab study resume {quoted(directory)}"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
         """Makes all missing runs; finished ones are kept.
@@ -175,17 +176,22 @@ class Session:
 
     def _run_segment(self, slots: list[Slot], interrupts: Interrupts, time_left: TimeLeft) -> None:
         executor = self._executor(interrupts)
-        for job, result in executor.execute(self._jobs(slots)):
-            self._stop_if_cut(job, result)
-            self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
-            self._backing.after(job.condition, result)
-            time_left.finished(job.slot.condition, result.duration_s or 0.0)
-            self._progress.finished(job.condition.name, result.status, result.message, time_left.seconds())
+        for together in executor.execute(self._jobs(slots)):
+            for job, result in together:
+                self._stop_if_cut(job, result)
+            attempts = [self._attempts.pop(job.slot.position) for job, _ in together]
+            runs = [(job.slot, result, attempt) for (job, result), attempt in zip(together, attempts, strict=True)]
+            self._store.commit_runs(runs, self._id)
+            for job, result in together:
+                self._backing.after(job.condition, result)
+                time_left.finished(job.slot.condition, result.duration_s or 0.0)
+                self._progress.finished(job.condition.name, result.status, result.message, time_left.seconds())
             if interrupts.seen:
                 raise KeyboardInterrupt
-            self._stop_if_nothing_starts(job, result.message)
+            last, result = together[-1]
+            self._stop_if_nothing_starts(last, result.message)
             if self._in_pilot:
-                budget.refuse_too_long(self._store, self._plan, job.slot.block)
+                budget.refuse_too_long(self._store, self._plan, last.slot.block)
 
     def _executor(self, interrupts: Interrupts) -> Executor:
         if not self._plan.co_run:
@@ -200,8 +206,7 @@ class Session:
             return
         if self._store.rows("SELECT count(*) FROM run WHERE status != 'not-started'") == [(0,)]:
             raise NothingStartsError(
-                f"not one run of the first block could be started; the last, {last.condition.name}: {message}; mend "
-                "it, and start again with: pagelab study run SPEC --into ANOTHER"
+                f"not one run of the first block could be started; the last, {last.condition.name}: {message}"
             )
 
     @property

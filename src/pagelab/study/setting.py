@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pagelab import whole_file
 from pagelab.study.substitute import literal
 
 POLICIES = "policies"
@@ -36,7 +37,7 @@ class Setting:
         policy: dict[str, Any] = {"name": name}
         if self.policy_toml != KERNEL:
             (directory / POLICIES).mkdir(parents=True, exist_ok=True)
-            (directory / POLICIES / f"{name}.toml").write_text(self.policy_toml, encoding="utf-8")
+            whole_file.put(directory / POLICIES / f"{name}.toml", self.policy_toml)
             policy["file"] = f"{POLICIES}/{name}.toml"
         if self.env:
             policy["env"] = {key: literal(value) for key, value in self.env.items()}

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.study.plan import Condition, Plan
 from pagelab.study.setting import AXES, flags_of
-from pagelab.study.spec import SHELL_WORDS
+from pagelab.study.shell import needs_shell
 
 NAME = "compare"
 """Name of a study that compares two sides."""
 SIDES = ("A", "B")
 """Names of the two sides, and of their workloads where the commands differ."""
+LEVEL = 0.95
+"""Confidence level of a comparison for which none is given."""
 VARIABLE = "env "
 """Beginning of the axis of a variable: ``env MALLOC_ARENA_MAX``."""
 
@@ -40,7 +42,14 @@ COMPARED = tuple(one for one in RUN_SETTINGS if one.compared)
 
 def kept(plan: Plan) -> Sides:
     """The two sides of a stored study."""
-    a, b = (Side(_command(one), _kept(one)) for one in plan.conditions)
+    a, b = (Side(_command(one), chosen(one)) for one in plan.conditions)
+    return a, b
+
+
+def imported(plan: Plan) -> Sides:
+    """The two sides of imported executions: of their commands only what the file said is known."""
+    named = len({one.policy for one in plan.conditions}) > 1
+    a, b = (Side(one.policy if named else one.workload) for one in plan.conditions)
     return a, b
 
 
@@ -51,33 +60,24 @@ def _command(one: Condition) -> str:
     return shlex.join(argv)
 
 
-def needs_shell(command: str) -> bool:
-    """Whether only a shell can run ``command``: pipes, redirections, variables, patterns outside single quotes."""
-    return SHELL_WORDS.search(_unquoted(command)) is not None
-
-
-def _unquoted(command: str) -> str:
-    parts = command.split("'")
-    return "'".join(part for i, part in enumerate(parts) if i % 2 == 0)
-
-
-def _kept(one: Condition) -> dict[str, str]:
+def chosen(one: Condition) -> dict[str, str]:
+    """The settings of a condition, axis → value; ``policy`` where flags cannot express its policy."""
     request = one.request
     said = flags_of(request.policy_toml)
-    chosen = dict(said) if said is not None else {"policy": request.policy_path or one.policy}
+    found = dict(said) if said is not None else {"policy": request.policy_path or one.policy}
     for setting in COMPARED:
         typed = setting.typed(getattr(request, setting.field))
         if typed is not None:
-            chosen[str(setting.flag)] = typed
-    return chosen | {f"{VARIABLE}{name}": value for name, value in request.env.set.items()}
+            found[str(setting.flag)] = typed
+    return found | {f"{VARIABLE}{name}": value for name, value in request.env.set.items()}
 
 
 def alone(one: Condition) -> str | None:
     """The command line of one run of a condition; None if flags cannot express its policy."""
-    chosen = _kept(one)
-    if "policy" in chosen:
+    settings = chosen(one)
+    if "policy" in settings:
         return None
-    return shlex.join(["pagelab", "run", *flags(chosen), "--", *one.request.argv])
+    return shlex.join(["pagelab", "run", *flags(settings), "--", *one.request.argv])
 
 
 def again(sides: Sides) -> list[str] | None:
@@ -94,10 +94,11 @@ def again(sides: Sides) -> list[str] | None:
     return words
 
 
-def measured(plan: Plan) -> list[str]:
-    """The words of a command line for the metric and the time limit of a study."""
-    ran = plan.conditions[0].request
-    words = ["--metric", plan.metric] if plan.metric != "wall_s" else []
+def measured(plan: Plan, metric: str | None = None) -> list[str]:
+    """The words of a command line for the metric (the study's, or another), the level and the time limit of a study."""
+    ran, metric = plan.conditions[0].request, metric or plan.metric
+    words = ["--metric", metric] if metric != "wall_s" else []
+    words += ["--level", f"{plan.level:g}"] if plan.level != LEVEL else []
     words += ["--co-run"] if plan.co_run else []
     words += ["--measure-regex", ran.measurements.regex] if ran.measurements.regex is not None else []
     return words + (["--timeout", f"{ran.timeout_s:g}"] if ran.timeout_s is not None else [])

@@ -15,13 +15,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from ..contract.rows import KEEP, RunSetting
 from ..contract.settings import RUN_SETTINGS
-from ..errors import BadInputError
+from ..errors import BadInputError, quoted
 from ..sizes import seconds_of, size_bytes
 from . import toml_model
+from .shell import needs_shell
 
 Scalar = str | int | float | bool
-
-SHELL_WORDS = re.compile(r"[|&;<>$`*?~]|\{[^}]*,[^}]*\}")
 
 
 def _duration(value: Any) -> Any:
@@ -33,6 +32,10 @@ def _duration(value: Any) -> Any:
             raise ValueError(f'"{value}" is no duration; allowed: a number with ms, s, min or h, such as "90s"')
         return found
     return value
+
+
+def _minutes(value: Any) -> Any:
+    return _duration(value) / 60 if isinstance(value, str) else value
 
 
 def _fraction(value: Any) -> Any:
@@ -55,10 +58,10 @@ def _words(value: Any) -> Any:
     """Splits a command string into words as a shell does; refuses it where only a shell could run it."""
     if not isinstance(value, str):
         return value
-    if SHELL_WORDS.search(re.sub(r"'[^']*'", "", value)):
+    if needs_shell(value.strip().replace("\n", " ")):
         raise ValueError(
-            'the command needs a shell (|, &, ;, <, >, $, `, *, ? or ~ in it); write shell = "…" instead of '
-            'command = "…", or an array of words: command = ["sort", "file"]'
+            'the command needs a shell (|, &, ;, <, >, $, `, *, ?, ~ or # in it); write shell = "…" '
+            'instead of command = "…", or an array of words: command = ["sort", "file"]'
         )
     return shlex.split(value)
 
@@ -76,6 +79,11 @@ def _nonempty(words: list[str]) -> list[str]:
 
 
 Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
+Minutes = Annotated[
+    float,
+    BeforeValidator(_minutes, json_schema_input_type=Annotated[float, Field(ge=0.05, le=43_200)] | str),
+    Field(ge=0.05, le=43_200, allow_inf_nan=False),
+]
 Size = Annotated[int, BeforeValidator(_size), Field(le=1 << 62)]
 Fraction = Annotated[float, BeforeValidator(_fraction), Field(gt=0, lt=1)]
 Words = Annotated[list[str], BeforeValidator(_words), AfterValidator(_nonempty)]
@@ -88,7 +96,7 @@ Values = Annotated[list[Scalar], Field(min_length=1)]
 
 
 class _Raw(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def _form(one: RunSetting) -> Any:
@@ -287,7 +295,7 @@ class RawStudy(_StudySettings):
     flush: RawFlush = RawFlush()
     counters: RawCounters = RawCounters()
     precision: RawPrecision | None = None
-    minutes: float | None = Field(default=None, ge=0.05, le=43_200, allow_inf_nan=False)
+    minutes: Minutes | None = None
     """Time for the runs, which decides the number of executions."""
     co_run: bool = False
     """The two conditions of each block run at once, on one processor: another question (docs/study.md)."""
@@ -381,10 +389,10 @@ def read(path: Path) -> RawStudy:
 def _instead(path: Path) -> str:
     """The next command where ``path`` cannot be read as a study.toml."""
     if (path / "study.db").exists():
-        return f"it is a study's directory; continue it with: pagelab study resume {path}"
+        return f"it is a study's directory; continue it with: pagelab study resume {quoted(path)}"
     if path.exists():
         return "name a study.toml; start one with: pagelab study init OTHER.toml"
-    return f"start one with: pagelab study init {path}"
+    return f"start one with: pagelab study init {quoted(path)}"
 
 
 def parse(text: str, path: Path | str) -> RawStudy:

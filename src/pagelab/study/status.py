@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import statistics
+import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +17,11 @@ from ..record import WarningKind, about_the_machine, is_short
 from .boot_session import STOPPED
 from .interim_looks import looks_of
 from .lock import Holder, holder_of
+from .plan import Plan
 from .progress import TimeLeft
 from .store import FAILED, Store
 from .systemd import Systemd
+from .this_boot import this_boot
 
 STATUSES = ("ok", *FAILED)
 
@@ -27,7 +34,11 @@ class ConditionStatus:
     done: int
     """Executions that have ended, without warm-ups, including failed ones."""
     failed: int
+    metric: str
+    median: float | None
+    """Of the metric, over executions that ended well, without warm-ups; the program's own, unlike the next."""
     median_duration_s: float | None
+    """Of everything that a run takes: with set-up, flushing, pagelab's own work and warm-ups."""
     left_out: str | None
 
 
@@ -36,7 +47,8 @@ class Status:
     name: str
     state: str
     """running, complete, stopped (by its precision stop), next-boot (continues in the next boot), interrupted, killed,
-    error, imported, or not-started."""
+    error, imported, or not-started; running-or-killed where the lock is another user's, whose session is on another
+    host or in another container."""
     holder: Holder | None
     total: int
     """Places in the schedule, including warm-ups; with a precision stop, the largest possible number."""
@@ -62,8 +74,11 @@ class Status:
 
 def status_of(directory: Path) -> Status:
     """Reads the store without disturbing a session. Raises StudyError where there is no study."""
-    holder = holder_of(directory) if directory.is_dir() else None
+    is_known, holder = _holder(directory)
     with Store.open(directory, write=False) as store:
+        is_elsewhere = False
+        if not is_known:
+            holder, is_elsewhere = _by_session(store)
         plan, slots, finished = store.plan(), store.slots(), store.finished()
         runs = store.rows("SELECT position, condition, status, duration_s FROM run")
         remaining = [slot.condition for slot in slots if slot.position not in finished]
@@ -72,6 +87,7 @@ def status_of(directory: Path) -> Status:
         counts = Counter(status for _, _, status, _ in runs)
         kinds, short_placed = _warnings(store)
         warmups = {slot.position for slot in slots if slot.warmup}
+        medians = _medians(store, plan)
         conditions = []
         for condition in plan.conditions:
             own = [
@@ -83,14 +99,17 @@ def status_of(directory: Path) -> Status:
                     plan.executions_of(condition),
                     len(own),
                     sum(status in FAILED for status in own),
+                    condition.metric,
+                    medians.get(condition.name),
                     time_left.median_s(condition.index),
                     condition.left_out,
                 )
             )
         armed = plan.reboots is not None and Systemd().armed() == directory.resolve()
+        state = _state(store, holder, bool(remaining), armed)
         return Status(
             name=plan.name,
-            state=_state(store, holder, bool(remaining), armed),
+            state="running-or-killed" if state == "killed" and is_elsewhere else state,
             holder=holder,
             total=len(slots),
             done=len(finished),
@@ -103,6 +122,61 @@ def status_of(directory: Path) -> Status:
             warnings=kinds,
             conditions=conditions,
         )
+
+
+def _holder(directory: Path) -> tuple[bool, Holder | None]:
+    """Whether this user may see who works in the directory, and who does."""
+    try:
+        return True, holder_of(directory) if directory.is_dir() else None
+    except PermissionError:
+        return False, None
+
+
+def _by_session(store: Store) -> tuple[Holder | None, bool]:
+    """The process whose session has not ended by the store, if it is of this machine and still exists; and whether
+    such a session is of another machine or container, where this process cannot look."""
+    query = "SELECT pid, host, started_at, boot_id FROM session WHERE ended_at IS NULL AND reason IS NULL"
+    is_elsewhere = False
+    for pid, host, since, boot in store.rows(query):
+        if host != socket.gethostname():
+            is_elsewhere = True
+        elif boot == this_boot().id and _has_run_since(pid, datetime.fromisoformat(since)):
+            return Holder(pid, host, since), False
+    return None, is_elsewhere
+
+
+_CLOCK_S = 60.0
+"""By how much the clock may have been set forward while a session ran."""
+
+
+def _has_run_since(pid: int, since: datetime) -> bool:
+    """Whether the process runs and began no later, as another one that got the number of an ended one did."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        pass  # another user's
+    except (ProcessLookupError, OverflowError):
+        return False
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # /proc is mounted with hidepid
+        return True
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return fields[0] not in ("Z", "X") and time.time() - age_s <= since.timestamp() + _CLOCK_S
+
+
+def _medians(store: Store, plan: Plan) -> dict[str, float]:
+    """Condition → the median of its metric; without those that have no value of it yet."""
+    found: dict[str, float] = {}
+    ended = [row for row in store.runs().iter_rows(named=True) if row["status"] == "ok" and not row["warmup"]]
+    for metric in {condition.metric for condition in plan.conditions}:
+        values = dict(store.metric(metric).iter_rows())
+        own: dict[str, list[float]] = {c.name: [] for c in plan.conditions if c.metric == metric}
+        for row in ended:
+            if row["condition"] in own and values.get(row["run_id"]) is not None:
+                own[row["condition"]].append(values[row["run_id"]])
+        found.update({name: statistics.median(ones) for name, ones in own.items() if ones})
+    return found
 
 
 def _state(store: Store, holder: Holder | None, remaining: bool, armed: bool) -> str:

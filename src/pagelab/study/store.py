@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,10 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from .. import terminal
+from ..errors import MachineError, quoted
 from ..record import Record, RunWarning, WarningKind
 from . import elsewhere, migrations
 from .connection import NAME as NAME
-from .connection import connect, connect_to_read, sync_directory
+from .connection import beside, connect, connect_to_read, is_busy, sync_directory
 from .errors import StudyError
 from .plan import Plan
 from .schedule import ALGORITHM, Slot
@@ -36,6 +39,10 @@ FAILED = ("failed", "signalled", "timed-out", "not-started")
 def now() -> str:
     """The time as the store writes it: ISO 8601, UTC, milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+_PATIENCE_S = 120
+"""How long a writer waits for a lock on the database; SQLite itself waits 10 s at a time."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class Store:
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db = connection
+        self._gave_up = False
         self.path = path
 
     # -- opening --------------------------------------------------------------------------------------------------
@@ -82,9 +90,10 @@ class Store:
         """
         path = directory / NAME
         if path.exists():
-            raise StudyError(f"{path} exists; continue it with: pagelab study resume {directory}")
+            raise StudyError(f"{path} exists; continue it with: pagelab study resume {quoted(directory)}")
         building = directory / (NAME + ".new")
-        building.unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-journal"):  # of a process that was killed
+            beside(building, suffix).unlink(missing_ok=True)
         store = cls(connect(building), building)
         migrations.migrate(store._db)
         with store._transaction():
@@ -123,6 +132,10 @@ class Store:
                 migrations.refuse_empty(connection)
                 migrations.migrate(connection)
         except sqlite3.DatabaseError as error:
+            if is_busy(error):
+                raise MachineError(
+                    f"cannot open {path}: another process holds a lock on it; to see which, run: lslocks"
+                ) from None
             raise StudyError(
                 f"cannot read {path}: {error}; it is damaged, or no study: name the directory of one"
             ) from None
@@ -146,7 +159,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+        self._begin()
         try:
             yield
         except BaseException:
@@ -155,6 +168,35 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+
+    def _begin(self) -> None:
+        """Waits for the database, with a message: any user who may read it can hold its lock.
+
+        Raises MachineError if that takes too long; later calls do not wait again.
+        """
+        started = time.monotonic()
+        is_told = False
+        while True:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+            except BaseException:
+                self._gave_up = True  # who is interrupted here does not wait again to end
+                raise
+            if self._gave_up or time.monotonic() > started + _PATIENCE_S:
+                self._gave_up = True
+                raise MachineError(
+                    f"cannot write {self.path}: another process holds a lock on it; finished runs are kept; to see "
+                    f"which process, run: lslocks; then go on with: pagelab study resume {quoted(self.path.parent)}"
+                )
+            if not is_told:
+                terminal.echo(
+                    f"waits for another process, which holds a lock on {self.path}; whose: run: lslocks", err=True
+                )
+                is_told = True
 
     def _put_meta(self, key: str, value: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
@@ -247,15 +289,21 @@ class Store:
 
     def commit_run(self, slot: Slot, result: RunResult, session: int | None = None, attempt: int | None = None) -> int:
         """Stores one finished run with its measurements and steps, in one transaction; returns its id."""
-        record = result.record
-        text = record.model_dump_json(by_alias=True) if record else None
+        return self.commit_runs([(slot, result, attempt)], session)[0]
+
+    def commit_runs(self, runs: Sequence[tuple[Slot, RunResult, int | None]], session: int | None = None) -> list[int]:
+        """Stores finished runs, each with its attempt; all of them or none. Returns their ids."""
         with self._transaction():
-            run = self._insert_run(slot, result, text)
-            if record:
-                self.put_measurements(run, [(m.name, m.value, m.unit) for m in record.measurements])
-            self.put_steps(result.steps, session, run)
-            if attempt is not None:
-                self._db.execute("UPDATE attempt SET outcome = 'finished' WHERE id = ?", (attempt,))
+            return [self._put_run(slot, result, session, attempt) for slot, result, attempt in runs]
+
+    def _put_run(self, slot: Slot, result: RunResult, session: int | None, attempt: int | None) -> int:
+        record = result.record
+        run = self._insert_run(slot, result, record.model_dump_json(by_alias=True) if record else None)
+        if record:
+            self.put_measurements(run, [(m.name, m.value, m.unit) for m in record.measurements])
+        self.put_steps(result.steps, session, run)
+        if attempt is not None:
+            self._db.execute("UPDATE attempt SET outcome = 'finished' WHERE id = ?", (attempt,))
         return run
 
     def take_back(self, positions: Iterable[int]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from time import monotonic
 
 import polars as pl
 
+from pagelab import whole_file
 from pagelab.errors import BadInputError
-from pagelab.study.budget import LEAST_MINUTES, fewest_of, unknown_time
+from pagelab.study.budget import LEAST_MINUTES, fewest_of, minutes_for, spent_s, unknown_time
 from pagelab.study.pair import Failure, failures_of, only_measurement, run_own, told
 from pagelab.study.plan import CO_RUN
 from pagelab.study.prepare import TRIAL
@@ -84,7 +84,7 @@ class Trying:
             "policy": policies,
         }
         spec = directory / "study.toml"
-        spec.write_text(dumps(study), encoding="utf-8")
+        whole_file.put(spec, dumps(study))
         return spec
 
 
@@ -98,9 +98,8 @@ class Pilot:
     """The reason where pagelab chose another metric than wall time; else empty."""
 
     def minutes_for(self, blocks: int) -> float:
-        """Minutes for this many blocks, including the pilot: rounded to a tenth, and to whole minutes from ten on."""
-        minutes = (self.spent_s + blocks * self.block_s) / 60 * 1.05
-        return float(ceil(minutes)) if minutes > 10 else ceil(10 * minutes) / 10
+        """Minutes for this many blocks, including the pilot."""
+        return minutes_for(blocks, self.block_s, spent_s=self.spent_s)
 
 
 def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | None = None) -> tuple[Pilot, int]:
@@ -129,7 +128,8 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
     spec = wanted.write(directory, {"minutes": max(round(left, 4), LEAST_MINUTES)})
     run_own(spec, directory, tools, progress, _CANNOT, pilot.spent_s)
     with Store.open(directory, write=False) as store:
-        return pilot, store.plan().executions
+        blocks = store.plan().executions
+        return replace(pilot, block_s=max(spent_s(store) / blocks, 1e-3)), blocks
 
 
 def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
@@ -154,9 +154,11 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
         failed = failures_of(directory / str(number))
         if failed:
             raise BadInputError(told(failed, part.typed))
-        durations.append((max if part.co_run else sum)(runs["duration_s"].to_list()))
-    # One slow execution must not make the study too short: take the smaller of the two.
-    return Pilot(max(min(durations[0] * len(wanted.settings), durations[1]), 1e-3), monotonic() - began)
+        taken = dict(zip(runs["policy"], runs["duration_s"], strict=True))
+        durations.append((max if part.co_run else sum)(taken.values()))
+    # One slow execution must not make the study too short: of the first setting's two the smaller counts.
+    excess = 0.0 if wanted.co_run else max(0.0, taken[wanted.names()[0]] - durations[0])
+    return Pilot(max(durations[1] - excess, 1e-3), monotonic() - began)
 
 
 def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import shutil
@@ -128,12 +129,17 @@ def capture(
 
 
 def written_bytes(path: Path) -> int:
-    """Bytes so far of the trace that is being captured into ``path``; 0 before and after."""
-    parts = path.parent.glob(f"{glob.escape(path.name)}.part-*")  # the name that it has until it is whole
-    try:
-        return sum(part.stat().st_size for part in parts)
-    except FileNotFoundError:
-        return 0
+    """Bytes so far of the trace that is being written to ``path``; 0 before.
+
+    QEMU's has this name once the program has begun, lackey's once it is whole. What was written last is it: an older
+    trace may have the name, and an older part may have been left.
+    """
+    written = [(-1, 0)]
+    for file in (path, *path.parent.glob(f"{glob.escape(path.name)}.part-*")):
+        with contextlib.suppress(FileNotFoundError):
+            status = file.stat()
+            written.append((status.st_mtime_ns, status.st_size))
+    return max(written)[1]
 
 
 def _check_governed(governing: governed.Governing, name: str, path: Path) -> None:

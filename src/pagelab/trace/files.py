@@ -56,6 +56,16 @@ def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
     return ask({"work": "info", "input": str(path), "thorough": thorough}, path)
 
 
+def killed(path: Path | str) -> str:
+    """What is missing where a program was killed while its trace was captured: ``its program was killed``; else
+    empty."""
+    images = (info(path)["ending"] or {}).get("images") or ()
+    number = sum(image["ended"] == "killed" for image in images)
+    if not number:
+        return ""
+    return "its program was killed" if len(images) == 1 else f"{number} of its {len(images)} processes were killed"
+
+
 class Trace:
     """A trace file, read in batches; only the present batch is in memory."""
 

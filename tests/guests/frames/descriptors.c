@@ -1,7 +1,12 @@
 /* Whatever the program does to its descriptor table, its memory still comes, and comes placed.
  * Argument: which. */
 #include "frames.h"
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+
+enum { HIGHEST = 1100 };
 
 static unsigned char *before;
 
@@ -68,6 +73,20 @@ static void taken(void) {
     CHECK(read(ends[0], got, 1) == 0);
 }
 
+/* The program's own userfaultfd stands there: it gets none of the memory that the program has not registered with it.
+ * Regression: the library registered memory with it, and the next touch waited for ever. */
+static void replaced(void) {
+    int own = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+    if (own < 0) return; /* not for this user */
+    struct uffdio_api api = {.api = UFFD_API};
+    CHECK(ioctl(own, UFFDIO_API, &api) == 0);
+    for (int fd = own + 1; fd <= HIGHEST; fd++) CHECK(fcntl(fd, F_GETFD) == -1 || dup2(own, fd) == fd);
+    alarm(20); /* rather than for ever */
+    go_on();
+    struct pollfd message = {own, POLLIN, 0};
+    CHECK(poll(&message, 1, 0) == 0);
+}
+
 /* `filler` is a descriptor that closes itself when the guest ends; one is freed again, for pagemap. */
 static void few(void) {
     struct rlimit few = {24, 24};
@@ -114,6 +133,8 @@ int main(int argc, char **argv) {
         closed();
     else if (strcmp(argv[1], "taken") == 0)
         taken();
+    else if (strcmp(argv[1], "replaced") == 0)
+        replaced();
     else if (strcmp(argv[1], "few") == 0)
         few();
     else if (strcmp(argv[1], "pipe") == 0)

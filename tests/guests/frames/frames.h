@@ -88,6 +88,7 @@ __attribute__((unused)) static void read_pagemap(const void *at, size_t count, u
 }
 
 static inline int is_present(uint64_t word) { return (int)(word >> 63); }
+static inline int is_elsewhere(uint64_t word) { return (int)(word >> 62) == 1; } /* swapped out, or just being moved */
 static inline uint64_t frame_in(uint64_t word) { return word & (((uint64_t)1 << 55) - 1); }
 
 /* The frame of the page at `at`; 0 where there is none, or where this process may not know. */
@@ -122,7 +123,12 @@ __attribute__((unused)) static void check_placed_(const void *at, size_t count, 
             size_t left = count - i;
             read_pagemap((const void *)((first + i) * PAGE), left < 512 ? left : 512, words);
         }
-        uint64_t word = words[i % 512], frame = frame_in(word);
+        uint64_t word = words[i % 512], frame;
+        for (int tries = 0; is_elsewhere(word) && tries < 100; tries++) {
+            (void)*(const volatile unsigned char *)((first + i) * PAGE);
+            read_pagemap((const void *)((first + i) * PAGE), 1, &word);
+        }
+        frame = frame_in(word);
         if (!is_present(word) || frame == 0) {
             missing++;
             continue;

@@ -44,7 +44,7 @@ pub fn check(plan: &PlanSpec, warnings: &mut Warnings) -> Result<()> {
         Ok(Ok(None)) => Ok(()),
         Ok(Ok(Some((frame, why)))) => Err(Error::Cannot(format!(
             "frames = \"exact\" names frame {frame:#x}, and no program can have it: {why}; for frames that exist, run: \
-             pagelab map PID --save FILE, or look at: sudo grep RAM /proc/iomem"
+             sudo pagelab map --save FILE PID, or look at: sudo grep RAM /proc/iomem"
         ))),
         Ok(Err(error)) | Err(error) => {
             let why = sys::errno_text(&error);

@@ -9,7 +9,7 @@ mod statistics;
 
 use crate::error::{Error, Result};
 use crate::settings::Held;
-use crate::sys::{self, page_hints, trace};
+use crate::sys::{self, page_hints, procfs, trace};
 use crate::warnings::{Kind, Severity, Warnings};
 use page_hints::{Counters, FIRST, HASH_PID, Of, PIN};
 use pagelab_contract::record::{Frames, FramesStrategy};
@@ -20,6 +20,7 @@ use serde_json::json;
 use statistics::Statistics;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 /// Whether hints outlive an exec.
 const EXEC: &str = "/proc/sys/vm/page_hints_exec";
@@ -72,12 +73,27 @@ impl Facts {
     }
 }
 
-/// Tries whether the kernel places frames: for studies, before their first run.
+/// Tries whether the kernel takes these hints, by giving them to this process: for studies, before their first run.
 ///
 /// # Errors
 /// The first missing requirement, with the message of a run.
-pub fn try_here() -> Result<()> {
-    Facts::gather().judge()
+pub fn try_here(hints: &[Hint]) -> Result<()> {
+    Facts::gather().judge()?;
+    try_exec(Path::new(EXEC))?;
+    ByKernel::begin(hints, std::process::id() as i32).map(drop)
+}
+
+/// Tries whether hints can be kept over an exec; changes nothing.
+fn try_exec(setting: &Path) -> Result<()> {
+    let is_kept = std::fs::read_to_string(setting).is_ok_and(|value| value.trim() == "1");
+    match std::fs::File::options().write(true).open(setting) {
+        Err(error) if !is_kept => Err(not_kept(&sys::errno_text(&error))),
+        _ => Ok(()),
+    }
+}
+
+fn not_kept(why: &str) -> Error {
+    Error::Cannot(format!("cannot keep the program's hints over its exec: {EXEC}: {why}; run: sudo pagelab run …"))
 }
 
 /// Keeps the program's hints over its exec. The setting is for the whole machine, and matters to processes with hints
@@ -88,9 +104,7 @@ pub fn try_here() -> Result<()> {
 pub fn set_up(held: &mut Held) -> Result<()> {
     match held.keep(EXEC, "1", "pagelab-launch hints") {
         None => Ok(()),
-        Some(why) => Err(Error::Cannot(format!(
-            "cannot keep the program's hints over its exec: {EXEC}: {why}; run: sudo pagelab run …"
-        ))),
+        Some(why) => Err(not_kept(&why)),
     }
 }
 
@@ -100,15 +114,12 @@ pub struct ByKernel {
     hints: Vec<Hint>,
     pid: i32,
     before: Statistics,
-    seen: Option<Seen>,
+    /// The program's pages, just before it freed them, by hints.
+    seen: Option<Vec<(Counters, Resident)>>,
     unseen: Option<String>,
-}
-
-/// The program's pages, just before it freed them, by hints.
-#[derive(Debug)]
-struct Seen {
-    each: Vec<(Counters, Resident)>,
-    took_ns: u64,
+    /// How long its first thread was held for that, and whether others ran on meanwhile.
+    looking_ns: u64,
+    others_ran: bool,
 }
 
 impl ByKernel {
@@ -123,7 +134,8 @@ impl ByKernel {
             page_hints::set(pid, &said(&hint.strategy), said_of(&hint.of))
                 .map_err(|error| refused(&error, &hint.strategy))?;
         }
-        Ok(ByKernel { hints: hints.to_vec(), pid, before, seen: None, unseen: None })
+        let hints = hints.to_vec();
+        Ok(ByKernel { hints, pid, before, seen: None, unseen: None, looking_ns: 0, others_ran: false })
     }
 
     /// Traces the program until its end. If another process traces it, its pages are not examined.
@@ -139,10 +151,12 @@ impl ByKernel {
             return;
         }
         let began = sys::monotonic_ns();
+        self.others_ran = procfs::others_run(self.pid);
         match self.look(began + LOOK_NS) {
-            Ok(each) => self.seen = Some(Seen { each, took_ns: sys::monotonic_ns() - began }),
-            Err(error) => self.unseen = Some(sys::errno_text(&error)),
+            Ok(each) => self.seen = Some(each),
+            Err(error) => self.unseen = Some(why_unseen(&error)),
         }
+        self.looking_ns = sys::monotonic_ns() - began;
     }
 
     fn look(&self, deadline_ns: u64) -> io::Result<Vec<(Counters, Resident)>> {
@@ -160,15 +174,21 @@ impl ByKernel {
         Ok(counters.into_iter().zip(resident).collect())
     }
 
-    /// How long the program was held at its end, which is not its own time.
+    /// How long its pages were looked at.
+    pub fn looking_ns(&self) -> u64 {
+        self.looking_ns
+    }
+
+    /// How long the whole program was held for that, which is not its own time. A program whose first thread ends
+    /// before the others is not.
     pub fn held_ns(&self) -> u64 {
-        self.seen.as_ref().map_or(0, |seen| seen.took_ns)
+        if self.others_ran { 0 } else { self.looking_ns }
     }
 
     /// The block of the record.
     pub fn block(&self) -> Frames {
         let page_color = Statistics::read().since(&self.before);
-        let seen = |at: usize| self.seen.as_ref().and_then(|seen| seen.each.get(at)).cloned().unwrap_or_default();
+        let seen = |at: usize| self.seen.as_ref().and_then(|seen| seen.get(at)).cloned().unwrap_or_default();
         let block = |(at, hint): (usize, &Hint)| strategy_block(at as u32 + 1, hint, &seen(at));
         let strategies: Vec<FramesStrategy> = self.hints.iter().enumerate().map(block).collect();
         let sum = |field: fn(&FramesStrategy) -> u64| strategies.iter().map(field).sum::<u64>();
@@ -182,7 +202,7 @@ impl ByKernel {
             engines_failed: 0,
             engine: None,
             strategies,
-            page_color,
+            page_color: (!page_color.is_empty()).then_some(page_color),
         }
     }
 
@@ -198,10 +218,11 @@ impl ByKernel {
             return;
         }
         for (at, (strategy, hint)) in frames.strategies.iter().zip(&self.hints).enumerate() {
-            let counters = self.seen.as_ref().and_then(|seen| seen.each.get(at)).map(|(counters, _)| *counters);
+            let counters = self.seen.as_ref().and_then(|seen| seen.get(at)).map(|(counters, _)| *counters);
             let who = Who { hint, is_one_of_several: self.hints.len() > 1 };
             warn_placed(&who, strategy, counters.unwrap_or_default(), warnings);
-            warn_resident(&who, strategy, warnings);
+            let migrated = migrated(frames.page_color.as_ref(), hint);
+            warn_resident(&who, strategy, migrated, warnings);
         }
     }
 }
@@ -225,7 +246,8 @@ fn warn_placed(who: &Who<'_>, strategy: &FramesStrategy, counters: Counters, war
         let Counters { absent, bound, watermark, .. } = counters;
         let message = format!(
             "{who}{missed} of {asked} pages are not placed as asked: for {absent} the kernel found no free page of the \
-                 colour, for {bound} it ended the search (vm.page_placement_scan), for {watermark} memory was short"
+                 colour, for {bound} it ended the search (vm.page_placement_scan), for {watermark} memory was short, or \
+                 (pages to be written to files) its nodes were at their limits of dirty pages"
         );
         let data = json!({"strategy": named(who.hint), "requested_pages": asked, "fallback_pages": missed,
                 "absent": absent, "bound": bound, "watermark": watermark});
@@ -245,15 +267,31 @@ fn warn_placed(who: &Who<'_>, strategy: &FramesStrategy, counters: Counters, war
     }
 }
 
-/// Warns of pages that have other colours at the program's end.
-fn warn_resident(who: &Who<'_>, strategy: &FramesStrategy, warnings: &mut Warnings) {
+/// Pages that the kernel migrated to another colour during the run, of all programs under the hint's strategy.
+fn migrated(page_color: Option<&PageColor>, hint: &Hint) -> u64 {
+    let counts = page_color.and_then(|counts| counts.get(hint.strategy.kind.name()));
+    counts.and_then(|counts| counts.get("moved")).copied().unwrap_or(0)
+}
+
+/// Warns of pages that have other colours at the program's end. Whose work that is was not seen.
+fn warn_resident(who: &Who<'_>, strategy: &FramesStrategy, migrated: u64, warnings: &mut Warnings) {
     if strategy.moved_pages > 0 {
         let (moved, resident) = (strategy.moved_pages, strategy.resident_pages);
+        let by_itself =
+            "the program moved them (mremap, as a large realloc does), or they came back by swap readahead";
+        let why = match (migrated, who.hint.strategy.pin) {
+            (0, _) => by_itself.to_owned(),
+            (_, pin) => format!(
+                "{by_itself}, or the kernel migrated them ({migrated} pages in the whole machine){}",
+                if pin { "" } else { "; against the last: pin=true" }
+            ),
+        };
         let message = format!(
-            "{who}{moved} of {resident} pages that were resident at exit are not of the colour asked for, though the kernel \
-                 had placed them: it moved them (compaction, NUMA balancing); give the strategy pin=true"
+            "{who}{moved} of {resident} pages that were resident at exit have another colour than their address asks \
+             for, beside those that fell back: {why}"
         );
-        let data = json!({"strategy": named(who.hint), "moved_pages": moved, "resident_pages": resident});
+        let data = json!({"strategy": named(who.hint), "moved_pages": moved, "resident_pages": resident,
+                "migrated_pages": migrated});
         warnings.add(Kind::FramesMoved, super::report::share_severity(moved, resident), message, data);
     }
     let early = strategy.out_of_reach_bytes.values().sum::<u64>();
@@ -284,7 +322,7 @@ fn strategy_block(number: u32, hint: &Hint, (counters, resident): &(Counters, Re
         moves: 0,
         remapped_pages: 0,
         copied_pages: 0,
-        harvested_pages: 0,
+        harvested_pages: None,
         ahead_pages: 0,
         ahead_zero_pages: 0,
         resident_pages: resident.pages,
@@ -336,6 +374,13 @@ fn number(kind: Memory) -> u32 {
         Memory::Data => page_hints::DATA,
         Memory::Stack => page_hints::STACK,
         Memory::Arenas | Memory::File | Memory::Range => 0,
+    }
+}
+
+fn why_unseen(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ETIMEDOUT) => format!("its memory is too large to be read in {} s", LOOK_NS / 1_000_000_000),
+        _ => sys::errno_text(error),
     }
 }
 
@@ -429,6 +474,86 @@ mod tests {
         let block = strategy_block(2, &hint, &(counters, Resident::default()));
         assert_eq!((block.number, block.requested_pages, block.fallback_pages), (2, 10, 3));
         assert!(block.by_colour.is_none());
+    }
+
+    fn stopped(pid: u32, hint: &Hint) -> ByKernel {
+        let (hints, before) = (vec![hint.clone()], Statistics::default());
+        let pid = pid as i32;
+        let mut by_kernel =
+            ByKernel { hints, pid, before, seen: None, unseen: None, looking_ns: 0, others_ran: false };
+        let status = libc::PTRACE_EVENT_EXIT << 16 | libc::SIGTRAP << 8 | 0x7f;
+        by_kernel.stopped(trace::Stopped::new(pid, status));
+        by_kernel
+    }
+
+    #[test]
+    fn time_at_the_end_is_the_programs_only_where_some_of_it_runs() {
+        let hint = Hint { strategy: StrategySpec::new(StrategyKind::Random, 8), of: Governed::Files };
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        // Without the series its pages cannot be looked at, which takes its time, too.
+        let alone = stopped(child.id(), &hint);
+        child.kill().and_then(|()| child.wait()).expect("the child ends");
+        assert!(alone.looking_ns() > 0);
+        assert_eq!(alone.held_ns(), alone.looking_ns());
+
+        // Tests run in threads of their own.
+        let with_others = stopped(std::process::id(), &hint);
+        assert!(with_others.looking_ns() > 0);
+        assert_eq!(with_others.held_ns(), 0);
+        let late = why_unseen(&io::Error::from_raw_os_error(libc::ETIMEDOUT));
+        assert_eq!(late, "its memory is too large to be read in 20 s");
+    }
+
+    #[test]
+    fn pages_of_another_colour_are_laid_to_the_kernel_only_where_it_migrated_some() {
+        let told = |pin: bool, migrated| {
+            let strategy = StrategySpec { pin, ..StrategySpec::new(StrategyKind::PageColoring, 16) };
+            let hint = Hint { strategy, of: Governed::Own(vec![Memory::Anon]) };
+            let mut resident = Resident::default();
+            (resident.pages, resident.as_asked, resident.otherwise) = (9, 2, 7);
+            let block = strategy_block(1, &hint, &(Counters { placed: 9, ..Counters::default() }, resident));
+            let mut warnings = Warnings::default();
+            warn_resident(&Who { hint: &hint, is_one_of_several: false }, &block, migrated, &mut warnings);
+            warnings.0.remove(0).message
+        };
+        let alone = told(false, 0);
+        assert!(alone.contains("7 of 9 pages") && alone.contains("mremap"), "{alone}");
+        assert!(!alone.contains("pin=true") && !alone.contains("kernel"), "{alone}");
+        let maybe = told(false, 3);
+        assert!(maybe.contains("mremap") && maybe.contains("(3 pages in the whole machine)"), "{maybe}");
+        assert!(maybe.ends_with("pin=true") && !told(true, 3).contains("pin=true"), "{maybe}");
+    }
+
+    #[test]
+    fn migrations_are_those_of_the_hints_strategy() {
+        let hint = Hint { strategy: StrategySpec::new(StrategyKind::Modulo, 8), of: Governed::Files };
+        let counts = |name: &str| PageColor::from([(name.to_owned(), BTreeMap::from([("moved".to_owned(), 5)]))]);
+        assert_eq!(migrated(Some(&counts("modulo")), &hint), 5);
+        assert_eq!(migrated(Some(&counts("random")), &hint), 0);
+        assert_eq!(migrated(None, &hint), 0);
+    }
+
+    #[test]
+    fn a_node_at_its_dirty_limit_is_no_lack_of_memory() {
+        let hint = Hint { strategy: StrategySpec::new(StrategyKind::BinHopping, 8), of: Governed::Files };
+        let counters = Counters { placed: 1, watermark: 4, ..Counters::default() };
+        let block = strategy_block(1, &hint, &(counters, Resident::default()));
+        let mut warnings = Warnings::default();
+        warn_placed(&Who { hint: &hint, is_one_of_several: false }, &block, counters, &mut warnings);
+        let message = &warnings.0[0].message;
+        assert!(message.contains("for 4 memory was short, or") && message.contains("dirty pages"), "{message}");
+    }
+
+    #[test]
+    fn hints_that_no_exec_would_keep_are_refused_beforehand() {
+        let setting = std::env::temp_dir().join(format!("pagelab-exec-{}", std::process::id()));
+        std::fs::write(&setting, "0\n").expect("a temporary file");
+        assert!(try_exec(&setting).is_ok());
+        assert_eq!(std::fs::read_to_string(&setting).expect("the file"), "0\n");
+        std::fs::remove_file(&setting).expect("the file");
+        let error = try_exec(&setting).expect_err("no setting");
+        assert_eq!(error.exit_code(), 3);
+        assert!(error.to_string().contains("sudo pagelab run"), "{error}");
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Sum {
             engines_failed: self.failed,
             engine: self.engine.as_ref().map(Engine::block),
             strategies,
-            page_color: BTreeMap::new(),
+            page_color: None,
         }
     }
 }
@@ -143,7 +143,7 @@ impl Strategy {
             moves: counts.runs,
             remapped_pages: counts.remapped_pages,
             copied_pages: counts.copied_pages,
-            harvested_pages: 0,
+            harvested_pages: None,
             ahead_pages: counts.ahead_pages,
             ahead_zero_pages: counts.ahead_zero_pages,
             resident_pages: counts.resident_pages,
@@ -370,7 +370,7 @@ fn failure_text(failure: &str) -> &str {
         "no-memory" => "there was no memory for the pool",
         "threads" => "the engine's threads could not be started",
         "register" => "memory could not be registered",
-        "sandbox" => "from the moment on when it locked itself in with seccomp",
+        "sandbox" => "from the moment on when it restricted itself (seccomp or Landlock)",
         "namespaces" => "from the moment on when it entered other namespaces",
         "not-inherited" => "the policy is not inherited over fork",
         "past-libc" => {
@@ -384,4 +384,4 @@ fn failure_text(failure: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

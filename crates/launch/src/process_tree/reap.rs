@@ -6,6 +6,7 @@ use crate::sys::trace::Stopped;
 use crate::sys::{self, process, signals};
 use nix::sys::signalfd::SignalFd;
 use rustix::process::Signal;
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 /// How long a process may take to end after SIGTERM before it gets SIGKILL.
@@ -35,8 +36,13 @@ pub struct Story {
     pub program: Option<Reaped>,
     /// Why it was cut short, if it was.
     pub cut: Option<Cut>,
-    /// Processes still running when the program had ended and the grace was over: (pid, name). They were ended.
+    /// Why the program got no signal that was to end it: it runs as a user whose processes may not be signalled.
+    pub refused: Option<io::Error>,
+    /// Processes still running when the program had ended and the grace was over: (pid, name). They were ended, unless
+    /// the launcher gave up.
     pub left: Vec<(i32, String)>,
+    /// What was left could not be ended.
+    pub gave_up: bool,
 }
 
 impl Story {
@@ -85,14 +91,14 @@ impl Ending {
     }
 
     /// Sends what is due; false when even SIGKILL has not helped.
-    fn act(&mut self, now: u64) -> bool {
+    fn act(&mut self, now: u64, program: i32, story: &mut Story) -> bool {
         if self.term_at_ns.is_some_and(|at| now >= at) {
             self.term_at_ns = None;
             // A stopped process acts on it only when continued.
-            signal_all(&[Signal::TERM, Signal::CONT]);
+            signal_all(&[Signal::TERM, Signal::CONT], program, story);
         }
         if now >= self.kill_at_ns {
-            signal_all(&[Signal::KILL]);
+            signal_all(&[Signal::KILL], program, story);
         }
         now < self.kill_at_ns + KILL_PATIENCE_NS
     }
@@ -112,7 +118,7 @@ pub struct Watch<'a> {
 
 impl Watch<'_> {
     /// Runs the watch to its end.
-    pub fn run(mut self) -> std::io::Result<Story> {
+    pub fn run(mut self) -> io::Result<Story> {
         let mut story = Story::default();
         let mut ending: Option<Ending> = None;
         let mut leave_at_ns = None;
@@ -141,8 +147,9 @@ impl Watch<'_> {
                     // After an interruption, processes that are left behind are ended without a grace.
                     ending.term_at_ns = ending.term_at_ns.map(|at| at.min(now));
                 }
-                if !ending.act(now) {
+                if !ending.act(now, self.program, &mut story) {
                     story.left = left_over();
+                    story.gave_up = true;
                     return Ok(story);
                 }
             }
@@ -157,7 +164,7 @@ impl Watch<'_> {
     }
 
     /// Reaps what has ended; false when no child remains.
-    fn reap(&mut self, story: &mut Story) -> std::io::Result<bool> {
+    fn reap(&mut self, story: &mut Story) -> io::Result<bool> {
         loop {
             match process::reap() {
                 Ok(Some(Change::Stopped(stopped))) => self.companion.stopped(stopped),
@@ -169,7 +176,7 @@ impl Watch<'_> {
                 }
                 Ok(None) => return Ok(true),
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(false),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
@@ -183,7 +190,7 @@ impl Watch<'_> {
         ending: Option<&Ending>,
         next_ns: Option<u64>,
         hung_up: &mut Vec<RawFd>,
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         let until = match ending {
             Some(_) => Some(ENDING_POLL_NS),
             None => next_ns.map(|at| at.saturating_sub(now)),
@@ -216,8 +223,11 @@ impl Watch<'_> {
     }
 }
 
-fn signal_all(signals: &[Signal]) {
-    procfs::signal_descendants(process::own_pid(), signals);
+fn signal_all(signals: &[Signal], program: i32, story: &mut Story) {
+    let signalled = procfs::signal_descendants(process::own_pid(), signals);
+    if let Some((_, done)) = signalled.into_iter().find(|(pid, _)| *pid == program) {
+        story.refused = done.err().filter(|error| error.raw_os_error() == Some(libc::EPERM));
+    }
 }
 
 fn left_over() -> Vec<(i32, String)> {

@@ -3,12 +3,12 @@
 use super::{check, check_long};
 use memmap2::MmapOptions;
 use rustix::fs::{
-    Advice, FallocateFlags, Mode, OFlags, SeekFrom, fadvise, fallocate, fcntl_getfl, fcntl_setfl, getxattr, open,
-    seek, statvfs,
+    Advice, FallocateFlags, Mode, OFlags, SeekFrom, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
+    getxattr, open, seek, statvfs,
 };
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{SendFlags, send};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -152,6 +152,18 @@ pub fn drop_pages(file: &File) -> io::Result<()> {
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let found = statvfs(path)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// The same, of the file system of an open file.
+pub fn free_bytes_beside(file: &impl AsFd) -> io::Result<u64> {
+    let found = fstatvfs(file)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Makes a pipe hold so many bytes, or as many as it may.
+pub fn enlarge_pipe(pipe: &impl AsFd, bytes: usize) {
+    // Without the right to it, a pipe has the size that pipes have.
+    let _ = fcntl_setpipe_size(pipe, bytes);
 }
 
 /// Writes all dirty data of all file systems.

@@ -9,6 +9,7 @@ pub mod directory;
 pub mod files;
 pub mod memory;
 pub mod page_hints;
+pub mod pagemap;
 pub mod perf;
 pub mod process;
 pub mod procfs;

@@ -54,6 +54,27 @@ impl Stat {
     }
 }
 
+/// Whether another thread of a process than its first runs on: none does after exit_group(2) or a fatal signal.
+pub fn others_run(pid: i32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let threads = tasks.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok());
+    threads.filter(|&thread| thread != pid).any(|thread| {
+        let texts = text(thread, "stat").ok().zip(text(thread, "status").ok());
+        texts.is_some_and(|(stat, status)| runs_on(&stat, &status))
+    })
+}
+
+/// Whether a thread neither ends (PF_EXITING, PF_SIGNALED) nor has to (a pending SIGKILL), by its stat and its status.
+fn runs_on(stat: &str, status: &str) -> bool {
+    const ENDING: u64 = 0x4 | 0x400;
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let rest = stat.rfind(')').and_then(|at| stat.get(at + 1..)).unwrap_or_default();
+    let flags = rest.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse().ok()).unwrap_or(0);
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+    flags & ENDING == 0 && pending & KILL == 0
+}
+
 fn pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -79,15 +100,16 @@ pub fn descendants(root: i32) -> Vec<i32> {
     below(root, &all()).0.iter().map(|process| process.pid).collect()
 }
 
-/// Sends signals to all living descendants of `root`; returns how many got them.
+/// Sends signals to all living descendants of `root`; returns whether each got them.
 ///
 /// A process may end after it was seen, and its number may go to another process. So it is held by a pidfd first, and
 /// gets the signals only if it is still the process that was seen, or another descendant of `root`.
-pub fn signal_descendants(root: i32, signals: &[Signal]) -> usize {
+pub fn signal_descendants(root: i32, signals: &[Signal]) -> Vec<(i32, io::Result<()>)> {
     let (living, family) = below(root, &all());
     let is_the_same =
         |seen: &Stat| Stat::of(seen.pid).is_some_and(|now| now.start == seen.start && family.contains(&now.ppid));
-    living.iter().filter(|seen| process::signal_if(seen.pid, signals, || is_the_same(seen)).is_ok()).count()
+    let signal = |seen: &Stat| (seen.pid, process::signal_if(seen.pid, signals, || is_the_same(seen)));
+    living.iter().map(signal).collect()
 }
 
 /// The living descendants of `root`, and the ids of its whole family: these, descendants that were not reaped yet, and
@@ -171,5 +193,22 @@ mod tests {
         assert_eq!(found, [2, 4]);
         assert_eq!(family, HashSet::from([1, 2, 3, 4]));
         assert!(Stat { threads: 2, ..process(3, 2, 'Z') }.is_alive(), "another thread goes on");
+    }
+
+    #[test]
+    fn threads_that_end_do_not_run_on() {
+        let stat = |flags: u64| format!("12 (a) R 1) S 7 2 3 4 5 {flags} 7 8 9");
+        let status = |pending: &str| format!("Name:\ta\nSigPnd:\t{pending}\nShdPnd:\t0000000000000100\n");
+        let quiet = status("0000000000000000");
+        assert!(runs_on(&stat(0x40_0040), &quiet));
+        assert!(!runs_on(&stat(0x40_0044), &quiet), "it exits");
+        assert!(!runs_on(&stat(0x40_0440), &quiet), "a signal ends it");
+        assert!(!runs_on(&stat(0x40_0040), &status("0000000000000100")), "SIGKILL is pending");
+
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let waits = std::thread::spawn(move || told.recv().is_err());
+        assert!(others_run(std::process::id() as i32));
+        drop(tell);
+        assert!(waits.join().expect("it ends"));
     }
 }

@@ -24,12 +24,11 @@ struct Inherited {
 static INHERITED: OnceLock<Inherited> = OnceLock::new();
 
 /// Takes the signals as the launcher needs them, first of all: the end of a child is not to be lost, and a file beyond
-/// the limit on its size is an error like any other. `ignores_children`: who called the launcher's caller ignores
-/// SIGCHLD.
-pub fn take(ignores_children: bool) {
+/// the limit on its size is an error like any other.
+pub fn take() {
     let _ = INHERITED.set(Inherited {
         mask: SigSet::thread_get_mask().unwrap_or(SigSet::empty()),
-        ignores_children: ignores_children || is_ignored(libc::SIGCHLD),
+        ignores_children: is_ignored(libc::SIGCHLD),
         ignores_file_size: is_ignored(libc::SIGXFSZ),
     });
     dispose(libc::SIGCHLD, libc::SIG_DFL);

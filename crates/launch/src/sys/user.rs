@@ -20,6 +20,12 @@ pub struct Identity {
     pub name: Option<String>,
 }
 
+/// Whether this process may count what its user may not: by file capabilities, not by its user, root.
+pub fn counts_by_capabilities_of_its_own() -> bool {
+    let counting = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+    own_uids().0 != 0 && thread::capabilities(None).map_or(true, |sets| sets.permitted.intersects(counting))
+}
+
 /// This process's (real, effective) user ids.
 pub fn own_uids() -> (u32, u32) {
     (process::getuid().as_raw(), process::geteuid().as_raw())
@@ -97,6 +103,12 @@ pub fn drop_capabilities() -> io::Result<()> {
     let _ = thread::clear_ambient_capability_set();
     let none = CapabilitySet::empty();
     Ok(thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+}
+
+/// Those of `needed` (bit by number) that this process has not in effect, by name.
+pub fn lacks(needed: u64) -> io::Result<Vec<String>> {
+    let missing = CapabilitySet::from_bits_retain(needed) - thread::capabilities(None)?.effective;
+    Ok(missing.iter_names().map(|(name, _)| format!("CAP_{name}")).collect())
 }
 
 /// Acts with no capability that is not in `kept` (bit by number); none is gained. `for_good`: nor can it take one up

@@ -38,7 +38,7 @@ pub fn validate(raw: &RawPolicy, machine: &Machine) -> Result<Policy, PolicyErro
     let pages = match &raw.axes.pages {
         None => Pages::Kernel,
         Some(At { value: RawPages::Layout(layout), place }) => {
-            rules.extend(rules::from_layout(layout, place, Scope::All, via, machine)?);
+            rules::add_layout(&mut rules, layout, place, via, machine)?;
             Pages::Kernel
         }
         Some(written) => {

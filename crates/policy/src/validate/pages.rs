@@ -147,9 +147,12 @@ fn check_hugetlb(
     machine: &Machine,
     needed: u64,
 ) -> Result<(), PolicyError> {
-    let enable = format!("run: sudo pagelab doctor --fix hugepages-{size}={}", needed.max(1));
+    let total = machine.pool(size).and_then(|pool| pool.total_pages).unwrap_or(0);
+    // The setting is the size of the pool, whose pages in use stay.
+    let enable = format!("run: sudo pagelab doctor --fix hugepages-{size}={}", total + needed.max(1));
     let (message, allowed) = match machine.pool(size) {
         Some(pool) if pool.pages != Some(0) => return Ok(()),
+        Some(_) if total > 0 => (format!("all {total} huge pages of {size} are in use"), machine.offered()),
         Some(_) => (format!("no huge pages of {size} are reserved"), machine.offered()),
         None if via == Via::Hugetlb && machine.is_transparent(size) => {
             let message = format!("hugetlb has no pages of {size} on this machine, only transparent huge pages");

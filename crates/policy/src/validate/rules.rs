@@ -13,6 +13,8 @@ const ADDRESS_END: u64 = 1 << 56;
 /// Most rules in a policy: the plan numbers them with 16 bits.
 const MOST_RULES: usize = 1000;
 
+/// Checks rules. One that its own input leaves nothing to decide is refused; one that other inputs leave nothing (flags
+/// are meant to override a file) is left out, since the policy as text has one input only.
 pub(super) fn validate(
     raw: &[RawRule],
     via: Via,
@@ -22,18 +24,38 @@ pub(super) fn validate(
     if let Some(surplus) = raw.get(MOST_RULES) {
         return Err(PolicyError::new(&surplus.place, format!("more than {MOST_RULES} rules")));
     }
-    let mut checked: Vec<(Rule, &Place)> = Vec::new();
+    let mut kept: Vec<Rule> = Vec::new();
+    let mut seen: Vec<(Rule, &Place)> = Vec::new();
     for rule in raw {
-        for checked_rule in validate_one(rule, via, backend, machine)? {
-            if let Some(earlier) = shadowing(&checked, &checked_rule, &rule.place) {
-                let message =
-                    format!("the rule can never apply: earlier rules ({earlier}) already decide all it says");
-                return Err(PolicyError::new(&rule.place, message));
-            }
-            checked.push((checked_rule, &rule.place));
+        // One, or those of a layout's pools.
+        let parts = validate_one(rule, via, backend, machine)?;
+        let all = seen.iter().map(|(other, at)| (other, *at));
+        let own = all.clone().filter(|(_, at)| same_input(at, &rule.place));
+        let earlier: Option<Vec<&Place>> = parts.iter().map(|part| shadowing(own.clone(), part)).collect();
+        if let Some([.., earlier]) = earlier.as_deref() {
+            let message = format!("the rule can never apply: earlier rules ({earlier}) already decide all it says");
+            return Err(PolicyError::new(&rule.place, message));
+        }
+        kept.extend(parts.iter().filter(|part| shadowing(all.clone(), part).is_none()).cloned());
+        seen.extend(parts.into_iter().map(|part| (part, &rule.place)));
+    }
+    Ok(kept)
+}
+
+/// Adds the rules of the layout that is the policy's default, but those that `rules` leave nothing to decide.
+pub(super) fn add_layout(
+    rules: &mut Vec<Rule>,
+    layout: &RawLayout,
+    place: &Place,
+    via: Via,
+    machine: &Machine,
+) -> Result<(), PolicyError> {
+    for rule in from_layout(layout, place, Scope::All, via, machine)? {
+        if shadowing(rules.iter().map(|other| (other, place)), &rule).is_none() {
+            rules.push(rule);
         }
     }
-    Ok(checked.into_iter().map(|(rule, _)| rule).collect())
+    Ok(())
 }
 
 fn validate_one(
@@ -76,7 +98,7 @@ fn validate_one(
 }
 
 /// The rules that a Mosalloc layout stands for, within `scope`: brk → heap, mmap → anon and arenas, file → file.
-pub(super) fn from_layout(
+fn from_layout(
     layout: &RawLayout,
     place: &Place,
     scope: Scope,
@@ -203,26 +225,23 @@ fn checked_fetch(written: &At<String>, scope: Scope) -> Result<Fetch, PolicyErro
     }
 }
 
-/// The places of the earlier rules, if these leave `rule` nothing to decide.
-///
-/// Only rules of the same input count: flags are meant to override a file.
-fn shadowing(earlier: &[(Rule, &Place)], rule: &Rule, place: &Place) -> Option<String> {
+/// The place of the last of the earlier rules that decide it, if these leave `rule` nothing to decide.
+fn shadowing<'r>(earlier: impl Iterator<Item = (&'r Rule, &'r Place)> + Clone, rule: &Rule) -> Option<&'r Place> {
     let axes: [fn(&Rule) -> bool; 3] =
         [|rule| rule.frames.is_some(), |rule| rule.pages.is_some(), |rule| rule.fetch.is_some()];
     let mut last = None;
     for axis in axes.into_iter().filter(|axis| axis(rule)) {
-        let stronger =
-            |(other, at): &&(Rule, &Place)| axis(other) && same_input(at, place) && other.at_least <= rule.at_least;
+        let stronger = |(other, _): &(&Rule, &Place)| axis(other) && other.at_least <= rule.at_least;
         let mut rest = rule.scope;
-        for (other, at) in earlier.iter().filter(stronger) {
+        for (other, at) in earlier.clone().filter(stronger) {
             rest = remaining(rest, other.scope);
-            last = Some(*at);
+            last = Some(at);
         }
         if !matches!(rest, Scope::Memory(set) if set.is_empty()) {
             return None;
         }
     }
-    last.map(ToString::to_string)
+    last
 }
 
 /// Whether both lie in one file, or both are flags (which have no lines).

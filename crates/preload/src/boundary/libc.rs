@@ -1,5 +1,6 @@
 //! Variables of libc's that the library reads or sets.
 
+use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::arch;
@@ -60,6 +61,17 @@ pub fn has_code_at(addr: usize) -> bool {
     (CODE[0].load(Ordering::Relaxed)..CODE[1].load(Ordering::Relaxed)).contains(&addr)
 }
 
+/// Whether the kernel gave the program rights that its caller did not have (AT_SECURE: set-user-ID, file capabilities).
+/// The dynamic linker then preloads nothing from elsewhere; a program that is linked with the library is asked here.
+pub fn has_more_rights(libc: &Object) -> bool {
+    const AT_SECURE: c_ulong = 23;
+    libc.symbol(c"getauxval").is_none_or(|symbol| {
+        // SAFETY: glibc's function, since 2.16, has this signature.
+        let value = unsafe { core::mem::transmute::<usize, extern "C" fn(c_ulong) -> c_ulong>(symbol.address) };
+        value(AT_SECURE) != 0
+    })
+}
+
 type ClockOf = unsafe extern "C" fn(usize, *mut i32) -> i32;
 
 /// libc's `pthread_getcpuclockid`; 0: it has none.
@@ -74,20 +86,25 @@ pub fn find_clock(libc: &Object) {
     CLOCK_OF.store(symbol.map_or(0, |symbol| symbol.address), Ordering::Relaxed);
 }
 
-/// Whether libc made the calling thread, so that it has the id that libc believes it to have. In a child that was made
-/// past libc (by its `clone`, or a system call) libc's id is still that of the parent's thread; and such a child may end
-/// by the system call that ends its only thread.
-pub fn knows_this_thread() -> bool {
+/// The id that libc believes the calling thread to have, without a system call. In a child that was made past libc (by
+/// its `clone`, or a system call), or that shares its parent's memory (vfork), it is that of the parent's thread.
+pub fn id_of_this_thread() -> Option<u32> {
     let address = CLOCK_OF.load(Ordering::Relaxed);
     if address == 0 {
-        return true;
+        return None;
     }
     let mut clock = 0;
     // SAFETY: glibc's function has this signature; a thread's pointer is its pthread_t. It computes the number of the
     // thread's clock from libc's id of the thread, without a system call.
     let status = unsafe { core::mem::transmute::<usize, ClockOf>(address)(arch::thread_pointer(), &raw mut clock) };
     // The kernel's numbers of such clocks: the complement of the id, and three bits of kind (include/linux/posix-timers.h).
-    status == 0 && !(clock >> 3) as u32 == sys::gettid()
+    (status == 0).then_some(!(clock >> 3) as u32)
+}
+
+/// Whether libc made the calling thread, so that it has the id that libc believes it to have. A child that was made past
+/// libc may end by the system call that ends its only thread.
+pub fn knows_this_thread() -> bool {
+    CLOCK_OF.load(Ordering::Relaxed) == 0 || id_of_this_thread() == Some(sys::gettid())
 }
 
 /// Number of threads of the process, including the library's own.

@@ -1,7 +1,8 @@
 //! Mappings: made at a given address, examined, and protected; and reads of memory without read permission.
 
 use crate::boundary::apart::apart;
-use crate::boundary::span::Span;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, c};
 
 /// Maps fresh zeroed memory at exactly `span`, where nothing is mapped; `flags` as of [`sys::map_unused`].
@@ -24,6 +25,49 @@ pub fn is_within_one(span: Span) -> bool {
     let grown = sys::grow_in_place(span.start, span.len(), TOO_MUCH);
     // The kernel refuses a sealed mapping before it looks at the size.
     !matches!(grown, Err(Errno::EFAULT | Errno::EPERM))
+}
+
+/// Where the mapping at the beginning of `span`, whole pages, ends, or where `span` does; `None`: nothing is mapped
+/// there, or the mapping is sealed.
+pub fn end_of_first(span: Span) -> Option<usize> {
+    let part = |pages: usize| Span::new(span.start, span.start + pages * PAGE);
+    let (mut inside, mut outside) = (0, span.len() / PAGE + 1);
+    let mut next = outside - 1;
+    while next > inside {
+        if is_within_one(part(next)) {
+            inside = next;
+        } else {
+            outside = next;
+        }
+        next = inside + (outside - inside) / 2;
+    }
+    (inside > 0).then(|| part(inside).end)
+}
+
+/// Calls `visit` with the parts of `span`, whole pages, where nothing is mapped.
+pub fn each_hole(span: Span, visit: &mut dyn FnMut(Span)) {
+    let mut part = span;
+    while !part.is_empty() {
+        let has_hole = sys::is_mapped(part.start, part.len()).is_err();
+        if has_hole && part.len() > PAGE && !is_free(part) {
+            part.end = part.start + align_up(part.len() / 2, PAGE).unwrap_or(PAGE);
+            continue;
+        }
+        if has_hole {
+            visit(part);
+        }
+        part = Span::new(part.end, span.end);
+    }
+}
+
+/// Whether nothing is mapped in `span`.
+pub fn is_free(span: Span) -> bool {
+    let free = map_at(span, c::PROT_NONE, c::MAP_NORESERVE).is_ok();
+    if free {
+        // SAFETY: the mapping was made just now, where nothing was.
+        let _ = unsafe { sys::munmap(span.start, span.len()) };
+    }
+    free
 }
 
 /// mprotect, or pkey_mprotect with `key` ≥ 0: the program's own request about its own memory.

@@ -137,11 +137,6 @@ impl Fresh {
         // SAFETY: the memory is zeroed, of that size, aligned to pages, never unmapped, and known to nobody else.
         unsafe { core::slice::from_raw_parts_mut(span.start as *mut T, count) }
     }
-
-    /// Keeps the memory for good, as one zero value. `None`: the value does not fit.
-    pub fn into_one<T: Zeroed>(self) -> Option<&'static mut T> {
-        self.into_slice(1).first_mut()
-    }
 }
 
 impl Bytes {
@@ -208,7 +203,7 @@ impl<T: Sync> Published<T> {
     /// The value that was published last.
     #[inline]
     pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or a reference from `set`, or zeroed memory of that size that stays mapped (`set_first`).
+        // SAFETY: null, or a reference from `set`, or zeroed memory of that size that stays mapped (`set_first_with`).
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
@@ -226,12 +221,22 @@ impl<T: Sync> Published<T> {
     where
         T: Zeroed,
     {
+        self.set_first_with(memory, |_| {})
+    }
+
+    /// As [`Published::set_first`]; `prepare` changes the zeros before other threads can see them.
+    pub fn set_first_with(&self, memory: Fresh, prepare: impl FnOnce(&mut T)) -> Option<&'static T>
+    where
+        T: Zeroed,
+    {
         const { assert!(align_of::<T>() <= PAGE) };
         let room = memory.into_room();
         if room.span().len() < size_of::<T>() {
             return None;
         }
         let value = room.span().start as *mut T;
+        // SAFETY: zeroed memory of the value's size, which nobody else knows yet.
+        prepare(unsafe { &mut *value });
         if self.0.compare_exchange(core::ptr::null_mut(), value, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             room.keep();
         }
@@ -283,7 +288,6 @@ mod tests {
         words[0] = 3;
         assert_eq!(sys::is_mapped(words.as_ptr() as usize, PAGE), Ok(()));
         assert_eq!(Fresh::map(PAGE).unwrap().into_slice::<u64>(2).len(), 2);
-        assert!(Fresh::map(1).unwrap().into_one::<[u64; PAGE]>().is_none());
     }
 
     #[test]
@@ -336,11 +340,13 @@ mod tests {
         PLACE.set_first(Fresh::map(PAGE).unwrap()).unwrap().store(1, Ordering::Relaxed);
         let second = Fresh::map(PAGE).unwrap();
         let span = second.room().span();
-        assert_eq!(PLACE.set_first(second).unwrap().load(Ordering::Relaxed), 1);
+        assert_eq!(PLACE.set_first_with(second, |word| *word.get_mut() = 3).unwrap().load(Ordering::Relaxed), 1);
         assert_eq!(sys::is_mapped(span.start, PAGE), Err(Errno::ENOMEM));
         PLACE.set(Some(&OTHER));
         assert_eq!(place(), Some(2));
         PLACE.set(None);
         assert_eq!(place(), None);
+        PLACE.set_first_with(Fresh::map(PAGE).unwrap(), |word| *word.get_mut() = 4);
+        assert_eq!(place(), Some(4));
     }
 }

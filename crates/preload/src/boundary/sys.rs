@@ -105,6 +105,12 @@ calls! { unsafe:
     /// The program itself has requested this.
     pub fn setns(fd: i32, kind: i32) -> () { nr::SETNS; fd, kind }
 
+    /// landlock_restrict_self(2).
+    ///
+    /// # Safety
+    /// The arguments are the program's own.
+    pub fn landlock_restrict_self(ruleset: i32, flags: u32) -> () { nr::LANDLOCK_RESTRICT_SELF; ruleset, flags }
+
     /// seccomp(2).
     ///
     /// # Safety
@@ -163,6 +169,12 @@ calls! {
     pub fn readlink(path: &CStr, into: &mut [u8]) -> usize { nr::READLINK; path, into }
 
     fn fstat(fd: i32, into: &mut general::stat) -> () { nr::FSTAT; fd, into }
+
+    // `struct statfs` has 15 words.
+    fn fstatfs(fd: i32, into: &mut [u64; 15]) -> () { nr::FSTATFS; fd, into }
+
+    // `struct sysinfo` has 14 words.
+    fn sysinfo(into: &mut [u64; 14]) -> () { nr::SYSINFO; into }
 
     fn stat(path: &CStr, into: &mut general::stat) -> () { nr::NEWFSTATAT; c::AT_FDCWD, path, into, 0 }
 
@@ -290,6 +302,12 @@ pub fn is_mapped(addr: usize, len: usize) -> Result<()> {
     msync(addr, len, general::MS_ASYNC)
 }
 
+/// Whether any of `[addr, addr + len)`, which is mapped, is locked: msync refuses to invalidate such memory (and does not
+/// invalidate any other).
+pub fn is_locked(addr: usize, len: usize) -> bool {
+    msync(addr, len, general::MS_ASYNC | general::MS_INVALIDATE) == Err(Errno::EBUSY)
+}
+
 /// close(2). Only descriptors that the guest opened are passed here.
 pub fn close(fd: i32) {
     let _ = close_of(fd);
@@ -309,6 +327,22 @@ pub fn file_size(fd: i32) -> Result<usize> {
 /// Inode of an open file.
 pub fn inode(fd: i32) -> Result<u64> {
     status(fd).map(|found| found.st_ino)
+}
+
+/// Page size of an open file on hugetlbfs.
+pub fn huge_page_bytes(fd: i32) -> Option<usize> {
+    let mut words = [0; 15];
+    fstatfs(fd, &mut words).ok()?;
+    let [kind, page_bytes, ..] = words;
+    (kind == u64::from(general::HUGETLBFS_MAGIC)).then_some(page_bytes as usize)
+}
+
+/// Memory that is free, bytes.
+pub fn free_bytes() -> Option<usize> {
+    let mut words = [0; 14];
+    sysinfo(&mut words).ok()?;
+    let [_, _, _, _, _, free, .., unit] = words;
+    usize::try_from(free.saturating_mul(unit & 0xffff_ffff)).ok()
 }
 
 /// Hard links of a named file; for `/proc/self/task` two more than there are threads.
@@ -331,6 +365,8 @@ pub fn may_read(path: &CStr) -> bool {
 }
 
 /// The process's id, asked of the kernel (libc's caches could be another process's).
+// SAFETY: as of the handler of forks in the child, beside which this lies.
+#[unsafe(link_section = "pagelab_child")]
 pub fn getpid() -> u32 {
     getpid_of().unwrap_or(0)
 }
@@ -479,7 +515,7 @@ pub unsafe fn execve(path: usize, argv: usize, envp: usize) -> Errno {
 ///
 /// # Safety
 /// As [`execve`].
-pub unsafe fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Errno {
+pub unsafe fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Result<()> {
     // SAFETY: the caller answers for the arguments.
-    unsafe { execveat_of(fd, path, argv, envp, flags) }.err().unwrap_or(Errno(0))
+    unsafe { execveat_of(fd, path, argv, envp, flags) }
 }

@@ -89,8 +89,7 @@ fn kind_of(mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Memory> {
 /// Places the listed memory that has a strategy.
 pub fn place() {
     // Looked up now, because later it would take the dynamic linker's lock.
-    let mut kept_out = [Span::new(0, 0); MOST_KEPT_OUT];
-    keep_out(&mut kept_out);
+    keep_out();
     for entry in LIST.iter().take(COUNT.load(Ordering::Relaxed)) {
         let span = Span::new(entry.start.load(Ordering::Relaxed), entry.end.load(Ordering::Relaxed));
         let code = entry.kind.load(Ordering::Relaxed);
@@ -98,24 +97,32 @@ pub fn place() {
         let Some(section) = plan::section_for(memory, span.len()).filter(|section| section.governs_frames()) else {
             continue;
         };
-        let mut at = span.start;
-        while at < span.end {
-            let next =
-                kept_out.iter().filter(|out| out.end > at && out.start < span.end).min_by_key(|out| out.start);
-            let part = Span::new(at, next.map_or(span.end, |out| out.start.max(at)));
-            if !part.is_empty() {
-                place_one(part, memory, code & FILE != 0, section.frames as u8);
-            }
-            at = next.map_or(span.end, |out| out.end);
-        }
+        each_outside(span, &mut |part| place_one(part, memory, code & FILE != 0, section.frames as u8));
     }
 }
 
-const MOST_KEPT_OUT: usize = 32;
+/// The writable segments of the library and of modules: start and end.
+static KEPT_OUT: [[AtomicUsize; 2]; 32] = [const { [const { AtomicUsize::new(0) }; 2] }; 32];
 
-/// Finds the writable segments of the library and of modules, which are left out.
-fn keep_out(list: &mut [Span; MOST_KEPT_OUT]) {
-    let mut used = 0;
+/// Calls `visit` for each part of `span` that is not data of the library or of a module: the handler uses them while it
+/// brings pages in.
+pub fn each_outside(span: Span, visit: &mut dyn FnMut(Span)) {
+    let mut at = span.start;
+    while at < span.end {
+        let all = KEPT_OUT.iter().map(|[start, end]| (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed)));
+        let next = all.filter(|(start, end)| *end > at && *start < span.end).min();
+        let part = Span::new(at, next.map_or(span.end, |(start, _)| start.max(at)));
+        if !part.is_empty() {
+            visit(part);
+        }
+        at = next.map_or(span.end, |(_, end)| end);
+    }
+}
+
+/// Finds those segments. Called by the constructor (the search takes the dynamic linker's lock), and again when the
+/// modules are known.
+pub fn keep_out() {
+    let mut places = KEPT_OUT.iter();
     elf::each(&mut |_, segments| {
         let mut writable = [Span::new(0, 0); 8];
         let mut count = 0;
@@ -125,11 +132,9 @@ fn keep_out(list: &mut [Span; MOST_KEPT_OUT]) {
         }
         let holds = |addr: usize| writable.iter().any(|span| (span.start..span.end).contains(&addr));
         if holds((&raw const OWN) as usize) || module::tables().any(holds) {
-            for span in writable.iter().take(count) {
-                if let Some(place) = list.get_mut(used) {
-                    *place = *span;
-                    used += 1;
-                }
+            for (span, [start, end]) in writable.iter().take(count).zip(&mut places) {
+                start.store(span.start, Ordering::Relaxed);
+                end.store(span.end, Ordering::Relaxed);
             }
         }
     });

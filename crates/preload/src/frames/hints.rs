@@ -30,7 +30,7 @@ use crate::state::forks::Apart;
 use crate::state::lock::ForkHold;
 use crate::state::{child, guest_file, lock, own_stack, plan, seccomp};
 
-use super::{areas, program_uffd};
+use super::{areas, existing, program_uffd};
 
 pub use by_kernel::{is_asked as are_the_kernels, learn_default};
 pub use hint_table::{Asked, SPAN_BYTES, adopt_child, forget_holder};
@@ -160,12 +160,15 @@ pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
 }
 
 fn change(span: Span, code: Option<u8>) -> Result<()> {
-    unpin(span);
-    if !areas::hint(span, code) {
-        return Err(Errno::ENOSPC);
-    }
-    settle(span);
-    Ok(())
+    let mut has_room = true;
+    existing::each_outside(span, &mut |part| {
+        unpin(part);
+        has_room &= areas::hint(part, code);
+        if has_room {
+            settle(part);
+        }
+    });
+    if has_room { Ok(()) } else { Err(Errno::ENOSPC) }
 }
 
 /// Unlocks memory that was locked because its strategy pins: the next strategy perhaps does not pin, and pages can be

@@ -1,6 +1,5 @@
-//! The engine's kernel interfaces: userfaultfd, frame numbers, memory nodes, control groups.
+//! The engine's kernel interfaces: userfaultfd, frame numbers, memory nodes.
 
-pub mod control_groups;
 pub mod kpageflags;
 pub mod memory_nodes;
 pub mod pagemap;

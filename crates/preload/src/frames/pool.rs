@@ -12,10 +12,10 @@ use pagelab_frames::stock::Refused;
 use pagelab_frames::{Run, SlotId};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::control_groups::Group;
 use crate::boundary::meminfo;
 use crate::boundary::span::page_at;
 use crate::boundary::sys::{Errno, Result};
-use crate::frames::kernel::control_groups::Group;
 use crate::frames::kernel::memory_nodes::{self, Policy};
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::kernel::uffd::Uffd;

@@ -1,12 +1,10 @@
 //! Scans of the page table by `PAGEMAP_SCAN`: runs of present pages and whether they are mapped huge.
 
+use pagelab_abi::pagemap_scan::{Argument, HUGE, PRESENT, REQUEST, Run, ZERO};
+
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
 
-const REQUEST: usize = 0xc060_6610;
-const PRESENT: u64 = 1 << 3;
-const ZERO: u64 = 1 << 5;
-const HUGE: u64 = 1 << 6;
 const RUNS: usize = 128;
 const NONE: Run = Run { start: 0, end: 0, categories: 0 };
 /// Where the addresses end for a program that does not ask for more than 47 bits.
@@ -14,38 +12,12 @@ const ADDRESSES: usize = (1 << 47) - crate::boundary::arch::PAGE;
 /// A call that looks ahead stops after this many pages (16 GiB), which take some 10 ms.
 const MOST_PAGES: u64 = 1 << 22;
 
-#[repr(C)]
-struct Argument {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    runs: u64,
-    run_count: u64,
-    max_pages: u64,
-    inverted: u64,
-    required: u64,
-    any_of: u64,
-    returned: u64,
+fn span_of(run: &Run) -> Span {
+    Span::new(run.start as usize, run.end as usize)
 }
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Run {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-impl Run {
-    fn span(&self) -> Span {
-        Span::new(self.start as usize, self.end as usize)
-    }
-
-    fn is_huge(&self) -> bool {
-        self.categories & HUGE != 0
-    }
+fn is_huge(run: &Run) -> bool {
+    run.categories & HUGE != 0
 }
 
 /// `/proc/self/pagemap`, open.
@@ -78,7 +50,7 @@ impl Pagemap {
         while at < span.end {
             let (found, walked) = self.scan(Span::new(at, span.end), 0, &mut runs)?;
             for run in runs.iter().take(found) {
-                visit(run.span(), run.is_huge());
+                visit(span_of(run), is_huge(run));
             }
             if walked <= at {
                 break;
@@ -93,17 +65,15 @@ impl Pagemap {
     fn scan(&self, span: Span, most_pages: u64, runs: &mut [Run; RUNS]) -> Result<(usize, usize)> {
         let mut argument = Argument {
             size: size_of::<Argument>() as u64,
-            flags: 0,
             start: span.start as u64,
             end: span.end as u64,
-            walk_end: 0,
             runs: runs.as_mut_ptr() as u64,
             run_count: RUNS as u64,
             max_pages: most_pages,
             inverted: ZERO,
             required: PRESENT | ZERO,
-            any_of: 0,
             returned: PRESENT | HUGE,
+            ..Argument::default()
         };
         // SAFETY: the argument has the layout of the request, with room for RUNS results.
         let found = unsafe { sys::ioctl(self.0, REQUEST, &raw mut argument as usize) }?;
@@ -136,9 +106,9 @@ impl Sweep<'_> {
             }
             let known = Span::new(at, span.end.min(self.walked.end));
             for run in self.runs.iter().take(self.found) {
-                let part = run.span().and(known);
+                let part = span_of(run).and(known);
                 if !part.is_empty() {
-                    visit(part, run.is_huge());
+                    visit(part, is_huge(run));
                 }
             }
             at = known.end;

@@ -2,8 +2,9 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
+use crate::boundary::arch::{self, PAGE};
+use crate::boundary::libc;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::boundary::{arch, libc};
 use crate::memory::calls;
 use crate::state::{own_locks, own_stack, seccomp as flags};
 
@@ -47,7 +48,18 @@ fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) 
 /// mmap; adds the address to which it returns, which says who made the call.
 #[unsafe(naked)]
 pub(crate) extern "C" fn mmap() {
-    core::arch::naked_asm!("push qword ptr [rsp]", "call {answer}", "add rsp, 8", "ret", answer = sym mmap_for)
+    // The signals of the calling thread arrive in here, and their handlers may unwind the stack.
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push qword ptr [rsp]",
+        ".cfi_adjust_cfa_offset 8",
+        "call {answer}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
+        ".cfi_endproc",
+        answer = sym mmap_for
+    )
 }
 
 extern "C" fn mmap_for(
@@ -81,11 +93,27 @@ pub(crate) extern "C" fn mremap(
     flags: c_int,
     new: usize,
 ) -> *mut c_void {
+    if let Some(grown) = grown_locked(old, old_len, new_len, flags) {
+        return grown as *mut c_void;
+    }
     pointer(either(
         // SAFETY: the program makes this call itself, and answers for its arguments.
         || unsafe { sys::mremap(old, old_len, new_len, flags, new) },
         || own_locks::apart_from(|| calls::mremap(old, old_len, new_len, flags, new)),
     ))
+}
+
+/// Grows locked memory in place, if the program has a userfaultfd of its own. The kernel populates what is locked, and
+/// may wait for the program's handler, so this call is made without the library's lock, and not on its stack. `None`:
+/// it is another case, or there is no room.
+fn grown_locked(old: usize, old_len: usize, new_len: usize, flags: c_int) -> Option<usize> {
+    if flags::is_raw() || new_len <= old_len || !calls::has_registered() {
+        return None;
+    }
+    let growth = own_stack::run(|| calls::before_growth(old, old_len, new_len, flags))?;
+    let result = sys::grow_in_place(growth.start - PAGE, PAGE, PAGE + growth.len());
+    own_stack::run(|| calls::after_growth(old, growth, result.is_ok()));
+    result.is_ok().then_some(old)
 }
 
 pub(crate) extern "C" fn brk(addr: usize) -> c_int {
@@ -99,13 +127,15 @@ pub(crate) extern "C" fn madvise(addr: usize, len: usize, advice: c_int) -> c_in
 fn advise(addr: usize, len: usize, advice: c_int) -> Result<()> {
     // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::madvise(addr, len, advice) };
-    let populates = matches!(advice, c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE);
-    if populates && !flags::is_raw() && own_stack::run(|| calls::may_populate(addr, len, advice)) {
-        // Faults may wait for the program itself (its own userfaultfd), so this call is not made on the library's
-        // stack.
-        return raw();
+    if flags::is_raw() || !matches!(advice, c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE) {
+        return either(raw, || calls::madvise(addr, len, advice));
     }
-    either(raw, || calls::madvise(addr, len, advice))
+    // Faults may wait for the program itself (its own userfaultfd), so this call is made without the library's lock, and
+    // not on its stack.
+    let own = own_stack::run(|| calls::before_populating(addr, len, advice));
+    // SAFETY: the program makes this call itself, and answers for its arguments.
+    unsafe { sys::madvise(addr, own, advice) }?;
+    if own == len { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 /// Returns the error number, as POSIX wants it; POSIX_MADV_DONTNEED discards nothing, as in glibc.
@@ -218,6 +248,8 @@ pub(crate) extern "C" fn seccomp(_number: usize, operation: usize, flags: usize,
     }
 }
 
+// SAFETY: as of the handler of forks in the child, beside which this lies.
+#[unsafe(link_section = "pagelab_child")]
 pub(crate) extern "C" fn exit_now(code: c_int) -> ! {
     exit::leave(code)
 }
@@ -228,8 +260,7 @@ pub(crate) extern "C" fn execve(path: usize, argv: usize, envp: usize) -> c_int 
 }
 
 pub(crate) extern "C" fn execveat(fd: c_int, path: usize, argv: usize, envp: usize, flags: c_int) -> c_int {
-    fail(exit::execveat(fd, path, argv, envp, flags));
-    -1
+    status(exit::execveat(fd, path, argv, envp, flags))
 }
 
 pub(crate) extern "C" fn fexecve(fd: c_int, argv: usize, envp: usize) -> c_int {
@@ -257,13 +288,28 @@ pub(crate) extern "C" fn unshare(what: c_int) -> c_int {
     status(namespaces::unshare(what))
 }
 
+/// libc's `syscall` with the number of unshare(2).
+pub(crate) extern "C" fn generic_unshare(_number: usize, what: c_int) -> c_long {
+    c_long::from(unshare(what))
+}
+
 pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     status(namespaces::setns(fd, kind))
 }
 
-/// libc's `syscall`, which singles out four calls: [`seccomp`](fn@seccomp), [`generic_ioctl`], [`generic_prctl`] and
-/// [`generic_personality`]. For all others it runs the instructions that the detour has overwritten, then the rest of
-/// libc's function. It is in assembly, because it preserves all registers.
+/// libc's `syscall` with the number of setns(2).
+pub(crate) extern "C" fn generic_setns(_number: usize, fd: c_int, kind: c_int) -> c_long {
+    c_long::from(setns(fd, kind))
+}
+
+/// libc's `syscall` with the number of landlock_restrict_self(2), for which libc has no function.
+pub(crate) extern "C" fn restrict_files(_number: usize, ruleset: c_int, flags: c_uint) -> c_long {
+    c_long::from(status(namespaces::restrict_files(ruleset, flags)))
+}
+
+/// libc's `syscall`, which singles out seven calls: those of the functions named `generic_…` here,
+/// [`seccomp`](fn@seccomp) and [`restrict_files`]. For all others it runs the instructions that the detour has
+/// overwritten, then the rest of libc's function. It is in assembly, because it preserves all registers.
 #[unsafe(naked)]
 pub(crate) extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
@@ -275,6 +321,12 @@ pub(crate) extern "C" fn generic_syscall() {
         "je {prctl}",
         "cmp rdi, 135",
         "je {personality}",
+        "cmp rdi, 446",
+        "je {landlock}",
+        "cmp rdi, 272",
+        "je {unshare}",
+        "cmp rdi, 308",
+        "je {setns}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -284,9 +336,12 @@ pub(crate) extern "C" fn generic_syscall() {
         "mov r9, [rsp + 8]",
         "jmp qword ptr [rip + {libc}]",
         ioctl = sym generic_ioctl,
+        landlock = sym restrict_files,
         personality = sym generic_personality,
         prctl = sym generic_prctl,
         seccomp = sym seccomp,
+        setns = sym generic_setns,
+        unshare = sym generic_unshare,
         libc = sym arch::LIBC_SYSCALL,
     );
 }

@@ -3,11 +3,12 @@
 use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;
 
+use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::own::{Bytes, Fresh, Once};
-use crate::boundary::stack;
-use crate::boundary::sys::{self, Errno, task};
-use crate::state::seccomp;
+use crate::boundary::sys::{self, Errno, c, task};
+use crate::boundary::{libc, stack};
+use crate::state::{own_stack, seccomp};
 
 /// The variable that names the plan.
 pub const PLAN: &[u8] = b"PAGELAB_PLAN=";
@@ -105,12 +106,37 @@ pub fn remember(given: Strings<'_>) {
 }
 
 /// Whether the next image will find the library and the plan: the program may have changed its root, its user or its
-/// mounts.
+/// mounts, or restricted the files that it may open.
 pub fn is_within_reach() -> bool {
+    // A child between fork and exec has one thread, and is not adopted for this.
+    if libc::is_alone() {
+        return all_needed(is_openable);
+    }
+    let beside = || own_stack::with_files(|| apart(|| all_needed(is_openable)));
+    beside().unwrap_or_else(|_| all_needed(sys::is_readable))
+}
+
+/// Whether `open` finds all of the files that are known.
+fn all_needed(open: fn(&CStr) -> Result<(), Errno>) -> bool {
     let paths = NEEDED.get();
-    paths.into_iter().flatten().filter_map(|path| CStr::from_bytes_until_nul(path).ok()).all(|path| {
-        path.is_empty() || !matches!(sys::is_readable(path), Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR))
-    })
+    paths
+        .into_iter()
+        .flatten()
+        .filter_map(|path| CStr::from_bytes_until_nul(path).ok())
+        .all(|path| path.is_empty() || !matches!(open(path), Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)))
+}
+
+/// Whether the file can be opened for reading. Only an attempt shows it: access(2) asks neither Landlock nor the rules
+/// of other security modules. Without a free descriptor, access(2) has to do.
+fn is_openable(path: &CStr) -> Result<(), Errno> {
+    match sys::open(path, c::O_RDONLY, 0) {
+        Ok(fd) => {
+            sys::close(fd);
+            Ok(())
+        }
+        Err(Errno::EMFILE) => sys::is_readable(path),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// A copy of an environment in memory of its own; unmapped again when exec failed.

@@ -7,7 +7,7 @@ use pagelab_abi::plan::Flags;
 
 use crate::backing;
 use crate::boundary::stack;
-use crate::boundary::sys::{self, Errno, c, task};
+use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::hooks::environment::{self, Strings, Stripped};
 use crate::memory::measure;
 use crate::state::lock::Turn;
@@ -22,6 +22,8 @@ pub fn forget() {
 }
 
 /// Ends the process as _exit does; measures first.
+// SAFETY: as of the handler of forks in the child, beside which this lies.
+#[unsafe(link_section = "pagelab_child")]
 pub fn leave(code: i32) -> ! {
     // A child that never used the library has nothing to report that its parent's record does not have.
     if !seccomp::is_raw() && (guest_file::is_own() || runs_engine()) {
@@ -139,10 +141,21 @@ pub fn execve(path: usize, argv: usize, envp: usize) -> Errno {
     around(c::AT_FDCWD, path, 0, envp, &|envp| unsafe { sys::execve(path, argv, envp) })
 }
 
-/// execveat.
-pub fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Errno {
+/// execveat, which returns an error, or that the file could be executed, if that alone is asked.
+pub fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Result<()> {
+    const AT_EXECVE_CHECK: i32 = 0x10000;
     // SAFETY: the program makes this call itself, and answers for its arguments.
-    around(fd, path, flags, envp, &|envp| unsafe { sys::execveat(fd, path, argv, envp, flags) })
+    let call = |envp| unsafe { sys::execveat(fd, path, argv, envp, flags) };
+    if flags & AT_EXECVE_CHECK != 0 {
+        call(envp)
+    } else {
+        Err(around(fd, path, flags, envp, &|envp| refused(call(envp))))
+    }
+}
+
+/// The error of an exec, which has returned.
+fn refused(result: Result<()>) -> Errno {
+    result.err().unwrap_or(Errno(0))
 }
 
 /// fexecve: as glibc does it on kernels that have execveat.
@@ -151,5 +164,5 @@ pub fn fexecve(fd: i32, argv: usize, envp: usize) -> Errno {
     if fd < 0 || argv == 0 || envp == 0 {
         return Errno::EINVAL;
     }
-    execveat(fd, c"".as_ptr() as usize, argv, envp, AT_EMPTY_PATH)
+    refused(execveat(fd, c"".as_ptr() as usize, argv, envp, AT_EMPTY_PATH))
 }

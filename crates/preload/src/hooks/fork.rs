@@ -65,7 +65,9 @@ pub fn watch(libc: &Object) {
 /// Whether a fork has to care for reserved pages, or for the engine.
 static CAREFUL: AtomicBool = AtomicBool::new(false);
 
-/// From now on forks care for reserved pages and for the engine. No fork is under way: see [`forks::Apart`].
+/// From now on forks care for reserved pages and for the engine. No other thread has a fork under way (see
+/// [`forks::Apart`]). If this thread has, whose signal handler calls this, the child is treated as one that was made past
+/// libc's fork.
 pub fn be_careful() {
     CAREFUL.store(true, Ordering::SeqCst);
 }
@@ -170,7 +172,11 @@ fn drop_copies() {
     });
 }
 
+// What a child that only ends runs lies together in the library: each other place costs it a page fault.
+// SAFETY: the section has code only, as the linker's own.
+#[unsafe(link_section = "pagelab_child")]
 extern "C" fn in_child() {
+    child::came_by_fork();
     if !lock::is_forking() {
         return;
     }

@@ -12,7 +12,7 @@ use crate::state::{guest_file, plan};
 
 use super::{child, fork};
 
-/// Prepares what the engine needs before it starts. Callers take turns, and no fork is under way.
+/// Prepares what the engine needs before it starts. Callers take turns, and no other thread's fork is under way.
 pub fn prepare() -> Result<(), Errno> {
     if plan::current().is_none() {
         without_plan()?;

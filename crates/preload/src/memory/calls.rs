@@ -9,7 +9,7 @@ use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::backing;
-use crate::boundary::arch::PAGE;
+use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c};
@@ -21,11 +21,11 @@ use crate::state::plan::{self, HEAP, POOLS};
 use super::{files, prefault, tables};
 
 pub use advise::{
-    all_locked_or_unlocked, before_lock_all, madvise, may_populate, personality, place_to_lock, unlocked,
+    all_locked_or_unlocked, before_lock_all, before_populating, madvise, personality, place_to_lock, unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
-pub use registering::{API, REGISTER, registering, wants_events};
-pub use remap::mremap;
+pub use registering::{API, REGISTER, has_registered, registering, wants_events};
+pub use remap::{after_growth, before_growth, mremap};
 
 /// Flags with which anonymous memory is governed. Calls with other flags go to the kernel: MAP_SHARED (another kind of
 /// memory), MAP_GROWSDOWN and MAP_32BIT (they request a place), MAP_HUGETLB (the program has decided), MAP_LOCKED (the
@@ -54,6 +54,8 @@ struct Request {
     offset: i64,
     /// Whether it is malloc's own, for a heap of a thread arena.
     for_arena: bool,
+    /// The kernel maps a multiple of these bytes.
+    unit: usize,
 }
 
 impl Request {
@@ -81,12 +83,17 @@ impl Request {
 
     /// Whether the requested addresses are whole pages that a program can have.
     fn is_in_reach(&self) -> bool {
-        let end = align_up(self.len, PAGE).and_then(|len| self.addr.checked_add(len));
+        let end = align_up(self.len, self.unit).and_then(|len| self.addr.checked_add(len));
         self.addr.is_multiple_of(PAGE) && end.is_some_and(|end| end <= TASK_END)
     }
 
     fn span_at(&self, addr: usize) -> Span {
-        Span::new(addr, addr.saturating_add(align_up(self.len, PAGE).unwrap_or(self.len)))
+        Span::new(addr, addr.saturating_add(align_up(self.len, self.unit).unwrap_or(self.len)))
+    }
+
+    /// Whether the kernel unmaps what lies at the address.
+    fn replaces(&self) -> bool {
+        self.flags & FIXED != 0 && self.flags & c::MAP_FIXED_NOREPLACE == 0
     }
 
     fn section(&self) -> Option<Section> {
@@ -94,10 +101,22 @@ impl Request {
     }
 }
 
+/// Unit of the lengths that the kernel maps for a request at addresses of heap or pools.
+fn unit(flags: i32, fd: i32) -> usize {
+    let huge = match (flags & c::MAP_ANONYMOUS != 0, (flags as u32 >> c::MAP_HUGE_SHIFT) & 0x3f) {
+        (false, _) => sys::huge_page_bytes(fd),
+        (true, _) if flags & c::MAP_HUGETLB == 0 => None,
+        (true, 0) => Some(PMD),
+        (true, shift) => 1usize.checked_shl(shift),
+    };
+    huge.unwrap_or(PAGE).max(PAGE)
+}
+
 /// Answers an mmap call; `by_libc`: libc made it, not the program.
 pub fn mmap([addr, len]: [usize; 2], prot: i32, flags: i32, fd: i32, offset: i64, by_libc: bool) -> Result<usize> {
     let for_arena = by_libc && looks_like_arena(len, prot, flags);
-    let request = Request { addr, len, prot, flags, fd, offset, for_arena };
+    let unit = if addr != 0 && concerns_us(addr, len) { unit(flags, fd) } else { PAGE };
+    let request = Request { addr, len, prot, flags, fd, offset, for_arena, unit };
     if !(offset as usize).is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
@@ -123,15 +142,13 @@ pub fn mmap([addr, len]: [usize; 2], prot: i32, flags: i32, fd: i32, offset: i64
 }
 
 fn passed(request: &Request) -> Result<usize> {
-    if request.flags & FIXED != 0 {
+    let fixed = request.flags & FIXED != 0;
+    if fixed {
         sys::part_with(request.addr, request.len);
-        part_with_heap(
-            request.addr,
-            request.len,
-            request.flags & c::MAP_FIXED_NOREPLACE == c::MAP_FIXED_NOREPLACE,
-        )?;
     }
-    let result = request.raw();
+    let span = request.span_at(request.addr);
+    let over_heap = fixed && request.is_in_reach() && !span.and(HEAP).is_empty();
+    let result = if over_heap { laid_over(&mut tables::lock(), request, span) } else { request.raw() };
     guest_file::count(Counter::MmapPassed);
     if let Ok(at) = result
         && !request.is_anonymous()
@@ -190,13 +207,17 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     }
 }
 
+/// No search for a free address ends so far down, and no setting for the lowest address is higher.
+const LOWEST: usize = 1 << 20;
+
 /// Maps at a hint outside the pools, where the kernel accepts the hint. It is only a hint for the kernel, too: at a
 /// place that the program insists on, it maps even where a stack is to grow.
 fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     // (What the program locks as it is mapped would be populated, also at a place that is given up again.)
-    let exactly = if advise::locks_all() { c::MAP_FIXED_NOREPLACE } else { 0 };
+    let exactly = if advise::locks_all() && hint >= LOWEST { c::MAP_FIXED_NOREPLACE } else { 0 };
     let at = request.raw_with(hint, request.flags & !(c::MAP_POPULATE | c::MAP_NONBLOCK) | exactly)?;
-    if at != hint {
+    // The kernel raises a hint that is below the lowest address of its setting (vm.mmap_min_addr).
+    if at != hint && !(hint..LOWEST).contains(&at) {
         // SAFETY: the mapping was just made, and nobody knows its address.
         let _ = unsafe { sys::munmap(at, request.len) };
         return Err(Errno::EEXIST);
@@ -248,8 +269,7 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         prefault::after_mmap(fetch, span, request.prot, request.flags);
         return Ok(span.start);
     }
-    make_way(&mut guest, request, span)?;
-    let at = request.raw()?;
+    let at = laid_over(&mut guest, request, span)?;
     let mut governed = false;
     for pool in guest.pools.iter_mut().flatten() {
         let part = request.span_at(at).and(pool.bounds());
@@ -268,14 +288,27 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     Ok(at)
 }
 
+/// Has the kernel map `span` for a request, over what the heap and pools have there.
+fn laid_over(guest: &mut tables::Tables, request: &Request, span: Span) -> Result<usize> {
+    make_way(guest, request, span)?;
+    let result = request.raw();
+    match (&mut guest.heap, result) {
+        _ if !request.replaces() => {}
+        (Some(heap), Ok(_)) => heap.part_with(span.and(HEAP)),
+        (None, Ok(_)) => {}
+        // (Kernels differ in whether they unmap before or after they find the error.)
+        (_, Err(_)) => guest.recheck(span),
+    }
+    result
+}
+
 /// Prepares `span`, which the kernel will map for a request: heap and pools give up what they hold there. MAP_FIXED
 /// takes blocks of the program, too, MAP_FIXED_NOREPLACE refuses them, and a hint leaves them.
 fn make_way(guest: &mut tables::Tables, request: &Request, span: Span) -> Result<()> {
     let fixed = request.flags & FIXED != 0;
-    let replaces = request.flags & c::MAP_FIXED_NOREPLACE == 0;
     if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
-        match replaces {
-            true => heap.part_with(span.and(HEAP))?,
+        match request.replaces() {
+            true => heap.prepare(span.and(HEAP))?,
             false => heap.make_way(span.and(HEAP))?,
         }
     }
@@ -284,10 +317,10 @@ fn make_way(guest: &mut tables::Tables, request: &Request, span: Span) -> Result
         if part.is_empty() {
             continue;
         }
-        if !replaces {
-            pool.clear_for(part)?;
-        } else if fixed {
+        if request.replaces() {
             pool.prepare(part)?;
+        } else if fixed {
+            pool.clear_for(part)?;
         } else if pool.clear_for(part).is_err() {
             // The place is taken: the kernel will find another one.
             break;
@@ -354,8 +387,10 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
     let heap_end = guest.heap_end();
     each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
         (Owner::Heap, Some(heap)) => {
-            heap.part_with(part)?;
-            raw(part)
+            heap.prepare(part)?;
+            raw(part)?;
+            heap.part_with(part);
+            Ok(())
         }
         (Owner::Pool, _) => match guest.pool(part.start) {
             Some(pool) => {
@@ -388,21 +423,27 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
         _ => mapping::protect(part, prot, key),
     });
     drop(guest);
-    if result.is_ok() && span.and(POOLS) == span {
-        let fetch = plan::section_for(Memory::Arenas, len).map_or(Fetch::Kernel, |section| section.fetch);
-        prefault::after_mmap(fetch, span, prot, 0);
+    if result.is_ok() && prot != c::PROT_NONE && plan::prefaults() {
+        prefault_opened(span.and(POOLS), prot);
     }
     result
 }
 
-/// Prepares part of the heap for being unmapped, moved away or, unless `keeps`, replaced.
-fn part_with_heap(addr: usize, len: usize, keeps: bool) -> Result<()> {
-    let Some(span) = our_span(addr, len).map(|span| span.and(HEAP)).filter(|span| !span.is_empty()) else {
-        return Ok(());
-    };
-    match &mut tables::lock().heap {
-        Some(heap) if keeps => heap.make_way(span),
-        Some(heap) => heap.part_with(span),
-        None => Ok(()),
+/// Populates what the program has just got access to, part by part: private anonymous memory of pools whose rules want
+/// that. What else lies there (files, shared memory, memory without reservation) would be written to. Memory that the
+/// program registered with a userfaultfd would wait for the program.
+fn prefault_opened(span: Span, prot: i32) {
+    let mut at = span.start;
+    while at < span.end && !has_registered() {
+        let mut guest = tables::lock();
+        let found = guest.pool(at).and_then(|pool| pool.first_own(Span::new(at, span.end.min(pool.bounds().end))));
+        drop(guest);
+        at = match found {
+            Some((part, memory)) => {
+                prefault::after_mmap(plan::fetch_at(part.start, memory), part, prot, 0);
+                part.end
+            }
+            None => plan::pool_end(at),
+        };
     }
 }

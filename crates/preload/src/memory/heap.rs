@@ -104,6 +104,11 @@ impl Heap {
 
     fn grow(&mut self, wanted: usize) -> Result<(), Errno> {
         let page_end = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
+        // As the kernel, which keeps a page clear between the break and the program's next mapping.
+        let crosses = align_up(self.end, PAGE).is_some_and(|end| end < page_end);
+        if crosses && page_end >= self.mapped && sys::is_mapped(page_end, PAGE).is_ok() {
+            return Err(Errno::EEXIST);
+        }
         if page_end > self.stale {
             self.cut(self.stale)?;
         }
@@ -241,8 +246,9 @@ impl Heap {
         }
     }
 
-    /// Prepares `span` for being unmapped, moved away or replaced by another mapping of the program's.
-    pub fn part_with(&mut self, span: Span) -> Result<(), Errno> {
+    /// Prepares `span` for being unmapped, moved away or replaced by another mapping of the program's. If that succeeds,
+    /// [`Heap::part_with`] follows.
+    pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
         let own = self.own(span);
         self.make_way(span)?;
         if own.is_empty() {
@@ -251,13 +257,25 @@ impl Heap {
         for set in [&mut self.foreign, &mut self.hugetlb, &mut self.shut] {
             set.reserve(4).map_err(|_| Errno::ENOMEM)?;
         }
-        self.demote_edges(own)?;
+        self.demote_edges(own)
+    }
+
+    /// Records that `span` was unmapped, moved away or replaced.
+    pub fn part_with(&mut self, span: Span) {
+        let own = self.own(span);
+        if own.is_empty() {
+            return;
+        }
         let _ = self.foreign.insert(own);
-        // Reserved pages in it go, too: their replacement is no such page, whatever its protection.
+        // Reserved pages in it went, too: their replacement is no such page, whatever its protection.
         let _ = self.hugetlb.remove(own);
         let _ = self.shut.remove(own);
         self.pending.forget(own);
-        Ok(())
+    }
+
+    /// After a call that was to replace or move `span` and failed: records the parts of it that are not mapped any more.
+    pub fn recheck(&mut self, span: Span) {
+        mapping::each_hole(self.own(span), &mut |hole| self.part_with(hole));
     }
 
     /// Makes every reserved page that `span` cuts normal memory.

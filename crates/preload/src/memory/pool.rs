@@ -24,6 +24,7 @@ mod remap;
 mod tests;
 
 use pagelab_abi::guest::{Counter, GuestWarning};
+use pagelab_abi::plan::Memory;
 
 use crate::backing;
 use crate::boundary::arch::{PAGE, PMD};
@@ -37,7 +38,7 @@ use crate::state::layout::{Backing, Layout, Piece};
 use anchor::Anchor;
 use arenas::Arenas;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
-pub use change::discards;
+pub use change::{collapse_nothing, discards};
 use churn::Churn;
 pub use hugetlb::{copy_of, demote, protection_of};
 pub use pending::Pending;
@@ -52,7 +53,8 @@ pub struct Pool {
     spare: Intervals,
     /// The part of `used` that is private anonymous memory without read-write access now (guards, reservations).
     shut: Intervals,
-    /// The part of `used` that is something else for good: no-reserve mappings, files, shared memory.
+    /// The part of `used` that is something else for good: no-reserve mappings, files, shared memory, and pages that the
+    /// program took from a reserved pool.
     foreign: Intervals,
     /// Tiles that the program broke up: accounted for at that time, and not made whole since.
     broken: Intervals,
@@ -91,6 +93,12 @@ impl How {
     /// Whether it is plain read-write memory.
     pub fn is_plain(self) -> bool {
         self.prot == c::PROT_RW && self.flags & c::MAP_NORESERVE == 0
+    }
+
+    /// Whether it is private memory without a file, and not from a reserved pool.
+    fn is_normal(self) -> bool {
+        self.flags & (c::MAP_ANONYMOUS | c::MAP_HUGETLB) == c::MAP_ANONYMOUS
+            && self.flags & c::MAP_TYPE == c::MAP_PRIVATE
     }
 }
 
@@ -139,6 +147,25 @@ impl Pool {
     /// Whether `addr` lies in the heap of a thread arena.
     pub fn is_arena(&self, addr: usize) -> bool {
         self.arenas.covers(addr)
+    }
+
+    /// The first part of `span` that is the program's private anonymous memory, with its kind.
+    pub fn first_own(&self, span: Span) -> Option<(Span, Memory)> {
+        let mut at = span.start;
+        while at < span.end {
+            let run = self.used.next_after(at)?.and(Span::new(at, span.end));
+            let others = [&self.foreign, &self.held].into_iter().filter_map(|set| set.next_after(run.start));
+            let other = others.min_by_key(|run| run.start).unwrap_or(Span::new(usize::MAX, usize::MAX));
+            let heap = align_down(run.start, ARENA_BYTES);
+            if !run.is_empty() && self.is_arena(run.start) {
+                return Some((run.and(Span::new(heap, heap + ARENA_BYTES)), Memory::Arenas));
+            }
+            if run.start < run.end.min(other.start) {
+                return Some((Span::new(run.start, run.end.min(other.start)), Memory::Anon));
+            }
+            at = if run.is_empty() { span.end } else { other.end };
+        }
+        None
     }
 
     /// Makes room in the tables for the few changes of one call.
@@ -305,8 +332,7 @@ impl Pool {
 
     /// Enters `span`, which is used, into the tables of its kind.
     fn classify(&mut self, span: Span, how: How) {
-        let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
-        if !anonymous || how.flags & c::MAP_NORESERVE != 0 {
+        if !how.is_normal() || how.flags & c::MAP_NORESERVE != 0 {
             let _ = self.foreign.insert(span);
         } else if how.prot != c::PROT_RW {
             let _ = self.shut.insert(span);
@@ -339,7 +365,12 @@ impl Pool {
 
     /// Unmaps all spare memory, except parts of reserved pages.
     pub fn drop_all_spare(&mut self) {
-        let Span { start: mut at, end } = self.bounds();
+        self.drop_normal_spare(self.bounds());
+    }
+
+    /// As [`Pool::drop_spare`], except parts of reserved pages, which the kernel cannot unmap.
+    fn drop_normal_spare(&mut self, span: Span) {
+        let Span { start: mut at, end } = span;
         while let Some(run) =
             self.spare.next_after(at).map(|run| run.and(Span::new(at, end))).filter(|run| !run.is_empty())
         {
@@ -439,14 +470,16 @@ impl Pool {
         self.keep_anchor_off(span);
         let wide = self.widen(span);
         self.part_with(wide);
-        let wide = self.hold_edges(wide)?;
+        let (wide, held) = self.edges_to_hold(wide)?;
         if wide.is_empty() {
+            self.hold(held);
             return Ok(());
         }
         self.anchor(wide);
         // SAFETY: the program requested that for `span`; `widen` adds only spare or unmapped memory.
         backing::give_back(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
+        self.hold(held);
         if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
             self.churn.note(wide);
         }

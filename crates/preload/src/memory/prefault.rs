@@ -1,17 +1,26 @@
 //! Populating of memory when it is mapped, and advice for explicit address ranges outside the pools.
 
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use pagelab_abi::guest::{Counter, GuestWarning};
 use pagelab_abi::plan::{Fetch, Memory};
 
 use crate::backing;
-use crate::boundary::meminfo;
+use crate::boundary::apart::apart;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Advice, c};
+use crate::boundary::{control_groups, meminfo};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
 
-/// From this many bytes on, available memory is looked up before populating.
+/// Available memory is looked up before populating, once in this many bytes, ...
 const LARGE: usize = 16 << 20;
+/// ... or in one part in this many of what there is, if that is less.
+const SHARE: usize = 8;
+/// ... but not more often than once in this many bytes.
+const SMALL: usize = 1 << 20;
+/// After a refusal, as much is refused without a look for this many ns: a look reads a dozen files.
+const PAUSE_NS: u64 = 10_000_000;
 
 /// Populates anonymous memory that was just mapped (or made accessible), where the policy or the program wants that.
 pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
@@ -48,12 +57,65 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     }
 }
 
-/// Whether `bytes` can be populated so that an eighth of the memory available now is left.
+/// Whether `bytes` can be populated so that an eighth of the memory is left that was available at most, and [`LARGE`].
 pub fn has_room(bytes: usize) -> bool {
-    if bytes < LARGE {
-        return true;
+    LOOKS.has_room(bytes, sys::monotonic_ns, available)
+}
+
+/// Bytes that the machine and the process's control groups leave.
+fn available() -> Option<usize> {
+    let looks = apart(|| (meminfo::available(), control_groups::left_now()));
+    let (machine, group) = looks.unwrap_or_else(|_| (sys::free_bytes(), None));
+    let group = group.and_then(|left| usize::try_from(left).ok());
+    machine.map(|machine| group.map_or(machine, |group| machine.min(group)))
+}
+
+static LOOKS: Looks = Looks::none();
+
+/// What the looks at available memory have found.
+struct Looks {
+    /// Bytes that may be populated before the next look.
+    unchecked: AtomicUsize,
+    /// The most memory that was available at a look.
+    most: AtomicUsize,
+    /// The fewest bytes that were refused since the pause began, ...
+    refused: AtomicUsize,
+    /// ... and when it ends, ns.
+    until_ns: AtomicU64,
+}
+
+impl Looks {
+    const fn none() -> Looks {
+        Looks {
+            unchecked: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            until_ns: AtomicU64::new(0),
+        }
     }
-    meminfo::available().is_none_or(|available| bytes < available - available / 8)
+
+    /// Mappings that are small, but many, count as one.
+    fn has_room(&self, bytes: usize, now: impl FnOnce() -> u64, available: impl FnOnce() -> Option<usize>) -> bool {
+        if self.unchecked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+        {
+            return true;
+        }
+        let now = now();
+        let is_pause = now < self.until_ns.load(Ordering::Relaxed);
+        if is_pause && bytes >= self.refused.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = available().and_then(|available| {
+            let most = self.most.fetch_max(available, Ordering::Relaxed).max(available);
+            available.saturating_sub((most / 8).max(LARGE)).checked_sub(bytes)
+        });
+        self.unchecked.store(left.map_or(0, |left| (left / SHARE).clamp(SMALL, LARGE)), Ordering::Relaxed);
+        if left.is_none() {
+            self.refused.store(bytes, Ordering::Relaxed);
+            self.until_ns.store(now + PAUSE_NS, Ordering::Relaxed);
+        }
+        left.is_some()
+    }
 }
 
 /// Advice for the parts of `span`, outside the pools, that explicit address ranges name.
@@ -68,5 +130,77 @@ pub fn advise_ranges(span: Span) {
             let layout = Layout::new(plan, section, 0, usize::MAX);
             layout.each(part, &mut |piece, part| backing::apply(part, piece.backing));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has_room(looks: &Looks, bytes: usize, available: Option<usize>) -> bool {
+        looks.until_ns.store(0, Ordering::Relaxed);
+        looks.has_room(bytes, || 0, || available)
+    }
+
+    #[test]
+    fn small_mappings_are_populated_only_while_memory_is_left() {
+        let (looks, asked) = (Looks::none(), AtomicUsize::new(0));
+        for _ in 0..100 {
+            let available = || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                Some(1 << 30)
+            };
+            assert!(looks.has_room(1 << 20, || 0, available));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 6, "one in 16 MiB");
+        let populated = (0..100).filter(|_| has_room(&looks, 1 << 20, Some(1 << 20))).count();
+        assert!(
+            populated <= 16 && !has_room(&looks, 5 << 20, Some(0)),
+            "{populated} MiB although there is no room"
+        );
+        assert!(
+            !has_room(&looks, LARGE, Some(LARGE)) && !has_room(&looks, LARGE, None) && !has_room(&looks, 1, None)
+        );
+        let looks = Looks::none();
+        assert!(has_room(&looks, LARGE, Some(3 * LARGE)));
+        assert!(!has_room(&looks, LARGE / 4, None) && looks.unchecked.load(Ordering::Relaxed) == 0);
+        // Small memory is looked up more often.
+        let left = left_of(24 << 20, 1 << 20);
+        assert!((15 << 20..=17 << 20).contains(&left), "{left} bytes are left");
+        // Of a GiB, 128 blocks of 8 MiB leave an eighth all the same.
+        let left = left_of(1 << 30, 8 << 20);
+        assert!((96 << 20..=128 << 20).contains(&left), "{left} bytes are left");
+    }
+
+    /// What is left of so many bytes after 128 mappings of such a size.
+    fn left_of(mut bytes: usize, size: usize) -> usize {
+        let looks = Looks::none();
+        for _ in 0..128 {
+            bytes -= if has_room(&looks, size, Some(bytes)) { size } else { 0 };
+        }
+        bytes
+    }
+
+    #[test]
+    fn after_a_refusal_as_much_is_refused_without_a_look_for_a_while() {
+        let (looks, asked) = (Looks::none(), AtomicUsize::new(0));
+        let has_room = |bytes, now, left| {
+            let available = || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                Some(LARGE + left)
+            };
+            looks.has_room(bytes, || now, available)
+        };
+        assert!(!has_room(2 << 20, 1, 1 << 20) && (0..100).all(|_| !has_room(2 << 20, PAUSE_NS, 1 << 30)));
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+        assert!(has_room(1 << 20, PAUSE_NS, 1 << 20), "less is looked up, and there is room");
+        assert!((0..256).all(|_| has_room(4096, PAUSE_NS, 0)), "once in a MiB");
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+        assert!(!has_room(4096, PAUSE_NS, 0) && !has_room(4096, PAUSE_NS, 0) && !has_room(2 << 20, PAUSE_NS, 0));
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "what was refused last counts");
+        assert!(has_room(2 << 20, 2 * PAUSE_NS, 1 << 30), "a later look");
+        // If nothing can be looked up, it is not tried for each mapping either.
+        let looks = Looks::none();
+        assert!(!looks.has_room(4096, || 1, || None) && !looks.has_room(4096, || 2, || unreachable!("no look")));
     }
 }

@@ -103,6 +103,14 @@ impl Tables {
         self.pools.iter_mut().flatten().for_each(Pool::drop_all_spare);
     }
 
+    /// After a call that was to replace or move `span` and failed: forgets what is not mapped there any more.
+    pub fn recheck(&mut self, span: Span) {
+        if let Some(heap) = &mut self.heap {
+            heap.recheck(span);
+        }
+        self.pools.iter_mut().flatten().for_each(|pool| pool.recheck(span.and(pool.bounds())));
+    }
+
     /// The pool around `addr`.
     pub fn pool(&mut self, addr: usize) -> Option<&mut Pool> {
         self.pools.get_mut(index_of(addr)?)?.as_mut()

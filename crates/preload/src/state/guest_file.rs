@@ -16,6 +16,7 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::own::Published;
 use crate::boundary::sys::{self, Advice, Errno, c, task};
 
+use super::child::{self, Home};
 use super::{plan, seccomp};
 
 static FILE: Published<GuestFile> = Published::none();
@@ -32,8 +33,7 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the file is this process's: a child of vfork shares the parent's memory and must not touch it.
 pub fn is_own() -> bool {
-    let owner = OWNER.load(Ordering::Relaxed);
-    owner != 0 && owner == sys::getpid()
+    Home::from_word(OWNER.load(Ordering::Relaxed)).is_some_and(Home::is_mine)
 }
 
 /// In a forked child: leaves the file to the parent, and makes one for the child.
@@ -195,7 +195,9 @@ fn zero(fd: i32, len: usize, pages: impl Iterator<Item = usize>) -> Result<(), E
 /// If the plan names no directory, nobody will read the file, and the library's own memory takes its place. If no file
 /// can be made, a note for the launcher says so, and nothing is recorded.
 pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Errno> {
-    let pid = sys::getpid();
+    // A child that shares this process's memory may be the first that calls the library here.
+    let home = child::home();
+    let pid = home.id();
     let len = size_of::<GuestFile>();
     // A forked child continues with the slots that its parent opened for hints.
     let in_use = FRAMES_IN_USE.load(Ordering::Relaxed).max(plan.strategy_count() as usize).min(FRAMES_SLOTS);
@@ -210,7 +212,7 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     set(&file.version, VERSION);
     set(&file.file_bytes, len as u64);
     set(&file.pid, u64::from(pid));
-    set(&file.ppid, u64::from(sys::getppid()));
+    set(&file.ppid, if pid == sys::getpid() { u64::from(sys::getppid()) } else { 0 });
     set(&file.started, started.code());
     set(&file.state, State::Starting.code());
     set(&file.start_ns, start_ns);
@@ -221,7 +223,7 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     }
     set(&file.exe_bytes, used as u64);
     file.magic.store(MAGIC, Ordering::Release);
-    OWNER.store(pid, Ordering::Relaxed);
+    OWNER.store(home.word(), Ordering::Relaxed);
     FILE.set(Some(file));
     Ok(())
 }

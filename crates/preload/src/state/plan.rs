@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
+use pagelab_abi::plan::{ANON_BASE, Fetch, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
 
 use crate::boundary::own::Once;
 use crate::boundary::span::Span;
@@ -56,15 +56,33 @@ pub fn section_for(memory: Memory, len: usize) -> Option<Section> {
     current()?.section_for(memory, len as u64)
 }
 
+fn sections<'a>(plan: &'a Plan<'static>) -> impl Iterator<Item = Section> + 'a {
+    (0..plan.section_count()).filter_map(|number| plan.section(number))
+}
+
+/// Whether `addr` lies in the section's pool.
+fn is_inside(section: &Section, addr: usize) -> bool {
+    let base = section.pool_base as usize;
+    base != 0 && (base..base + POOL_BYTES as usize).contains(&addr)
+}
+
 /// The layout of the pool or heap around `addr`, read from the plan without a lock; `None`: the plan has no pool there.
 pub fn layout_at(addr: usize) -> Option<Layout> {
     let plan = current()?;
-    let inside = |section: &Section| {
-        let base = section.pool_base as usize;
-        base != 0 && (base..base + POOL_BYTES as usize).contains(&addr)
-    };
-    let section = (0..plan.section_count()).filter_map(|number| plan.section(number)).find(inside)?;
+    let section = sections(&plan).find(|section| is_inside(section, addr))?;
     Some(Layout::new(plan, section, section.pool_base as usize, POOL_BYTES as usize))
+}
+
+/// Whether the plan has memory brought in before it is touched.
+pub fn prefaults() -> bool {
+    current().is_some_and(|plan| sections(&plan).any(|section| section.fetch == Fetch::Prefault))
+}
+
+/// How pages of `memory` in the pool around `addr` are brought in, which is mapped already.
+pub fn fetch_at(addr: usize, memory: Memory) -> Fetch {
+    let Some(plan) = current().filter(|_| !MUTED.load(Ordering::Relaxed)) else { return Fetch::Kernel };
+    let found = sections(&plan).find(|section| section.memory == memory && is_inside(section, addr));
+    found.map_or(Fetch::Kernel, |section| section.fetch)
 }
 
 /// End of the pool around `addr`, which lies in [`POOLS`].

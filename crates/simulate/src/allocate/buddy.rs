@@ -6,6 +6,8 @@
 //! merge with the next larger buddy is likely soon (`__free_one_page`, `buddy_merge_likely`; Linux 6.12,
 //! mm/page_alloc.c). There is one zone and one migrate type.
 
+use super::cells::Cells;
+
 /// Largest block, as a power of two of pages (Linux: `MAX_PAGE_ORDER`).
 pub const MAX_ORDER: usize = 10;
 const NIL: u32 = u32::MAX;
@@ -22,10 +24,10 @@ struct List {
 pub struct Buddy {
     lists: [List; MAX_ORDER + 1],
     /// Neighbours in its list, for the first page of a free block.
-    next: Vec<u32>,
-    prev: Vec<u32>,
+    next: Cells<u32>,
+    prev: Cells<u32>,
     /// Order of the free block that begins at the page.
-    order: Vec<u8>,
+    order: Cells<u8>,
     free: u64,
 }
 
@@ -35,9 +37,9 @@ impl Buddy {
     pub fn new(frames: u32) -> Buddy {
         let mut buddy = Buddy {
             lists: [List { first: NIL, last: NIL }; MAX_ORDER + 1],
-            next: vec![NIL; frames as usize],
-            prev: vec![NIL; frames as usize],
-            order: vec![NOT_FREE; frames as usize],
+            next: Cells::new(NIL, frames as usize),
+            prev: Cells::new(NIL, frames as usize),
+            order: Cells::new(NOT_FREE, frames as usize),
             free: u64::from(frames),
         };
         let mut at = 0;
@@ -62,17 +64,26 @@ impl Buddy {
         self.free
     }
 
+    /// From now on clones have their arrays in common, except for the parts that they change.
+    pub(super) fn share(&mut self) {
+        self.next.share();
+        self.prev.share();
+        self.order.share();
+    }
+
+    #[inline]
     fn link(&mut self, frame: u32, order: usize, at_tail: bool) {
         let List { first, last } = self.lists[order];
         let (before, after) = if at_tail { (last, NIL) } else { (NIL, first) };
-        (self.prev[frame as usize], self.next[frame as usize]) = (before, after);
-        self.order[frame as usize] = order as u8;
+        self.prev.set(frame, before);
+        self.next.set(frame, after);
+        self.order.set(frame, order as u8);
         self.relink(order, before, after, frame, frame);
     }
 
     fn unlink(&mut self, frame: u32, order: usize) {
-        let (before, after) = (self.prev[frame as usize], self.next[frame as usize]);
-        self.order[frame as usize] = NOT_FREE;
+        let (before, after) = (self.prev.get(frame).unwrap_or(NIL), self.next.get(frame).unwrap_or(NIL));
+        self.order.set(frame, NOT_FREE);
         self.relink(order, before, after, after, before);
     }
 
@@ -80,11 +91,11 @@ impl Buddy {
     fn relink(&mut self, order: usize, before: u32, after: u32, first: u32, last: u32) {
         match before {
             NIL => self.lists[order].first = first,
-            before => self.next[before as usize] = first,
+            before => self.next.set(before, first),
         }
         match after {
             NIL => self.lists[order].last = last,
-            after => self.prev[after as usize] = last,
+            after => self.prev.set(after, last),
         }
     }
 
@@ -124,7 +135,7 @@ impl Buddy {
 
     /// Takes back the 2^`order` pages from `frame` on.
     pub fn release(&mut self, mut frame: u32, mut order: usize) {
-        debug_assert!(frame.is_multiple_of(1 << order) && self.order[frame as usize] == NOT_FREE);
+        debug_assert!(frame.is_multiple_of(1 << order) && self.order.get(frame) == Some(NOT_FREE));
         self.free += 1 << order;
         while order < MAX_ORDER {
             let other = frame ^ 1 << order;
@@ -140,17 +151,23 @@ impl Buddy {
     }
 
     fn is_free(&self, frame: u32, order: usize) -> bool {
-        self.order.get(frame as usize) == Some(&(order as u8))
+        self.order.get(frame) == Some(order as u8)
     }
 
     /// Number of free blocks of each order, smallest first, as in `/proc/buddyinfo`.
     #[must_use]
     pub fn blocks(&self) -> [u64; MAX_ORDER + 1] {
         let mut blocks = [0; MAX_ORDER + 1];
-        for order in self.order.iter().filter(|order| **order != NOT_FREE) {
-            blocks[usize::from(*order)] += 1;
+        for (_, order) in self.free_blocks() {
+            blocks[usize::from(order)] += 1;
         }
         blocks
+    }
+
+    /// First page and order of each free block, in ascending order.
+    fn free_blocks(&self) -> impl Iterator<Item = (u32, u8)> {
+        let all = (0..self.frames()).filter_map(|frame| self.order.get(frame).map(|order| (frame, order)));
+        all.filter(|(_, order)| *order != NOT_FREE)
     }
 
     /// Checks the invariants: lists are linked both ways and contain exactly the free blocks, which are aligned,
@@ -163,20 +180,20 @@ impl Buddy {
         for order in 0..=MAX_ORDER {
             let (mut at, mut before) = (self.lists[order].first, NIL);
             while at != NIL {
-                if self.prev[at as usize] != before || !self.is_free(at, order) || !at.is_multiple_of(1 << order) {
+                if self.prev.get(at) != Some(before) || !self.is_free(at, order) || !at.is_multiple_of(1 << order) {
                     return Err(format!("block {at} is not where list {order} has it"));
                 }
                 if order < MAX_ORDER && self.is_free(at ^ 1 << order, order) {
                     return Err(format!("block {at} of order {order} lies next to its free buddy"));
                 }
-                (before, at, listed) = (at, self.next[at as usize], listed + 1);
+                (before, at, listed) = (at, self.next.get(at).unwrap_or(NIL), listed + 1);
             }
         }
-        for (frame, order) in self.order.iter().enumerate().filter(|(_, order)| **order != NOT_FREE) {
-            if (frame as u32) < end {
+        for (frame, order) in self.free_blocks() {
+            if frame < end {
                 return Err(format!("block {frame} lies in the one before"));
             }
-            (end, pages, listed) = (frame as u32 + (1 << order), pages + (1 << order), listed.wrapping_sub(1));
+            (end, pages, listed) = (frame + (1 << order), pages + (1 << order), listed.wrapping_sub(1));
         }
         if listed != 0 || pages != self.free || end > self.frames() {
             return Err(format!("{pages} pages in blocks, {} counted free", self.free));
@@ -246,6 +263,30 @@ mod tests {
                     held.push((frame, order));
                 }
                 prop_assert_eq!(buddy.check(), Ok(()));
+            }
+        }
+
+        #[test]
+        fn zones_with_a_common_past_go_on_as_if_each_were_alone(
+            before in prop::collection::vec(0_usize..=4, 0..60), after in prop::collection::vec((0_usize..=4, any::<bool>()), 0..60),
+        ) {
+            let mut alone = Buddy::new(3000);
+            let held: Vec<_> = before.iter().filter_map(|order| Some((alone.allocate(*order)?, *order))).collect();
+            let mut common = alone.clone();
+            common.share();
+            let mut other = common.clone();
+            let mut back = held.iter();
+            for (order, release) in after {
+                // The other zone does something else meanwhile.
+                other.allocate(4 - order);
+                match back.next().filter(|_| release) {
+                    Some((frame, order)) => [&mut alone, &mut common].map(|zone| zone.release(*frame, *order)),
+                    None => {
+                        prop_assert_eq!(alone.allocate(order), common.allocate(order));
+                        [(), ()]
+                    }
+                };
+                prop_assert_eq!((alone.blocks(), common.check(), other.check()), (common.blocks(), Ok(()), Ok(())));
             }
         }
     }

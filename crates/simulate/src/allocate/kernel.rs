@@ -58,6 +58,13 @@ impl Kernel {
         }
     }
 
+    /// From now on clones take little memory: they have in common what none of them changes.
+    #[must_use]
+    pub fn shared(mut self) -> Kernel {
+        self.buddy.share();
+        self
+    }
+
     /// Takes `count` single pages, anywhere, for good.
     pub(super) fn scatter(&mut self, count: u64, random: &mut SplitMix64) {
         let mut left = count.min(self.buddy.free());

@@ -6,7 +6,7 @@
 
 mod filter;
 
-use pagelab_trace::{ADDRESS_BITS, Reference, SIZES, Segment};
+use pagelab_trace::{ADDRESS_BITS, MAX_ASID, Reference, SIZES, Segment};
 
 use super::counts::Counts;
 use super::sets::Replacement;
@@ -27,14 +27,15 @@ pub(crate) struct Event(u64);
 
 impl Event {
     const WRITE_BACK: u64 = 3;
+    const KIND_BITS: u32 = 2;
 
     const fn new(key: u64, kind: u64) -> Event {
-        Event(key << 2 | kind)
+        Event(key << Event::KIND_BITS | kind)
     }
 
     /// Address space and virtual line, as `key` joins them.
     pub(crate) const fn key(self) -> u64 {
-        self.0 >> 2
+        self.0 >> Event::KIND_BITS
     }
 
     /// The kind of reference that missed; `None`: a dirty line was evicted.
@@ -78,6 +79,12 @@ impl Events {
 /// Base of the keys of an address space's lines.
 pub(crate) const fn key_base(asid: u16, line_bits: u32) -> u64 {
     (asid as u64) << (ADDRESS_BITS - line_bits)
+}
+
+/// Whether an event has room for the lines of all address spaces. Shorter lines have longer numbers.
+const fn has_room(line_bytes: u64) -> bool {
+    u16::BITS - MAX_ASID.leading_zeros() + ADDRESS_BITS - line_bytes.trailing_zeros() + Event::KIND_BITS
+        <= u64::BITS
 }
 
 /// The first levels: of data, and of instructions if these have their own.
@@ -223,14 +230,16 @@ impl<const D: usize, const I: usize> Leveled for Part<'_, D, I> {
 pub(crate) fn front(spec: &HierarchySpec) -> Option<Box<dyn Front>> {
     let data = &spec.levels[*spec.path(false).first()?];
     let own = spec.levels.iter().find(|level| level.serves == Serves::Instruction);
+    // What misses in a level of fetches above a unified one would be an access to this front, not an event.
+    let stacked = own.is_some() && data.serves == Serves::Unified;
     let (fits, below) = (|level: &LevelSpec| fits(level, spec.line_bytes), spec.path(false));
     let undisturbed = below.iter().enumerate().skip(1).all(|(depth, level)| match spec.levels[*level].inclusion {
         Inclusion::Nine => true,
         Inclusion::Exclusive => depth > 1,
         Inclusion::Inclusive => false,
     });
-    let whole = spec.straddling == Straddling::Whole;
-    if !undisturbed || whole || spec.cores != 1 || below.len() < 2 || !fits(data) || !own.is_none_or(fits) {
+    let alone = !stacked && undisturbed && spec.cores == 1 && spec.straddling == Straddling::Lines;
+    if !alone || !has_room(spec.line_bytes) || below.len() < 2 || !fits(data) || !own.is_none_or(fits) {
         return None;
     }
     match data.ways {

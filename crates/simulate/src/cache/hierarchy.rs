@@ -26,6 +26,10 @@ struct Level {
     writebacks_allocate: bool,
     /// Whether the eviction of a clean line changes no other level.
     drops_clean_lines: bool,
+    /// The path on which its lines are evicted, and its depth there. A level that data and fetches share may be nearer
+    /// to one of them; what is below it is the same.
+    path: usize,
+    depth: usize,
     counts: Counts,
 }
 
@@ -81,6 +85,9 @@ pub struct Hierarchy {
     paths: [Vec<usize>; 2],
     cores: usize,
     memory: MemoryCounts,
+    /// Depth at which fetches that a first level simulated elsewhere lets pass enter the levels below it: 0 if there is
+    /// a first level of data only.
+    fetch_top: usize,
     /// Whether the levels below the first can be simulated one after the other ([`super::passing`]).
     passes: bool,
 }
@@ -92,6 +99,7 @@ impl Hierarchy {
     /// As [`HierarchySpec::check`].
     pub fn new(spec: &HierarchySpec, seed: u64) -> Result<Hierarchy, SpecError> {
         spec.check()?;
+        let paths = [spec.path(false), spec.path(true)];
         let level = |number: usize| {
             let level = &spec.levels[number];
             let index = level.index(spec.line_bytes).ok_or_else(|| SpecError(format!("{}: hash", level.name)))?;
@@ -106,16 +114,16 @@ impl Hierarchy {
                 inclusion: level.inclusion,
                 writebacks_allocate: level.writebacks_allocate,
                 drops_clean_lines: level.inclusion != Inclusion::Inclusive && !is_above_exclusive(spec, number),
+                path: usize::from(!paths[0].contains(&number)),
+                depth: paths.iter().find_map(|path| path.iter().position(|other| *other == number)).unwrap_or(0),
                 counts: Counts::default(),
             })
         };
         let levels: Vec<Level> = (0..spec.levels.len()).map(level).collect::<Result<_, SpecError>>()?;
-        let paths = [spec.path(false), spec.path(true)];
-        let below: Vec<usize> = paths[0].iter().skip(1).copied().collect();
-        let passes = spec.cores == 1
-            && paths[1].get(1..) == Some(&below)
-            && below.iter().all(|number| levels[*number].passes());
-        Ok(Hierarchy { levels, paths, cores: spec.cores, memory: MemoryCounts::default(), passes })
+        let below = paths[0].get(1..).unwrap_or_default();
+        let fetch_top = paths[1].len() - below.len();
+        let passes = spec.cores == 1 && below.iter().all(|number| levels[*number].passes());
+        Ok(Hierarchy { levels, paths, cores: spec.cores, memory: MemoryCounts::default(), fetch_top, passes })
     }
 
     #[inline]
@@ -156,8 +164,9 @@ impl Hierarchy {
     /// below it.
     #[inline(always)]
     pub(crate) fn access_below(&mut self, core: usize, kind: usize, line: u64) -> usize {
-        let (depth, dirty) = self.search(core, kind, line, 1);
-        self.fill(core, kind, line, depth, 1, dirty);
+        let top = if kind == FETCH { self.fetch_top } else { 1 };
+        let (depth, dirty) = self.search(core, kind, line, top);
+        self.fill(core, kind, line, depth, top, dirty);
         depth
     }
 
@@ -193,7 +202,7 @@ impl Hierarchy {
 
     /// Handles a line that a first level simulated elsewhere evicted; only dirty lines matter to the levels below.
     pub(crate) fn write_back_below(&mut self, core: usize, line: u64) {
-        self.leave(core, self.paths[0][0], 1, Victim { key: line, flag: true });
+        self.leave(core, self.paths[0][0], Victim { key: line, flag: true });
     }
 
     /// Searches the levels from depth `start` on. Returns where the line was found, and whether it left an exclusive
@@ -231,21 +240,21 @@ impl Hierarchy {
             if let Some(victim) = self.levels[number].insert(core, line, dirty)
                 && (victim.flag || !self.levels[number].drops_clean_lines)
             {
-                self.leave(core, number, depth + 1, victim);
+                self.leave(core, number, victim);
             }
         }
         // All levels above are exclusive, and a walk does not enter them: a dirty line goes to memory.
         self.memory.writes += u64::from(moved);
     }
 
-    /// Evicts a line from level `from`; the next level for it is at `depth`.
-    fn leave(&mut self, core: usize, from: usize, depth: usize, mut victim: Victim) {
+    /// Evicts a line from level `from`.
+    fn leave(&mut self, core: usize, from: usize, mut victim: Victim) {
         if self.levels[from].inclusion == Inclusion::Inclusive {
             victim.flag |= self.invalidate_above(core, from, victim.key);
         }
         self.levels[from].counts.writebacks_out += u64::from(victim.flag);
-        let path = usize::from(self.paths[0].first() != Some(&from) && self.paths[1].first() == Some(&from));
-        for depth in depth..self.paths[path].len() {
+        let Level { path, depth: own, .. } = self.levels[from];
+        for depth in own + 1..self.paths[path].len() {
             let number = self.paths[path][depth];
             let level = &mut self.levels[number];
             let exclusive = level.inclusion == Inclusion::Exclusive;
@@ -262,7 +271,7 @@ impl Hierarchy {
                 let fell = level.insert(core, victim.key, victim.flag);
                 self.keep_exclusive(core, path, depth, victim.key);
                 if let Some(next) = fell {
-                    self.leave(core, number, depth + 1, next);
+                    self.leave(core, number, next);
                 }
                 return;
             }
@@ -368,7 +377,7 @@ impl Hierarchy {
                 if self.levels[number].touch(0, line, write).is_none() {
                     missed = true;
                     if let Some(victim) = self.levels[number].insert(0, line, write) {
-                        self.leave(0, number, depth + 1, victim);
+                        self.leave(0, number, victim);
                     }
                 }
             }

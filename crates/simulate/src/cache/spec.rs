@@ -199,7 +199,14 @@ impl HierarchySpec {
         if self.levels.is_empty() || self.levels.len() > MOST_LEVELS {
             return refuse(format!("{} levels; allowed: 1 to {MOST_LEVELS}", self.levels.len()));
         }
-        for level in &self.levels {
+        for (number, level) in self.levels.iter().enumerate() {
+            if level.name.is_empty() || self.levels[..number].iter().any(|above| above.name == level.name) {
+                return refuse(format!(
+                    "level {}: name = {:?}: each level has a name of its own",
+                    number + 1,
+                    level.name
+                ));
+            }
             level.check(self.line_bytes)?;
         }
         self.check_order()?;
@@ -272,6 +279,9 @@ mod tests {
     fn geometry_is_checked() {
         assert_eq!(hierarchy(vec![level("L1", 48 << 10, 12), level("L2", 2 << 20, 16)]).check(), Ok(()));
         assert!(refusal(&hierarchy(vec![])).contains("0 levels"));
+        let twice = hierarchy(vec![level("L1", 32 << 10, 8), level("L2", 1 << 20, 16), level("L2", 8 << 20, 16)]);
+        assert!(refusal(&twice).contains("level 3: name = \"L2\": each level has a name of its own"));
+        assert!(refusal(&hierarchy(vec![level("", 32 << 10, 8)])).contains("level 1: name = \"\""));
         assert!(refusal(&hierarchy(vec![level("L1", 32 << 10, 0)])).contains("ways = 0"));
         assert!(refusal(&hierarchy(vec![level("L1", 33_000, 8)])).contains("multiple of 512"));
         let tree = LevelSpec { replacement: Replacement::TreePlru, ..level("L1", 48 << 10, 12) };
@@ -292,9 +302,10 @@ mod tests {
         let first = LevelSpec { inclusion: Inclusion::Inclusive, ..level("L1", 32 << 10, 8) };
         assert!(refusal(&hierarchy(vec![first])).contains("others above"));
         let data = LevelSpec { serves: Serves::Data, ..level("L1d", 32 << 10, 8) };
+        let other = LevelSpec { name: "L0d".into(), ..data.clone() };
         let split = hierarchy(vec![data.clone(), level("L2", 1 << 20, 16)]);
         assert_eq!((split.check(), split.path(false), split.path(true)), (Ok(()), vec![0, 1], vec![1]));
-        assert!(refusal(&hierarchy(vec![data.clone(), data])).contains("one of each"));
+        assert!(refusal(&hierarchy(vec![other, data])).contains("one of each"));
         let fetch = LevelSpec { serves: Serves::Instruction, ..level("L1i", 32 << 10, 8) };
         assert!(refusal(&hierarchy(vec![fetch])).contains("no level serves data"));
     }

@@ -19,19 +19,51 @@ fn hierarchy(levels: Vec<LevelSpec>) -> HierarchySpec {
     HierarchySpec { levels, ..serde_json::from_str(r#"{"levels": []}"#).unwrap() }
 }
 
+fn has_common_front(spec: &HierarchySpec) -> bool {
+    Simulation::new(spec, vec![memory(1)]).unwrap().has_common_front()
+}
+
 fn memory(seed: u64) -> Memory {
     let history = History { memory_bytes: 16 << 20, turnover: 1.0, ..History::default() };
     let frames = Frames { strategy: Named::Kernel, ..Frames::default() };
     Memory::new(&history, Strategy::new(&frames, 1, seed).unwrap(), Layout::default(), seed)
 }
 
-fn small(inclusions: [Inclusion; 2], split: bool, allocates: bool) -> HierarchySpec {
-    let serves = if split { Serves::Data } else { Serves::Unified };
-    let mut levels = vec![LevelSpec { serves, ..level("L1", 1 << 10, 2) }];
-    if split {
-        levels.push(LevelSpec { serves: Serves::Instruction, ..level("L1i", 1 << 9, 2) });
+/// Which references the levels next to the core serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Top {
+    Unified,
+    /// A level of data and one of fetches.
+    Pair,
+    /// A level of data; fetches enter at the second level.
+    Data,
+    /// A level of fetches above a unified one.
+    Stacked,
+}
+
+impl Top {
+    /// The levels: `first`, and those below it that serve only some references.
+    fn levels(self, first: LevelSpec, fetches: LevelSpec) -> Vec<LevelSpec> {
+        let data = LevelSpec { serves: Serves::Data, ..first.clone() };
+        let fetches = LevelSpec { serves: Serves::Instruction, ..fetches };
+        match self {
+            Top::Unified => vec![first],
+            Top::Pair => vec![data, fetches],
+            Top::Data => vec![data],
+            Top::Stacked => vec![fetches, first],
+        }
     }
+}
+
+fn top() -> impl Strategy2<Value = Top> {
+    prop_oneof![Just(Top::Unified), Just(Top::Pair), Just(Top::Data), Just(Top::Stacked)]
+}
+
+fn small(inclusions: [Inclusion; 2], top: Top, allocates: bool) -> HierarchySpec {
+    let mut levels = top.levels(level("L1", 1 << 10, 2), level("L1i", 1 << 9, 2));
     let [second, third] = inclusions;
+    // The first level of fetches has none above it.
+    let second = if top == Top::Data { Inclusion::Nine } else { second };
     levels.push(LevelSpec { inclusion: second, writebacks_allocate: allocates, ..level("L2", 3 << 10, 4) });
     levels.push(LevelSpec { inclusion: third, writebacks_allocate: allocates, ..level("L3", 9 << 10, 3) });
     hierarchy(levels)
@@ -97,21 +129,21 @@ proptest! {
 
     #[test]
     fn lockstep_counts_what_the_naive_caches_count(
-        references in references(), second in inclusion(), third in inclusion(), split: bool, allocates: bool,
+        references in references(), second in inclusion(), third in inclusion(), top in top(), allocates: bool,
     ) {
-        assert_like_naive(&small([second, third], split, allocates), &references, true);
+        assert_like_naive(&small([second, third], top, allocates), &references, true);
     }
 
     #[test]
     fn a_common_first_level_changes_nothing(
-        references in references(), exclusive: bool, split: bool, allocates: bool, wide: bool,
+        references in references(), exclusive: bool, top in top(), allocates: bool, wide: bool,
     ) {
         let third = if exclusive { Inclusion::Exclusive } else { Inclusion::Nine };
-        let mut spec = small([Inclusion::Nine, third], split, allocates);
-        if wide {
+        let mut spec = small([Inclusion::Nine, third], top, allocates);
+        if wide && top != Top::Stacked {
             spec.levels[0] = LevelSpec { serves: spec.levels[0].serves, ..level("L1", 2 << 10, 8) };
         }
-        prop_assert!(Simulation::new(&spec, vec![memory(1)]).unwrap().has_common_front());
+        prop_assert_eq!(has_common_front(&spec), top != Top::Stacked);
         on_every_level(|| assert_like_naive(&spec, &references, false));
     }
 }
@@ -130,18 +162,14 @@ proptest! {
             prop::sample::select(vec![1_u64, 4, 8, 12, 16, 20]),
         ],
         sets in [0_u32..3, 0_u32..2, 0_u32..4, 0_u32..5],
-        split: bool,
+        top in top(),
         levels in 2_usize..4,
     ) {
         let sized = |nth: usize| level(["L1", "L1i", "L2", "L3"][nth], ways[nth] << (6 + sets[nth]), ways[nth]);
-        let serves = if split { Serves::Data } else { Serves::Unified };
-        let mut all = vec![LevelSpec { serves, ..sized(0) }];
-        if split {
-            all.push(LevelSpec { serves: Serves::Instruction, ..sized(1) });
-        }
+        let mut all = top.levels(sized(0), sized(1));
         all.extend((2..=levels).map(sized));
         let spec = hierarchy(all);
-        prop_assert!(Simulation::new(&spec, vec![memory(1)]).unwrap().has_common_front());
+        prop_assert_eq!(has_common_front(&spec), top != Top::Stacked);
         on_every_level(|| assert_like_naive(&spec, &references, false));
     }
 }
@@ -168,7 +196,7 @@ proptest! {
     #[test]
     fn threads_change_nothing(references in references(), common: bool, random: bool) {
         let second = if common { Inclusion::Nine } else { Inclusion::Inclusive };
-        let mut spec = small([second, Inclusion::Nine], false, true);
+        let mut spec = small([second, Inclusion::Nine], Top::Unified, true);
         if random {
             spec.levels[2].replacement = super::Replacement::Random;
         }
@@ -183,11 +211,36 @@ proptest! {
 
 #[test]
 fn a_common_first_level_needs_small_sets_and_no_one_who_takes_its_lines() {
-    let has = |spec: &HierarchySpec| Simulation::new(spec, vec![memory(1)]).unwrap().has_common_front();
-    assert!(has(&hierarchy(vec![level("L1", 32 << 10, 8), level("L2", 1 << 20, 16)])));
-    assert!(!has(&hierarchy(vec![level("L1", 64 << 10, 8), level("L2", 1 << 20, 16)])));
+    assert!(has_common_front(&hierarchy(vec![level("L1", 32 << 10, 8), level("L2", 1 << 20, 16)])));
+    assert!(!has_common_front(&hierarchy(vec![level("L1", 64 << 10, 8), level("L2", 1 << 20, 16)])));
     let inclusive = LevelSpec { inclusion: Inclusion::Inclusive, ..level("L2", 1 << 20, 16) };
-    assert!(!has(&hierarchy(vec![level("L1", 32 << 10, 8), inclusive])));
+    assert!(!has_common_front(&hierarchy(vec![level("L1", 32 << 10, 8), inclusive])));
+}
+
+#[test]
+fn fetches_of_a_processor_without_a_level_for_them_are_kept_in_the_second() {
+    let data = LevelSpec { serves: Serves::Data, ..level("L1d", 8 << 10, 4) };
+    let spec = hierarchy(vec![data, level("L2", 1 << 20, 8), level("L3", 4 << 20, 8)]);
+    let fetches: Vec<Reference> = (0..400).map(|nth| Reference::new(nth % 4 * 64, Kind::Fetch, 4)).collect();
+    let mut simulation = Simulation::new(&spec, vec![memory(1)]).unwrap();
+    simulation.feed(&Segment { asid: 0, thread: 0, references: &fetches });
+    let outcome = &simulation.finish()[0];
+    assert_eq!(outcome.levels.iter().map(|level| level.totals()).collect::<Vec<_>>(), [(0, 0), (400, 4), (4, 4)]);
+    assert_eq!(outcome.memory.reads, [0, 0, 4, 0]);
+}
+
+#[test]
+fn a_line_is_of_its_own_address_space_whatever_its_size() {
+    for line_bytes in [8, 16, 32, 64, 128] {
+        let levels = vec![level("L1", line_bytes * 8, 4), level("L2", line_bytes * 64, 4)];
+        let spec = HierarchySpec { line_bytes, ..hierarchy(levels) };
+        let mut simulation = Simulation::new(&spec, vec![memory(1)]).unwrap();
+        for asid in [0, 1, 512, 1024, 2048, pagelab_trace::MAX_ASID] {
+            simulation.feed(&Segment { asid, thread: 0, references: &[Reference::new(0, Kind::Load, 4)] });
+        }
+        let outcome = &simulation.finish()[0];
+        assert_eq!((outcome.placed.pages, outcome.memory.reads[0]), (6, 6), "lines of {line_bytes} bytes");
+    }
 }
 
 #[test]

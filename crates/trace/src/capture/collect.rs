@@ -1,5 +1,6 @@
 //! Runs an emulator with the plugin, and writes the references of all its processes.
 
+use super::descriptors::MoreDescriptors;
 use super::protocol::{BlockHeader, BlockKind, HEADER_BYTES, MOST_BYTES, VERSION};
 use super::sink::{Block, Sink, Totals};
 use crate::error::TraceError;
@@ -12,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -47,26 +48,37 @@ pub struct Outcome {
 const AT_ONCE: usize = 1 << 18;
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs the program and writes its trace to `out`. `go_on` is called repeatedly; if it returns false, the program is
-/// killed, and the trace ends there.
+/// Runs the program and writes its trace to `out`. `begun` is called when the first process is there, not if none comes.
+/// `go_on` is called repeatedly; if it returns false, the program is killed, and the trace ends there.
 pub fn capture<W: Write + Send>(
     request: &Request,
     header: &Header,
     out: W,
+    begun: impl FnOnce() -> Result<()> + Send + 'static,
     mut go_on: impl FnMut() -> bool,
 ) -> Result<Outcome> {
     let writer = TraceWriter::new(out, header, request.settings)?;
-    let shared = Shared { sink: Mutex::new(Ok(Sink::new(writer, header.content))), failed: AtomicBool::new(false) };
+    let sink = Sink::new(writer, header.content, Box::new(begun));
+    let shared = Shared { sink: Mutex::new(Ok(sink)), failed: AtomicBool::new(false) };
     let listener = UnixListener::bind(&request.socket).map_err(TraceError::io("make the collector's socket"))?;
     listener.set_nonblocking(true).map_err(TraceError::io("listen at the collector's socket"))?;
     let begin = Instant::now();
     let child = start(&request.command)?;
+    // Only now, so that the program has its own limit.
+    let _more = MoreDescriptors::allow();
     let watched = std::thread::scope(|scope| {
         let mut go_on = || go_on() && !shared.failed.load(Relaxed);
         watch(scope, child, &listener, &shared, request.grace, &mut go_on)
     });
     let (writer, totals) = shared.sink.into_inner().unwrap_or_else(PoisonError::into_inner)?.finish()?;
-    let (status, cut_off) = watched?;
+    let (status, cut_off) = match watched {
+        Ok(ended) => ended,
+        Err(error) => {
+            // What came until then stays readable.
+            writer.finish(&serde_json::json!({ "images": totals.images, "error": error.to_string() }))?;
+            return Err(error);
+        }
+    };
     let outcome = Outcome { status, wall_s: begin.elapsed().as_secs_f64(), cut_off, totals };
     let ending = serde_json::to_value(&outcome).map_err(|error| TraceError::Invalid(error.to_string()))?;
     writer.finish(&ending)?;
@@ -105,13 +117,14 @@ fn start(command: &[String]) -> Result<Child> {
     Command::new(program).args(arguments).spawn().map_err(TraceError::io("start the emulator"))
 }
 
-/// A connection, and the thread that reads it.
+/// A connection, and the thread that reads it. Both have the same descriptor.
 struct Connection<'scope> {
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     reader: ScopedJoinHandle<'scope, ()>,
 }
 
 /// Accepts connections until the program has ended and all are closed; returns the status, and how many were cut off.
+/// After an error nothing is left that would wait for a reader.
 fn watch<'scope, W: Write + Send>(
     scope: &'scope Scope<'scope, '_>,
     mut child: Child,
@@ -120,12 +133,32 @@ fn watch<'scope, W: Write + Send>(
     grace: Duration,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(i32, usize)> {
-    let mut connections: Vec<Connection> = Vec::new();
+    let mut connections = Vec::new();
+    let watched = attend(scope, &mut child, &mut connections, listener, shared, grace, go_on);
+    if watched.is_err() {
+        // The first error is told. A program that has ended cannot be killed.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let left = cut(connections);
+    watched.map(|status| (status, left))
+}
+
+/// Accepts connections until the program has ended and all are closed or are to be cut off; returns the status.
+fn attend<'scope, W: Write + Send>(
+    scope: &'scope Scope<'scope, '_>,
+    child: &mut Child,
+    connections: &mut Vec<Connection<'scope>>,
+    listener: &UnixListener,
+    shared: &'scope Shared<W>,
+    grace: Duration,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<i32> {
     let (mut status, mut ended, mut count) = (None, None, 0);
     loop {
-        while let Some(stream) = accept(listener)? {
+        while let Some(stream) = accept(listener, connections.len())? {
             count += 1;
-            connections.push(connection(scope, stream, count, shared)?);
+            connections.push(connection(scope, stream, count, shared));
         }
         connections.retain(|connection| !connection.reader.is_finished());
         if status.is_none() {
@@ -138,25 +171,28 @@ fn watch<'scope, W: Write + Send>(
         // One more look at the listener after the end: a process may have connected just before.
         if let (Some(status), Some(ended)) = (status, ended)
             && ended.elapsed() > TICK
+            && (connections.is_empty() || ended.elapsed() > grace || !go_on())
         {
-            if connections.is_empty() {
-                return Ok((code(status), 0));
-            }
-            if ended.elapsed() > grace || !go_on() {
-                return Ok((code(status), cut(connections)));
-            }
+            return Ok(code(status));
         }
         std::thread::sleep(TICK);
     }
 }
 
-fn accept(listener: &UnixListener) -> Result<Option<UnixStream>> {
+/// The next process that connects; `live` are connected.
+fn accept(listener: &UnixListener, live: usize) -> Result<Option<UnixStream>> {
     match listener.accept() {
         Ok((stream, _)) => {
             stream.set_nonblocking(false).map_err(TraceError::io("accept a process"))?;
             Ok(Some(stream))
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+            Err(TraceError::Invalid(format!(
+                "cannot accept a process besides the {live} that run at once: {error}; raise the hard limit of descriptors \
+             (ulimit -Hn; each process takes one), or: --no-children"
+            )))
+        }
         Err(source) => Err(TraceError::Io { operation: "accept a process", source }),
     }
 }
@@ -166,10 +202,11 @@ fn connection<'scope, W: Write + Send>(
     stream: UnixStream,
     number: u64,
     shared: &'scope Shared<W>,
-) -> Result<Connection<'scope>> {
-    let input = stream.try_clone().map_err(TraceError::io("accept a process"))?;
-    let reader = scope.spawn(move || receive(input, number, shared));
-    Ok(Connection { stream, reader })
+) -> Connection<'scope> {
+    let stream = Arc::new(stream);
+    let input = Arc::clone(&stream);
+    let reader = scope.spawn(move || receive(&input, number, shared));
+    Connection { stream, reader }
 }
 
 /// Closes what is still open; returns how many there were.
@@ -184,7 +221,7 @@ fn cut(connections: Vec<Connection>) -> usize {
 }
 
 /// Reads one connection to its end; a block that is cut off by a kill is left out.
-fn receive<W: Write>(input: UnixStream, connection: u64, shared: &Shared<W>) {
+fn receive<W: Write>(input: &UnixStream, connection: u64, shared: &Shared<W>) {
     let mut input = BufReader::with_capacity(AT_ONCE, input);
     let (mut header, mut payload) = ([0; HEADER_BYTES], Vec::new());
     while input.read_exact(&mut header).is_ok() {

@@ -64,10 +64,15 @@ pub(super) struct Sink<W: Write> {
     /// Address space of an image.
     tokens: HashMap<u64, u16>,
     totals: Totals,
+    /// To be called when the first process is there.
+    begun: Option<Begun>,
 }
 
+/// What is done once, when there is something to capture.
+pub(crate) type Begun = Box<dyn FnOnce() -> Result<()> + Send>;
+
 impl<W: Write> Sink<W> {
-    pub fn new(writer: TraceWriter<W>, content: Content) -> Self {
+    pub fn new(writer: TraceWriter<W>, content: Content, begun: Begun) -> Self {
         let kinds = (content == Content::References).then_some([0; 4]);
         Sink {
             writer,
@@ -78,6 +83,7 @@ impl<W: Write> Sink<W> {
             spaces: HashMap::new(),
             tokens: HashMap::new(),
             totals: Totals { kinds, ..Totals::default() },
+            begun: Some(begun),
         }
     }
 
@@ -118,6 +124,9 @@ impl<W: Write> Sink<W> {
 
     fn hello(&mut self, block: &Block) -> Result<()> {
         let hello = Hello::decode(block.payload).ok_or_else(malformed)?;
+        if let Some(begun) = self.begun.take() {
+            begun()?;
+        }
         let known = self.tokens.len() as u16;
         let space = *self.tokens.entry(hello.image).or_insert(known);
         if space > MAX_ASID {
@@ -255,7 +264,7 @@ mod tests {
     fn written(sent: &Sent, chunk_records: usize) -> (Vec<Run>, Totals) {
         let settings = Settings { chunk_records, ..Settings::default() };
         let writer = TraceWriter::new(Vec::new(), &Header::new(CONTENT), settings).unwrap();
-        let (mut sink, mut packer) = (Sink::new(writer, CONTENT), Packer::new());
+        let (mut sink, mut packer) = (Sink::new(writer, CONTENT, Box::new(|| Ok(()))), Packer::new());
         for image in 0..2 {
             let payload = Hello { image, pid: 1, parent: 0 }.encode();
             sink.take(&Block { connection: image, kind: Some(BlockKind::Hello), payload: &payload }).unwrap();

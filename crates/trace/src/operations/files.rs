@@ -1,12 +1,15 @@
-//! Opening and writing files: a new trace gets its name when it is whole.
+//! Opening and writing files: a new trace gets its name when it is whole, a captured one when its first references arrive.
 
 use super::{Output, Records};
+use crate::capture::Begun;
 use crate::error::TraceError;
 use crate::foreign::Format;
 use crate::format::{Content, Header, Index, TraceReader, TraceWriter};
 use crate::reference::Kinds;
 use crate::source::{ReferenceSource, References, Result, RunSource};
 use crate::{Run, Selection};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -86,17 +89,36 @@ pub(super) fn index(path: &Path) -> Result<(Header, Index, u64)> {
 pub(super) struct NewFile {
     path: PathBuf,
     part: PathBuf,
+    /// It may replace a file of its name, also one that was made meanwhile.
+    force: bool,
 }
 
 impl NewFile {
     pub fn create(output: &Output) -> Result<(NewFile, BufWriter<File>)> {
         refuse_existing(output)?;
-        let mut part: OsString = output.path.clone().into();
+        let (new, file) = NewFile::open(&output.path, output.force)?;
+        Ok((new, BufWriter::with_capacity(BUFFER, file)))
+    }
+
+    fn open(path: &Path, force: bool) -> Result<(NewFile, File)> {
+        let mut part: OsString = path.into();
         // In a directory that others may write to, a predictable name could be a link made by another user.
         part.push(format!(".part-{:016x}", RandomState::new().build_hasher().finish()));
         let part = PathBuf::from(part);
-        let file = made(&part, File::create_new(&part))?;
-        Ok((NewFile { path: output.path.clone(), part }, BufWriter::with_capacity(BUFFER, file)))
+        let file = made(path, File::create_new(&part))?;
+        Ok((NewFile { path: path.to_owned(), part, force }, file))
+    }
+
+    /// Gives the file its name.
+    fn name(&self) -> Result<()> {
+        let flags = if self.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        let renamed = match renameat_with(CWD, &self.part, CWD, &self.path, flags) {
+            // The file system cannot refuse to replace.
+            Err(Errno::INVAL | Errno::NOSYS) if !self.path.exists() => std::fs::rename(&self.part, &self.path),
+            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS) => return Err(exists(&self.path)),
+            other => other.map_err(Into::into),
+        };
+        renamed.map_err(TraceError::io("name the trace"))
     }
 
     /// Gives the whole file its name; returns how many bytes it has.
@@ -106,7 +128,7 @@ impl NewFile {
             .map_err(|error| TraceError::Io { operation: "write the trace", source: error.into_error() })?;
         file.sync_all().map_err(TraceError::io("write the trace"))?;
         let bytes = file.metadata().map_err(TraceError::io("write the trace"))?.len();
-        std::fs::rename(&self.part, &self.path).map_err(TraceError::io("name the trace"))?;
+        self.name()?;
         Ok(bytes)
     }
 }
@@ -120,21 +142,27 @@ impl Drop for NewFile {
 
 fn refuse_existing(output: &Output) -> Result<()> {
     if !output.force && output.path.exists() {
-        return Err(TraceError::Invalid(format!("{} exists; replace it: --force", output.path.display())));
+        return Err(exists(&output.path));
     }
     Ok(())
 }
 
-/// A file that has its name from the beginning: a capture cannot be repeated, so half of it is kept.
-pub(super) fn create_in_place(output: &Output) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).create_new(!output.force);
-    match options.open(&output.path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            Err(TraceError::Invalid(format!("{} exists; replace it: --force", output.path.display())))
-        }
-        other => named(&output.path, other),
+fn exists(path: &Path) -> TraceError {
+    TraceError::Invalid(format!("{} exists; replace it: --force", path.display()))
+}
+
+/// A file for a capture, and what gives it its name when the program begins: a capture cannot be repeated, so half of
+/// it is kept, but one that never began replaces nothing. Devices and pipes are written to as they are.
+pub(super) fn create_for_capture(output: &Output) -> Result<(File, Begun)> {
+    refuse_existing(output)?;
+    if output.path.exists() && !output.path.is_file() {
+        let file = named(&output.path, OpenOptions::new().write(true).open(&output.path))?;
+        return Ok((file, Box::new(|| Ok(()))));
     }
+    // The file that a link names is replaced, not the link.
+    let path = output.path.canonicalize().unwrap_or_else(|_| output.path.clone());
+    let (new, file) = NewFile::open(&path, output.force)?;
+    Ok((file, Box::new(move || new.name())))
 }
 
 /// References or runs.

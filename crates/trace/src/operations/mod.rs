@@ -199,5 +199,6 @@ fn captured(
         .map_err(|_| TraceError::Invalid("the time that processes may outlive the program is not a time".into()))?;
     let request =
         Request { command: command.to_vec(), socket: socket.to_owned(), grace, settings: output.settings() };
-    capture(&request, &header, files::create_in_place(output)?, go_on)
+    let (file, begun) = files::create_for_capture(output)?;
+    capture(&request, &header, file, begun, go_on)
 }

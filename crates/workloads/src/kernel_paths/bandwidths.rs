@@ -65,16 +65,14 @@ fn from_a_child((mut here, mut there): Connected) -> Result<Path, Failure> {
 /// Out of a file that is in memory, by read, and added up.
 pub fn file_reread(ground: &Ground) -> Result<Path, Failure> {
     let (file, bytes) = (ground.file()?, ground.bytes);
-    let mut buffer = vec![0_u64; BLOCK / 8];
+    let mut buffer = vec![0_u8; BLOCK];
     Ok(Path::new(bytes as u64, sum_of(bytes), move || {
         let (mut at, mut sum) = (0, 0_u64);
         while at < bytes {
-            // SAFETY: numbers are bytes, too, and any bytes are numbers.
-            let block = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast::<u8>(), BLOCK) };
-            let length = BLOCK.min(bytes - at);
-            file.read_exact_at(&mut block[..length], at as u64).map_err(|error| format!("read: {error}"))?;
-            sum = sum.wrapping_add(add(&buffer[..length / 8]));
-            at += length;
+            let block = &mut buffer[..BLOCK.min(bytes - at)];
+            file.read_exact_at(block, at as u64).map_err(|error| format!("read: {error}"))?;
+            sum = sum.wrapping_add(add_bytes(block));
+            at += block.len();
         }
         Ok(sum)
     }))
@@ -83,11 +81,7 @@ pub fn file_reread(ground: &Ground) -> Result<Path, Failure> {
 /// Out of a mapping of such a file, whose pages are in the page table.
 pub fn mmap_reread(ground: &Ground) -> Result<Path, Failure> {
     let mapping = Mapping::of_file(&ground.file()?, ground.bytes)?;
-    Ok(Path::new(ground.bytes as u64, sum_of(ground.bytes), move || {
-        let bytes = mapping.bytes();
-        // SAFETY: it begins at a page, and any bytes are numbers.
-        Ok(add(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u64>(), bytes.len() / 8) }))
-    }))
+    Ok(Path::new(ground.bytes as u64, sum_of(ground.bytes), move || Ok(add_bytes(mapping.bytes()))))
 }
 
 /// One array into another, by the C library, whose memcpy the compiler calls for a copy of unknown length.
@@ -154,6 +148,12 @@ fn array(ground: &Ground) -> Vec<u64> {
 /// The sum of the words of an array.
 fn add(words: &[u64]) -> u64 {
     black_box(words).iter().fold(0, |sum, &word| sum.wrapping_add(word))
+}
+
+/// The same of the words that bytes are.
+fn add_bytes(bytes: &[u8]) -> u64 {
+    let (words, _) = black_box(bytes).as_chunks();
+    words.iter().fold(0, |sum, &word| sum.wrapping_add(u64::from_ne_bytes(word)))
 }
 
 /// What [`add`] must return for bytes of CONTENT.

@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::io::{Error, Read, Write, pipe};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use nix::sys::select::{FdSet, select};
 use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
 
 use super::ground::Ground;
 use super::rounds::{Failure, Path};
-use super::system::{Child, failed};
+use super::system::{Child, refused};
 
 /// In a round: messages there and back, connections, and calls of select.
 const ROUND_TRIPS: u64 = 500;
@@ -181,7 +183,7 @@ pub fn select_tcp(_: &Ground) -> Result<Path, Failure> {
     }
     let mut last = File::from(files[SELECTED - 2].try_clone().map_err(no_tcp)?);
     last.write_all(&[1]).map_err(no_tcp)?;
-    select(files, Vec::new())
+    selecting(files, Vec::new())
 }
 
 /// Select on the reading ends of a hundred pipes, of which one has a byte.
@@ -194,34 +196,25 @@ pub fn select_pipes(_: &Ground) -> Result<Path, Failure> {
     }
     let mut last = File::from(others[SELECTED - 1].try_clone().map_err(|error| format!("pipe: {error}"))?);
     last.write_all(&[1]).map_err(|error| format!("write: {error}"))?;
-    select(files, others)
+    selecting(files, others)
 }
 
 /// Calls of select, which find one of the files; `others` stay open meanwhile.
-fn select(files: Vec<OwnedFd>, others: Vec<OwnedFd>) -> Result<Path, Failure> {
+fn selecting(files: Vec<OwnedFd>, others: Vec<OwnedFd>) -> Result<Path, Failure> {
     let highest = files.iter().map(AsRawFd::as_raw_fd).max().unwrap_or(0);
     if highest as usize >= libc::FD_SETSIZE {
         return Err(Failure::Impossible(format!(
             "select does not know descriptors above 1023, and here is {highest}"
         )));
     }
-    // SAFETY: a set of bits, for which zeros are a value, and descriptors below its size.
-    let wanted = unsafe {
-        let mut set: libc::fd_set = std::mem::zeroed();
-        for file in &files {
-            libc::FD_SET(file.as_raw_fd(), &mut set);
-        }
-        set
-    };
     Ok(Path::new(SELECTS, SELECTS, move || {
-        let _open = (&files, &others);
+        let _open = &others;
+        let mut wanted = FdSet::new();
+        files.iter().for_each(|file| wanted.insert(file.as_fd()));
         let mut ready = 0;
         for _ in 0..SELECTS {
-            let (mut set, mut at_once) = (wanted, libc::timeval { tv_sec: 0, tv_usec: 0 });
-            let none = std::ptr::null_mut();
-            // SAFETY: a set of open descriptors up to the highest, and a time.
-            let found = unsafe { libc::select(highest + 1, &mut set, none, none, &mut at_once) };
-            ready += u64::try_from(found).map_err(|_| failed("select"))?;
+            let (mut set, mut at_once) = (wanted, TimeVal::new(0, 0));
+            ready += select(highest + 1, &mut set, None, None, &mut at_once).map_err(refused("select"))? as u64;
         }
         Ok(ready)
     }))

@@ -12,7 +12,7 @@ use nix::unistd::{close, unlink, write};
 
 use super::ground::Ground;
 use super::rounds::{Failure, Path};
-use super::system::{Mapping, failed, page_bytes, refused, usage};
+use super::system::{Mapping, handle_by, page_bytes, refused, usage};
 
 /// Files that a round makes or removes.
 const FILES: u64 = 100;
@@ -130,16 +130,8 @@ pub fn protection_fault(_: &Ground) -> Result<Path, Failure> {
 
 /// Installs [`skip`]; returns the action before it.
 fn handle_violations() -> Result<libc::sigaction, String> {
-    // SAFETY: zeros are a value of the actions; the handler has the type that SA_SIGINFO asks for.
-    unsafe {
-        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
-        action.sa_sigaction = skip as *const () as libc::sighandler_t;
-        action.sa_flags = libc::SA_SIGINFO;
-        match libc::sigaction(libc::SIGSEGV, &action, &mut before) {
-            0 => Ok(before),
-            _ => Err(failed("sigaction")),
-        }
-    }
+    // SAFETY: the handler has the type that SA_SIGINFO asks for, and changes a number and the registers of a store.
+    unsafe { handle_by(libc::SIGSEGV, skip as *const () as libc::sighandler_t, libc::SA_SIGINFO) }
 }
 
 /// A store of one known length.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{self, Mode};
-use nix::unistd::{close, getpid, gettid};
+use nix::unistd::{close, getpid, getppid, gettid};
 
 use super::ground::Ground;
 use super::rounds::{Failure, Path};
-use super::system::{Child, failed, refused};
+use super::system::{Child, failed, handle_by, refused};
 
 /// The argument with which the program does nothing: what `exec` and `sh` execute.
 pub const NOTHING: &str = "kernel-paths-nothing";
@@ -24,10 +24,9 @@ const FORKS: u64 = 20;
 const EXECUTIONS: u64 = 5;
 const SHELL: &str = "/bin/sh";
 
-/// The number of the parent process, by a system call that no library answers.
+/// The number of the parent process, which no library answers without a system call.
 pub fn null_call(_: &Ground) -> Result<Path, Failure> {
-    // SAFETY: the call has no arguments, and always succeeds.
-    let parent = || unsafe { libc::syscall(libc::SYS_getppid) } as u64;
+    let parent = || getppid().as_raw() as u64;
     Ok(Path::new(CALLS, CALLS * parent(), move || Ok((0..CALLS).map(|_| parent()).sum())))
 }
 
@@ -96,15 +95,8 @@ extern "C" fn handle_otherwise(_: libc::c_int) {
 
 /// Sets the action for SIGUSR1; returns the previous one, as an address.
 fn install(handler: libc::sighandler_t) -> Result<libc::sighandler_t, String> {
-    // SAFETY: both handlers add to an atomic number alone; zeros are a value of the action.
-    unsafe {
-        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
-        action.sa_sigaction = handler;
-        if libc::sigaction(libc::SIGUSR1, &action, &mut before) != 0 {
-            return Err(failed("sigaction"));
-        }
-        Ok(before.sa_sigaction)
-    }
+    // SAFETY: both handlers add to an atomic number alone.
+    Ok(unsafe { handle_by(libc::SIGUSR1, handler, 0) }?.sa_sigaction)
 }
 
 fn address(handler: extern "C" fn(libc::c_int)) -> libc::sighandler_t {

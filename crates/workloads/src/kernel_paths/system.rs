@@ -9,10 +9,11 @@ use std::ptr;
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::{Pid, SysconfVar, execv, sysconf};
 
 /// The error of a call of libc that returned -1 (or what that is as another type), with its name.
 pub fn failed(call: &str) -> String {
@@ -22,6 +23,27 @@ pub fn failed(call: &str) -> String {
 /// The same of a call of the crate nix, which returned the error.
 pub fn refused(call: &'static str) -> impl FnOnce(Errno) -> String {
     move |errno| format!("{call}: {}", Error::from(errno))
+}
+
+/// Sets the action for a signal; returns the one before it.
+///
+/// # Safety
+/// The address is that of a handler as the flags ask for, and what it does may be done at any time.
+pub unsafe fn handle_by(
+    signal: libc::c_int,
+    handler: libc::sighandler_t,
+    flags: libc::c_int,
+) -> Result<libc::sigaction, String> {
+    // SAFETY: zeros are a value of the actions, and the handler is as the caller says.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        match libc::sigaction(signal, &action, &mut before) {
+            0 => Ok(before),
+            _ => Err(failed("sigaction")),
+        }
+    }
 }
 
 /// Keeps this thread, and what it starts, on the last processor that it may use.
@@ -45,19 +67,15 @@ pub struct Child {
 impl Child {
     /// Forks; the child exits with what `work` returns.
     pub fn fork(work: impl FnOnce() -> i32) -> Result<Child, String> {
-        let parent = Pid::this().as_raw();
+        let parent = Pid::this();
         // SAFETY: the child runs `work`, which leaves other threads and their locks alone, and does not return.
         match unsafe { libc::fork() } {
             -1 => Err(failed("fork")),
             0 => {
-                // SAFETY: signals of this process, and its end.
-                unsafe {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    if libc::getppid() != parent {
-                        libc::_exit(0);
-                    }
-                    libc::_exit(work())
-                }
+                let bound = set_pdeathsig(Signal::SIGKILL);
+                let status = if bound.is_ok() && Pid::parent() == parent { work() } else { 0 };
+                // SAFETY: the end of this process.
+                unsafe { libc::_exit(status) }
             }
             id => Ok(Child { id }),
         }
@@ -65,11 +83,8 @@ impl Child {
 
     /// Forks a child that executes a program, with the words from its name on.
     pub fn execute(program: &CString, words: &[CString]) -> Result<Child, String> {
-        let mut pointers: Vec<*const libc::c_char> = words.iter().map(|word| word.as_ptr()).collect();
-        pointers.push(ptr::null());
         Child::fork(|| {
-            // SAFETY: strings that end with a zero byte, and a list that ends with a null pointer.
-            unsafe { libc::execv(program.as_ptr(), pointers.as_ptr()) };
+            let Err(_) = execv(program, words);
             127
         })
     }

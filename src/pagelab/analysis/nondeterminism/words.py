@@ -44,7 +44,8 @@ def _joined(what: str, clauses: Sequence[str]) -> str:
     return f"{what}: {', and '.join(clauses)}." if clauses else ""
 
 
-_ALIKE = "no policy could be told from another in any of"
+_ALIKE = "no policy’s interval lies clear of another’s in any of"
+"""Ranks rest on intervals that do not pair the executions; a test within pairs may still see a difference."""
 
 
 def tells_nothing(sentence: str) -> bool:

@@ -69,6 +69,9 @@ def import_command(
     from pagelab.models.points import CyclesKind, Source
 
     out = into or file.with_suffix(".model")
+    if out.is_dir():
+        what = "the directory of a campaign" if (out / "campaign.json").exists() else "a directory"
+        raise BadInputError(f"--into {out}: it is {what}; choose another: --into NAME.model")
     if out.exists() and not force:
         raise BadInputError(f"--into {out}: it exists; replace it with --force")
     anchors = {size: name for size, name in (("4K", anchor_4k), ("2M", anchor_2m)) if name is not None}

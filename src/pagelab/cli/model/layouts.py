@@ -97,6 +97,7 @@ def _footprint(source: Path) -> tuple[Footprint, tuple[Pool, ...]]:
     """The footprint of a trace, or of a record's JSON."""
     import json
 
+    from pagelab.cli.simulate.values import warn_of_killed
     from pagelab.layouts import footprint
     from pagelab.layouts.layout import PLACES
     from pagelab.record import Record
@@ -107,6 +108,7 @@ def _footprint(source: Path) -> tuple[Footprint, tuple[Pool, ...]]:
         with source.open("rb") as stream:
             is_json = stream.read(64).lstrip().startswith(b"{")
         if not is_json:
+            warn_of_killed(source)
             return footprint.of_trace(source), of_header(Trace(source).header)
         return footprint.of_record(Record.model_validate(json.loads(source.read_text(encoding="utf-8")))), PLACES
     except OSError as error:

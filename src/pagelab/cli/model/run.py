@@ -174,4 +174,4 @@ def _answer(campaign: Campaign, directory: Path, *, as_json: bool) -> str:
     if as_json:
         return report_of(file, file.fits).model_dump_json(by_alias=True, indent=1)
     body = text(file, file.fits).splitlines()[1:]
-    return "\n".join([verdict(file), *body, "", *facts(campaign, file), following(directory)])
+    return "\n".join([verdict(file), *body, "", *facts(campaign, file), following(directory, file)])

@@ -80,7 +80,7 @@ def _simulator_text(found: SimulatorSensitivity) -> str:
     for one in able:
         change = one.what if one.by == 0 else f"{one.what} {'−' if one.by < 0 else '+'}{abs(100 * one.by):g}%"
         errors = [wording.percent(one.errors[name], signed=False) for name in names]
-        rows.append([change, *(f"× {one.counts[name]:.2f}" for name in counts), *errors])
+        rows.append([change, *(_ratio(one.counts[name]) for name in counts), *errors])
     head = (
         f"{found.workload}: maximal errors on {found.test_layouts} test layouts, whose counts are of a simulator that "
         f"differs from {found.processor}"
@@ -88,6 +88,10 @@ def _simulator_text(found: SimulatorSensitivity) -> str:
     lines = [head, *_columns(rows)]
     lines += [f"{one.what} {100 * one.by:+g}%: not simulated: {one.refusal}" for one in found.changes if one.refusal]
     return "\n".join([*lines, *(f"not fitted: {why}" for why in found.refusals.values())])
+
+
+def _ratio(value: float | None) -> str:
+    return "from 0" if value is None else f"× {value:.2f}"
 
 
 def _columns(rows: list[list[str]]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
+from pagelab.errors import quoted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -78,8 +79,10 @@ def cache_command(
     """
     from pagelab.cli.simulate.values import warn_of_killed
     from pagelab.simulate.cache_runs import cache
-    from pagelab.simulate.export import as_study, check_directory, write_table
+    from pagelab.simulate.export import as_study, check_directory, check_table, write_table
 
+    if output is not None:
+        check_table(output)
     if study is not None:
         check_directory(study)
     warn_of_killed(trace)
@@ -87,13 +90,13 @@ def cache_command(
     wanted = [*(frames or []), *(str(path) for path in policy or [])] or ["kernel"]
     seeds = range(seed, seed + executions)
     runs = cache(trace, hierarchy, wanted, seeds=seeds, history=history, threads=threads, report=_progress())
+    # The answer first: neither a full disk nor another error of the files takes it away.
+    terminal.echo(runs.executions.write_json() if as_json else _text(runs))
     if output is not None:
         write_table(runs.levels, output)
     if study is not None:
         as_study(runs, study, trace)
-    terminal.echo(runs.executions.write_json() if as_json else _text(runs))
-    if study is not None:
-        terminal.echo(f"\nstudy written; see: pagelab report {study}")
+        terminal.echo(f"\nstudy written; see: pagelab report {quoted(study)}")
 
 
 def _history(past: str, memory: str, given: dict[str, float | None]) -> History:

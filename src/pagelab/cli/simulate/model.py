@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
+from pagelab.cli.simulate.values import DEFAULT_COLOURS
 
 if TYPE_CHECKING:
     from pagelab.simulate.analytical_model import Convention
@@ -22,8 +23,11 @@ _TITLES = {
 
 def model_command(
     colors: Annotated[
-        str, typer.Option("--colors", metavar="LIST", help="Colour counts: 1,2,4 or 1..256 (doubling).")
-    ] = "1..64",
+        str | None,
+        typer.Option(
+            "--colors", metavar="LIST", show_default=DEFAULT_COLOURS, help="Colour counts: 1,2,4 or 1..256 (doubling)."
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option("--memory", metavar="LIST", help="Memory sizes.")] = _DEFAULT,
     convention: Annotated[
         str,
@@ -56,14 +60,12 @@ def model_command(
 
         pagelab simulate model --colors 1..4096 --memory 64M,1G,64G --out model
     """
-    from pagelab.cli.simulate.values import directory, memories, page_bytes_of
+    from pagelab.cli.simulate.values import colours_and_memories, directory, page_bytes_of
     from pagelab.errors import BadInputError
     from pagelab.simulate.analytical_model import Convention
-    from pagelab.sizes import numbers
 
     page_bytes = page_bytes_of(page_size)
-    counts = numbers(colors, "--colors")
-    sizes = memories(memory, page_bytes, counts)
+    counts, sizes = colours_and_memories(colors, memory, page_bytes)
     names = {one.value: [one] for one in Convention} | {"all": list(Convention)}
     if convention not in names:
         raise BadInputError(f"--convention {convention}: not known; allowed: {', '.join(names)}")

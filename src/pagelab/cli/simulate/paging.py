@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pagelab import terminal
+from pagelab.cli.simulate.values import DEFAULT_COLOURS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,8 +33,11 @@ class _Wanted:
 def paging_command(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace file, made by `pagelab trace`.")],
     colors: Annotated[
-        str, typer.Option("--colors", metavar="LIST", help="Colour counts: 1,2,4 or 1..256 (doubling).")
-    ] = "1..64",
+        str | None,
+        typer.Option(
+            "--colors", metavar="LIST", show_default=DEFAULT_COLOURS, help="Colour counts: 1,2,4 or 1..256 (doubling)."
+        ),
+    ] = None,
     memory: Annotated[
         str,
         typer.Option("--memory", metavar="LIST", help="Memory sizes: 1M,2M,4M, or all (in files and JSON only)."),
@@ -82,14 +86,23 @@ def paging_command(
 
         pagelab simulate paging sort.trace --coloring xor:0x1041,0x2082 --colors 1,2,4 --json
     """
-    from pagelab.cli.simulate.values import directory, memories, page_bytes_of, warn_of_killed
+    from pagelab.cli.simulate.values import (
+        colours_and_memories,
+        default_colours,
+        directory,
+        page_bytes_of,
+        warn_of_killed,
+    )
     from pagelab.errors import BadInputError
     from pagelab.simulate.page_faults import coloring as coloring_of
     from pagelab.sizes import numbers
 
-    page_bytes = page_bytes_of(page_size)
-    counts = numbers(colors, "--colors")
-    sizes = None if memory == "all" else memories(memory, page_bytes, counts)
+    page_bytes, default = page_bytes_of(page_size), default_colours(trace) if colors is None else DEFAULT_COLOURS
+    if memory == "all":
+        counts = numbers(default if colors is None else colors, "--colors")
+        sizes: list[int] | None = None
+    else:
+        counts, sizes = colours_and_memories(colors, memory, page_bytes, default)
     name, masks = coloring_of(coloring, "--coloring")
     shared = {"colouring": name, "masks": masks, "page_bytes": page_bytes}
     wanted = _Wanted(trace, counts, sizes, page_bytes, shared)
@@ -156,7 +169,7 @@ def _tell(found: pl.DataFrame, wanted: _Wanted, out: Path | None, as_json: bool)
         terminal.echo(found.write_json())
     else:
         if found.is_empty():
-            terminal.echo("no memory size has enough sampled frames of each colour; raise --sample or --memory")
+            terminal.echo("the sample has an estimate for none of these memory sizes and colours")
         for part in found.partition_by("policy", maintain_order=True):
             _table(part, part["policy"][0], wanted)
     if out is not None:

@@ -76,7 +76,7 @@ def tlb_command(
     """
     from pagelab.cli.simulate.cache import _progress
     from pagelab.cli.simulate.values import warn_of_killed
-    from pagelab.simulate.export import write_table
+    from pagelab.simulate.export import check_table, write_table
     from pagelab.simulate.placements import placement, placement_of_pages, regions_of_map
     from pagelab.simulate.tlb_runs import tlb
 
@@ -97,6 +97,8 @@ def tlb_command(
         return
     if length is not None or warm_up is not None:
         raise BadInputError("--length and --warm-up apply to windows only; give the number of windows: --windows 30")
+    if output is not None:
+        check_table(output)
     runs = tlb(
         trace,
         processor,
@@ -106,9 +108,9 @@ def tlb_command(
         threads=threads,
         report=_progress(),
     )
+    terminal.echo(runs.executions.write_json() if as_json else _text(runs, known))
     if output is not None:
         write_table(runs.windows, output)
-    terminal.echo(runs.executions.write_json() if as_json else _text(runs, known))
 
 
 def _sampled(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from pagelab import terminal
-from pagelab.errors import BadInputError
-from pagelab.machine.settings import size_name
-from pagelab.sizes import size_bytes
+from pagelab.errors import BadInputError, quoted
+from pagelab.sizes import numbers, size_bytes
+
+DEFAULT_COLOURS = "1..64"
 
 
 def page_bytes_of(text: str) -> int:
@@ -24,44 +23,49 @@ def page_bytes_of(text: str) -> int:
 
 def warn_of_killed(trace: Path) -> None:
     """Warns on standard error where the program of ``trace`` was killed while it was captured: its rest is missing."""
-    from pagelab.trace import TraceError, info
+    from pagelab.trace import TraceError
+    from pagelab.trace.files import killed
 
     try:
-        images = (info(trace)["ending"] or {}).get("images") or ()
+        missing = killed(trace)
     except TraceError:
         return  # told by what reads it
-    killed = sum(image["ended"] == "killed" for image in images)
-    if not killed:
-        return
-    who = "its program was" if len(images) == 1 else f"{killed} of its {len(images)} processes were"
-    terminal.say(f"warning: {trace} is incomplete: {who} killed; see: pagelab trace info {shlex.quote(str(trace))}\n")
+    if missing:
+        see = f"pagelab trace info {quoted(trace)}"
+        terminal.say(f"warning: {trace} is incomplete: {missing}; see: {see}\n")
 
 
-def memories(text: str, page_bytes: int, counts: Sequence[int]) -> list[int]:
-    """The sizes of ``--memory`` in pages. Refuses sizes of no whole number of pages, and numbers of colours
-    (``--colors``) that divide none of the sizes: the cells of either would all be empty.
+def default_colours(trace: Path) -> str:
+    """The value of ``--colors`` if none is given: what the trace was reduced for, or the powers of two to 64."""
+    from pagelab.trace import TraceError
+    from pagelab.trace.files import info
+
+    try:
+        reduction = info(trace)["header"].get("reduction")
+    except TraceError:
+        return DEFAULT_COLOURS  # told by what reads it
+    return ",".join(map(str, reduction["colours"])) if reduction else DEFAULT_COLOURS
+
+
+def colours_and_memories(
+    colors: str | None, memory: str, page_bytes: int, default: str = DEFAULT_COLOURS
+) -> tuple[list[int], list[int]]:
+    """The counts of ``--colors`` and the sizes of ``--memory`` in pages. Without ``--colors``: of the ``default`` those
+    that divide a size, since the results for others would all be missing.
+
+    Refuses what :func:`~pagelab.simulate.page_faults.memory_pages` refuses.
     """
-    found = []
-    for part in text.split(","):
-        size = size_bytes(part, "--memory")
-        if size < page_bytes or size % page_bytes:
-            raise BadInputError(
-                f"--memory {part.strip()}: {size} bytes are no whole number of pages of {page_bytes}; "
-                f"the next that is: --memory {size_name(max(1, -(-size // page_bytes)) * page_bytes)}"
-            )
-        if size // page_bytes in found:
-            raise BadInputError(f"--memory {text}: {part.strip()} is named twice; name it once")
-        found.append(size // page_bytes)
-    for count in counts:
-        if count < 1:
-            raise BadInputError(f"--colors {count}: there is at least 1 colour")
-        if all(pages % count for pages in found):
-            divided = size_name(-(-found[-1] // count) * count * page_bytes)
-            raise BadInputError(
-                f"--colors {count}: {count} colours divide none of the memories of --memory {text} ({found[-1]} pages "
-                f"are the last); one that they divide: --memory {divided}"
-            )
-    return found
+    from pagelab.simulate.page_faults import memory_pages
+
+    counts = numbers(default if colors is None else colors, "--colors")
+    sizes = [(part.strip(), size_bytes(part, "--memory")) for part in memory.split(",")]
+    found = memory_pages(sizes, page_bytes, () if colors is None else counts, ("--memory", "--colors"))
+    if colors is None:
+        fitting = [count for count in counts if any(pages % count == 0 for pages in found)]
+        if not fitting:
+            memory_pages(sizes, page_bytes, counts, ("--memory", "--colors"))  # raises, and names a size
+        counts = fitting
+    return counts, found
 
 
 def directory(out: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from pagelab.analysis import wording
@@ -189,7 +190,7 @@ def misses(analysis: Analysis, before: int) -> list[Figure]:
         return []
     chosen = [one for one in part.misses.groups if one.all_differ][:MOST_MISSES]
     if not chosen:
-        chosen = sorted(part.misses.groups, key=lambda one: -max(one.time) / min(one.time))[:1]
+        chosen = sorted(part.misses.groups, key=_reach, reverse=True)[:1]
     used: set[str] = set()
     return [
         Figure(
@@ -203,6 +204,12 @@ def misses(analysis: Analysis, before: int) -> list[Figure]:
         )
         for place, one in enumerate(chosen, start=1)
     ]
+
+
+def _reach(one: Misses) -> float:
+    """How many times the greatest mean time is the least one."""
+    low, high = min(one.time), max(one.time)
+    return high / low if low > 0 else inf if high > low else 1.0
 
 
 def _misses_caption(one: Misses) -> str:

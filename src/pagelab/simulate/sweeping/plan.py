@@ -15,6 +15,7 @@ from ...machine.provenance import pagelab_version
 from ...study.errors import Problem, SpecError
 from ...study.toml_text import LineIndex
 from .. import hardware
+from ..page_faults import memory_pages
 from ..placements import History, Placement, placement, placement_of_pages, regions_of_map
 from . import rows, traces
 from .configurations import Cache, Configuration, Paging, Tlb
@@ -155,7 +156,11 @@ def _shown(value: object) -> str:
 
 def _paging(table: RawPaging) -> Iterator[Paging]:
     for policy, coloring, page_bytes in itertools.product(table.policies, table.coloring, table.page_size):
-        memory = None if table.memory == "all" else tuple(size // page_bytes for size in table.memory)
+        memory = None
+        if table.memory != "all":
+            # Of the numbers of colours that nobody named, those that divide no size have no row.
+            named = table.colors if "colors" in table.model_fields_set else ()
+            memory = tuple(memory_pages([(_shown(size), size) for size in table.memory], page_bytes, named))
         options = {
             "coloring": (coloring, "modulo"),
             "page_size": (page_bytes, 4096),

@@ -56,7 +56,7 @@ _TLB = {
 _HOW = {"host": pl.String, "seconds": pl.Float64, "pagelab": pl.String}
 SCHEMA = pl.Schema(_WHAT | _PAGING | _MACHINE | _LEVEL | _PLACED | _CACHE | _TLB | _HOW)
 """Of every part. Change it, and :data:`FORMAT`, together."""
-FORMAT = 1
+FORMAT = 2
 """Part of a task's identity: parts of another format are done again."""
 
 

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def _several(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _size(value: Any) -> int:
@@ -85,7 +85,7 @@ Seeds = Annotated[
 
 
 class _Raw(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class RawTable(_Raw):

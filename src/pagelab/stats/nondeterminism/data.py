@@ -123,6 +123,9 @@ def key_of(*names: str) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
+_POSITIVE = "spreads need positive values; if it is a time: check the clock, or measure more work at a time"
+
+
 def _times(values: NDArray[np.generic], ends: NDArray[np.uint64], what: str) -> NDArray[np.float64]:
     """Finite, positive doubles, or a refusal that names the execution and the measurement."""
 
@@ -140,7 +143,7 @@ def _times(values: NDArray[np.generic], ends: NDArray[np.uint64], what: str) -> 
     with np.errstate(invalid="ignore"):
         for bad, refusal, advice in (
             (~np.isfinite(times), Refusal.NOT_FINITE, "leave the execution out, and say so, before calling"),
-            (times <= 0, Refusal.NOT_POSITIVE, "a time is positive: check the clock, or measure more work at a time"),
+            (times <= 0, Refusal.NOT_POSITIVE, _POSITIVE),
             ((times < SMALLEST) | (times > LARGEST), Refusal.OVERFLOW, "change the unit"),
         ):
             found = np.flatnonzero(bad)

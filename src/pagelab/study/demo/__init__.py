@@ -7,7 +7,7 @@ import subprocess
 from importlib.resources import files
 from pathlib import Path
 
-from ... import paths
+from ... import paths, whole_file
 from ...errors import PagelabError
 
 SPEC = "demo.toml"
@@ -26,11 +26,10 @@ def make_inputs(directory: Path) -> Path:
     """Writes the study's inputs into ``directory``; returns its study.toml. The same bytes every time."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in (SPEC, *SCRIPTS):
-        (directory / name).write_bytes(files(__package__).joinpath(name).read_bytes())
+        whole_file.put(directory / name, files(__package__).joinpath(name).read_bytes())
     draw = random.Random(1)
-    with (directory / LINES).open("w", encoding="ascii") as file:
-        file.writelines(f"{draw.getrandbits(128):032x}\n" for _ in range(_LINE_COUNT))
-    (directory / SOURCE).write_text("".join(_function(number, draw) for number in range(_FUNCTIONS)), encoding="ascii")
+    whole_file.put(directory / LINES, "".join(f"{draw.getrandbits(128):032x}\n" for _ in range(_LINE_COUNT)))
+    whole_file.put(directory / SOURCE, "".join(_function(number, draw) for number in range(_FUNCTIONS)))
     made = subprocess.run(
         [paths.workload(), "make-file", "--file", directory / SCANNED, "--bytes", _SCANNED_BYTES],
         capture_output=True,

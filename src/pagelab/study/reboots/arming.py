@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ... import environment
-from ...errors import BadInputError, MachineError
+from ...errors import BadInputError, MachineError, quoted
 from .. import systemd_units as units
 from ..boot_session import STOPPED
 from ..control import resume_study, run_study
@@ -115,8 +115,8 @@ def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[S
         number = permission.restarts(store.slots(), store.finished(), plan)
         if not number:
             raise BadInputError(
-                f"all runs of {directory} are done; for more: sudo pagelab study resume {directory} --executions N "
-                "--reboot"
+                f"all runs of {directory} are done; for more: sudo pagelab study resume {quoted(directory)} "
+                "--executions N --reboot"
             )
         progress.note(permission.told(plan, number, systemd))
         note = permission.encrypted(permission.needed_paths(plan, directory))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...errors import quoted
 from ..errors import NothingStartsError, StudyError, StudyInterruptedError
 from ..systemd import Systemd
 from . import count
@@ -86,7 +87,7 @@ def runs(directory: Path, systemd: Systemd, tools: Tools, say: Say) -> None:
 def _end_if_over(directory: Path, systemd: Systemd, say: Say) -> None:
     if _ended(directory):
         systemd.remove()
-        say(f"the study is finished; see it with: pagelab report {directory}")
+        say(f"the study is finished; see it with: pagelab report {quoted(directory)}")
 
 
 def _kept(directory: Path) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...errors import MachineError, another_would_do
+from ...errors import MachineError, another_would_do, quoted
 from ...machine.sysfs import Tree
 from ...machine.virtual import container
 from .. import programs
@@ -71,7 +71,7 @@ def needed_paths(plan: Plan, directory: Path) -> list[Path]:
 def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = None) -> None:
     """Raises MachineError where this machine cannot be restarted for the study, or would not continue it after that."""
     tree = tree or Tree.from_environment()
-    again = f"sudo pagelab study run SPEC --into {directory} --reboot"
+    again = f"sudo pagelab study run SPEC --into {quoted(directory)} --reboot"
     if not tree.exists("/run/systemd/system"):
         raise MachineError('between = "reboot" needs systemd, and this system is run by another manager or none')
     box = container(tree)

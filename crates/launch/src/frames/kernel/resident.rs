@@ -1,6 +1,6 @@
 //! The pages of a process that is held at its end: their frames by pagemap, compared with the strategy's wishes.
 
-use crate::sys::{self, procfs};
+use crate::sys::{self, pagemap, procfs};
 use pagelab_contract::record::ColourTable;
 use pagelab_frames::strategy::{Modulo, Numbered, Numbers};
 use pagelab_frames::{AnyStrategy, Colours, Strategy, Want, Words};
@@ -9,6 +9,7 @@ use pagelab_policy::plan::{FIRST_FROM_SEED, Memory, StrategyKind, StrategySpec};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 const PAGE: u64 = 4096;
@@ -62,14 +63,14 @@ impl Resident {
 pub type Placed<'s> = (&'s StrategySpec, &'s [Memory]);
 
 /// Examines a process's private memory, by the kinds of each strategy, until `deadline_ns` (CLOCK_MONOTONIC) at the
-/// latest: a program can map terabytes that it never touches, and it is held during the examination.
+/// latest, because the program is held during the examination. Address space that it never touched costs no time.
 ///
 /// # Errors
 /// Its maps or its pages cannot be read, the kernel hides frame numbers, or the deadline has passed.
 pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result<Vec<Resident>> {
     let maps = procfs::text(pid, "maps")?;
     let image = Image::parse(&procfs::text(pid, "stat")?);
-    let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+    let entries = Entries { pagemap: File::open(format!("/proc/{pid}/pagemap"))?, deadline_ns };
     let flags = File::open(FLAGS).ok();
     // Ranges with hints of the program's own do not belong to the policy.
     let own = ranges(&procfs::text(pid, "page_hints").unwrap_or_default());
@@ -77,38 +78,67 @@ pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result
     let mut judges: Vec<Judge<'_>> = judges.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
     for region in maps.lines().filter_map(Region::parse).filter(|region| region.is_private) {
         let early_from = if region.name == "[stack]" { image.arguments(region.end) } else { region.end };
-        let mut bytes = vec![0; BATCH * 8];
-        let mut page = region.start / PAGE;
-        while page < region.end / PAGE {
-            if sys::monotonic_ns() > deadline_ns {
-                return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+        entries.each(region.start..region.end, |vpn, entry| {
+            let is_anonymous = entry & PRESENT != 0 && entry & FILE == 0;
+            if !is_anonymous || lies_in(&own, vpn * PAGE) {
+                return Ok(());
             }
-            let count = BATCH.min((region.end / PAGE - page) as usize);
-            let part = &mut bytes[..count * 8];
-            // Pages of the kernel's own (vsyscall) have no entries.
-            let got = pagemap.read_at(part, page * 8)? / 8;
-            for (number, entry) in part.chunks_exact(8).take(got).enumerate() {
-                let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
-                let vpn = page + number as u64;
-                let is_anonymous = entry & PRESENT != 0 && entry & FILE == 0;
-                if !is_anonymous || lies_in(&own, vpn * PAGE) {
-                    continue;
-                }
-                let kind = region.kind(vpn * PAGE, &image);
-                let judge = judges.iter_mut().zip(strategies).find(|(_, (_, kinds))| kinds.contains(&kind));
-                // Only for few pages, because each answer is a system call.
-                let is_own = || entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
-                if let Some((judge, _)) = judge.filter(|_| is_own()) {
-                    judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from)?;
-                }
+            let kind = region.kind(vpn * PAGE, &image);
+            let judge = judges.iter_mut().zip(strategies).find(|(_, (_, kinds))| kinds.contains(&kind));
+            // Only for few pages, because each answer is a system call.
+            let is_own = || entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
+            match judge.filter(|_| is_own()) {
+                Some((judge, _)) => judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from),
+                None => Ok(()),
             }
-            if got < count {
-                break;
-            }
-            page += count as u64;
-        }
+        })?;
     }
     Ok(judges.into_iter().map(|judge| judge.found).collect())
+}
+
+/// The entries of a process's pagemap.
+struct Entries {
+    pagemap: File,
+    deadline_ns: u64,
+}
+
+impl Entries {
+    /// Calls `visit` with the number and the entry of each page of a span of addresses that is there.
+    fn each(&self, span: Range<u64>, mut visit: impl FnMut(u64, u64) -> io::Result<()>) -> io::Result<()> {
+        let mut at = span.start;
+        while at < span.end {
+            self.check_time()?;
+            let Ok((runs, until)) = pagemap::present(&self.pagemap, at..span.end) else {
+                // On a kernel that cannot scan, all entries are read.
+                return self.read(at / PAGE..span.end / PAGE, &mut visit);
+            };
+            for run in runs {
+                self.read(run.start / PAGE..run.end / PAGE, &mut visit)?;
+            }
+            at = until.max(at + PAGE);
+        }
+        Ok(())
+    }
+
+    fn read(&self, pages: Range<u64>, visit: &mut impl FnMut(u64, u64) -> io::Result<()>) -> io::Result<()> {
+        let mut bytes = vec![0; BATCH.min((pages.end - pages.start) as usize) * 8];
+        for first in pages.clone().step_by(BATCH) {
+            self.check_time()?;
+            let count = BATCH.min((pages.end - first) as usize);
+            let part = &mut bytes[..count * 8];
+            // Pages of the kernel's own (vsyscall) have no entries.
+            let got = self.pagemap.read_at(part, first * 8)? / 8;
+            for (vpn, entry) in (first..).zip(part.chunks_exact(8).take(got)) {
+                visit(vpn, entry.try_into().map_or(0, u64::from_ne_bytes))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_time(&self) -> io::Result<()> {
+        let is_over = sys::monotonic_ns() > self.deadline_ns;
+        if is_over { Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)) } else { Ok(()) }
+    }
 }
 
 /// Ranges with hints, in the order of their addresses, in the text of `/proc/PID/page_hints`: `START-END STRATEGY …`.
@@ -189,7 +219,8 @@ impl Region<'_> {
         match self.name {
             "[heap]" if address >= image.heap_start => Memory::Heap,
             "[stack]" => Memory::Stack,
-            name if !name.is_empty() && !name.starts_with('[') => Memory::Data,
+            // Private mappings of /dev/zero are anonymous.
+            name if !name.is_empty() && !name.starts_with('[') && name != "/dev/zero" => Memory::Data,
             _ if is_bss => Memory::Data,
             _ => Memory::Anon,
         }
@@ -297,19 +328,35 @@ mod tests {
     }
 
     #[test]
-    fn address_space_that_nobody_touches_is_no_way_to_be_held_for_long() {
-        let (access, kind) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+    fn address_space_that_nobody_touches_costs_no_time() {
+        const TEBIBYTES_16: usize = 16 << 40;
+        let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), 64 << 30, access, kind, -1, 0) };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), TEBIBYTES_16, access, kind, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
-        let begin = sys::monotonic_ns();
-        let own = std::process::id() as i32;
-        let strategy = StrategySpec::new(StrategyKind::PageColoring, 4);
-        let looked = look(own, &[(&strategy, &KINDS)], begin + 1_000_000);
-        assert_eq!(looked.expect_err("too much").raw_os_error(), Some(libc::ETIMEDOUT));
-
+        let middle = base as u64 + TEBIBYTES_16 as u64 / 2;
+        // SAFETY: within the mapping, which may be read.
+        assert_eq!(unsafe { (middle as *const u8).read_volatile() }, 0);
+        let pagemap = File::open("/proc/self/pagemap").expect("/proc");
+        // Of the entries of 16 TiB, such a time is enough for a tenth.
+        let entries = Entries { pagemap, deadline_ns: sys::monotonic_ns() + 3_000_000_000 };
+        let mut found = Vec::new();
+        let span = base as u64..base as u64 + TEBIBYTES_16 as u64;
+        let seen = entries.each(span, |vpn, entry| {
+            found.extend((entry & PRESENT != 0).then_some(vpn));
+            Ok(())
+        });
         // SAFETY: the mapping made above.
-        unsafe { libc::munmap(base, 64 << 30) };
+        unsafe { libc::munmap(base, TEBIBYTES_16) };
+        seen.expect("in time");
+        assert_eq!(found, [middle / PAGE]);
+    }
+
+    #[test]
+    fn a_program_is_not_held_for_longer_than_allowed() {
+        let strategy = StrategySpec::new(StrategyKind::PageColoring, 4);
+        let looked = look(std::process::id() as i32, &[(&strategy, &KINDS)], 0);
+        assert_eq!(looked.expect_err("too late").raw_os_error(), Some(libc::ETIMEDOUT));
     }
 
     #[test]
@@ -357,6 +404,8 @@ mod tests {
             ("7f0000000000-7f0000004000 rw-p 00000000 00:00 0", 0x7f00_0000_0000, Memory::Anon),
             ("7f0000000000-7f0000004000 rw-p 00000000 00:00 0 [anon:pool]", 0x7f00_0000_0000, Memory::Anon),
             ("7f0000000000-7f0000004000 rw-p 00002000 08:01 9 /lib/libc.so.6", 0x7f00_0000_0000, Memory::Data),
+            ("7f0000000000-7f0000004000 rw-p 00000000 00:05 5 /dev/zero", 0x7f00_0000_0000, Memory::Anon),
+            ("7f0000000000-7f0000004000 rw-p 00000000 08:01 9 /tmp/dev/zero", 0x7f00_0000_0000, Memory::Data),
             ("7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]", 0x7ffd_0002_0000, Memory::Stack),
         ] {
             assert_eq!(kind(line, address), wanted, "{line} at {address:x}");

@@ -2,7 +2,8 @@ use super::*;
 use pagelab_policy::guest::{EngineCounts, Measuring, OutOfReach, PlacementMethod, Started};
 use pagelab_policy::plan::StrategyKind;
 
-fn report(pid: u32, frames: Vec<FramesReport>, engine: Option<EngineReport>) -> Report {
+/// What an image of process `pid` reports.
+pub fn report(pid: u32, frames: Vec<FramesReport>, engine: Option<EngineReport>) -> Report {
     Report {
         pid,
         ppid: 1,

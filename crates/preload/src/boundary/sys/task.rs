@@ -105,6 +105,12 @@ calls! {
 
     fn become_dumpable() -> () { nr::PRCTL; prctl::PR_SET_DUMPABLE, 1, 0, 0, 0 }
 
+    fn no_new_privileges() -> () { nr::PRCTL; prctl::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0 }
+
+    fn drop_from_bounding_set(capability: u32) -> () { nr::PRCTL; prctl::PR_CAPBSET_DROP, capability, 0, 0, 0 }
+
+    fn get_robust_list(tid: u32, head: &mut usize, len: &mut usize) -> () { nr::GET_ROBUST_LIST; tid, head, len }
+
     // Timers of the calling thread alone.
     fn timer_slack(ns: usize) -> () { nr::PRCTL; prctl::PR_SET_TIMERSLACK, ns }
 
@@ -160,6 +166,13 @@ calls! { unsafe:
 /// Gives the calling thread its own table of descriptors, which is empty (Linux 5.9).
 pub fn leave_files() -> Result<()> {
     close_range_of(0, u32::MAX, CLOSE_RANGE_UNSHARE)
+}
+
+/// Whether the calling thread has the list of locks that libc gives each of its threads, also the first one after a
+/// fork. (The kernel gives the child of vfork or posix_spawn none.)
+pub fn has_list_of_locks() -> bool {
+    let (mut head, mut len) = (0, 0);
+    get_robust_list(0, &mut head, &mut len).is_err() || head != 0
 }
 
 /// Ends the calling thread alone.
@@ -245,14 +258,18 @@ const CAP_SETGID: u64 = 1 << general::CAP_SETGID;
 const CAP_SETUID: u64 = 1 << general::CAP_SETUID;
 const CAP_IPC_LOCK: u64 = 1 << general::CAP_IPC_LOCK;
 
-/// Gives up every right of the calling thread that the program may give up later. These are all capabilities and, if
-/// the program could become another user, its present user and groups. So an attacker who later takes over the program
-/// gains nothing from this thread. `but_locks`: the thread may still lock memory.
+/// Gives up every right of the calling thread that the program may give up later. These are all capabilities, those that
+/// a program could get by exec, and, if the program could become another user, its present user and groups. So an
+/// attacker who later takes over the program gains none of them from this thread. `but_locks`: the thread may still lock
+/// memory.
 pub fn give_up_rights(but_locks: bool) {
     let permitted = permitted_capabilities(0);
     let _ = keep_capabilities(but_locks);
     // Some may be permitted but not in effect at the moment (seteuid).
     let _ = set_capabilities(permitted);
+    // Up to the first that the kernel does not know.
+    let _ = (0..u64::BITS).all(|capability| drop_from_bounding_set(capability).is_ok());
+    let _ = no_new_privileges();
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [user, effective_user, saved_user] = &mut users;
     let [group, effective_group, saved_group] = &mut groups;

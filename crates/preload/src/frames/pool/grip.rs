@@ -1,12 +1,14 @@
 //! References that hold free pages in place from their look-up to their move.
 //!
 //! The kernel moves free pages of the pool (compaction) and swaps them out. Between a page's look-up and its move the
-//! library cannot see that. The kernel does neither to a page with a further reference. A pipe can give one:
-//! vmsplice(2) of a byte of a page takes a reference, which ends when the byte is read. UFFDIO_MOVE refuses pages that
-//! are pinned for DMA, and shared pages, but not pages that a pipe refers to.
+//! library cannot see that. A page with a further reference is not moved. Nor does it lose its frame by swapping: reclaim
+//! unmaps it all the same, but it stays in the swap cache while the reference lasts, and a touch maps it again. (A page
+//! that was unmapped does not show its frame, and is given up: see [`super::verify`].) A pipe can give a reference:
+//! vmsplice(2) of a byte of a page takes one, which ends when the byte is read. UFFDIO_MOVE refuses pages that are pinned
+//! for DMA, and shared pages, but not pages that a pipe refers to.
 //!
 //! A page keeps its reference after it is moved into the program, with two disadvantages: the page cannot be migrated,
-//! collapsed or swapped out, and copy-on-write after a fork copies it even if the child has ended. So pages are
+//! collapsed or freed by swapping, and copy-on-write after a fork copies it even if the child has ended. So pages are
 //! released when the next ones are held, before a fork, and at the latest a moment after the last fault.
 
 use core::sync::atomic::{AtomicBool, Ordering};

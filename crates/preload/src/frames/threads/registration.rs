@@ -38,15 +38,20 @@ pub fn keep(uffd: Uffd) {
     DESCRIPTOR.store(copy, Ordering::Release);
 }
 
-/// The descriptor, as last known; calls on a closed one return EBADF.
-pub fn uffd() -> Uffd {
-    Uffd(DESCRIPTOR.load(Ordering::Acquire))
+/// Whether `copy` still is the userfaultfd, and not a file of the program's.
+fn is_ours(copy: i32) -> bool {
+    copy != NONE && sys::inode(copy) == Ok(INODE.load(Ordering::Relaxed))
+}
+
+/// The descriptor. EBADF: the program has closed or replaced it, by a userfaultfd of its own perhaps.
+fn uffd() -> Result<Uffd> {
+    Some(DESCRIPTOR.load(Ordering::Acquire)).filter(|&copy| is_ours(copy)).map(Uffd).ok_or(Errno::EBADF)
 }
 
 /// Closes the descriptor, if it still is the userfaultfd.
 pub fn close() {
     let copy = DESCRIPTOR.swap(NONE, Ordering::AcqRel);
-    if copy != NONE && sys::inode(copy) == Ok(INODE.load(Ordering::Relaxed)) {
+    if is_ours(copy) {
         sys::close(copy);
     }
 }
@@ -72,12 +77,12 @@ fn fetch() -> bool {
 
 /// Runs `what` with the descriptor, or has the handler do the work.
 fn through(what: impl Fn(Uffd) -> Result<()>, kind: Kind, span: Span) -> Result<()> {
-    match what(uffd()) {
+    match uffd().and_then(&what) {
         Err(Errno::EBADF | Errno::ENOTTY) => {}
         result => return result,
     }
     if fetch() {
-        match what(uffd()) {
+        match uffd().and_then(&what) {
             Err(Errno::EBADF | Errno::ENOTTY) => {}
             result => return result,
         }

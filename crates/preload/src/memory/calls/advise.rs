@@ -8,7 +8,7 @@ use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::memory::pool::discards;
+use crate::memory::pool::{collapse_nothing, discards};
 use crate::memory::{files, tables};
 use crate::state::guest_file;
 
@@ -72,26 +72,31 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     Err(Errno::ENOMEM)
 }
 
-/// Whether the kernel can be asked to populate all of `[addr, addr + len)`, which contains no memory mapped in advance.
-/// Pages that a strategy governs are placed first.
-pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
+/// The bytes of `[addr, addr + len)` that the kernel can be asked to populate: as without the library, up to the first
+/// byte that the program does not have. Pages that a strategy governs are placed first.
+pub fn before_populating(addr: usize, len: usize, advice: i32) -> usize {
+    let own = our_span(addr, len).map_or(len, |span| first_own(span).min(len));
     if advice == c::MADV_POPULATE_WRITE {
         // The kernel populates the pages that are still missing, and also finds the errors.
-        place_ahead(addr, len);
+        place_ahead(addr, own);
     }
-    let Some(span) = our_span(addr, len) else { return true };
+    own
+}
+
+/// Bytes at the beginning of `span` without memory mapped in advance, or given back.
+fn first_own(span: Span) -> usize {
     let mut guest = tables::lock();
-    let mut whole = true;
     let heap_end = guest.heap_end();
+    let mut end = span.start;
     let _ = each_part(span, heap_end, &mut |owner, part| {
-        whole &= match (owner, &guest.heap) {
-            (Owner::Heap, Some(heap)) => heap.own(part) == part,
-            (Owner::Pool, _) => guest.pool(part.start).is_none_or(|pool| pool.is_all_used(part)),
-            _ => true,
+        end = match (owner, &guest.heap) {
+            (Owner::Heap, Some(heap)) => heap.own(part).end,
+            (Owner::Pool, _) => guest.pool(part.start).map_or(part.end, |pool| pool.first_had(part).end),
+            _ => part.end,
         };
-        Ok(())
+        if end < part.end { Err(Errno::ENOMEM) } else { Ok(()) }
     });
-    whole
+    end - span.start
 }
 
 fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
@@ -113,7 +118,7 @@ fn advise_heap(own: Span, advice: i32) -> Result<()> {
     match advice {
         c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
         // The kernel refuses to collapse less than a tile.
-        c::MADV_COLLAPSE if !own.holds_tile() => raw(),
+        c::MADV_COLLAPSE if !own.holds_tile() => collapse_nothing(own),
         // The policy has decided on page sizes.
         c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
             sys::is_mapped(own.start, own.len())
@@ -137,6 +142,10 @@ fn place_ahead(addr: usize, len: usize) {
 /// As [`place_ahead`], before the program locks `[addr, addr + len)`, unless the kernel will refuse that at once.
 pub fn place_to_lock(addr: usize, len: usize) {
     let limit = task::soft_limit(task::LIMIT_LOCKED).unwrap_or(u64::MAX);
+    // (Where there is a hole, the kernel brings nothing in.)
+    if pages(addr, len).is_none_or(|span| sys::is_mapped(span.start, span.len()).is_err()) {
+        return;
+    }
     if len as u64 <= limit || task::may_lock_beyond_limit(0) {
         place_ahead(addr, len);
     }

@@ -6,7 +6,7 @@
 //! in that way are given back before the registration. (Zeros that the program itself wrote there cannot be
 //! distinguished from them.)
 
-use pagelab_abi::plan::Fetch;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backing;
 use crate::boundary::arch::PAGE;
@@ -39,6 +39,14 @@ pub fn wants_events(argument: usize) -> bool {
         && word(&bytes, 8) & (EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP) != 0
 }
 
+/// Whether the program has registered memory with a userfaultfd of its own.
+static HAS_REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program has registered memory with a userfaultfd of its own, in this process or before a fork.
+pub fn has_registered() -> bool {
+    HAS_REGISTERED.load(Ordering::Relaxed)
+}
+
 /// Prepares the range in the `struct uffdio_register` at `argument`, which the program is about to register.
 pub fn registering(argument: usize) {
     const MISSING: usize = 1;
@@ -50,23 +58,15 @@ pub fn registering(argument: usize) {
     let Some(end) = start.checked_add(len).filter(|end| start % PAGE == 0 && end % PAGE == 0 && len > 0) else {
         return;
     };
+    HAS_REGISTERED.store(true, Ordering::Relaxed);
     backing::program_uffd::registering(Span::new(start, end));
     let fills = mode & MISSING != 0;
-    if fills && prefaults() {
+    if fills && plan::prefaults() {
         give_anonymous_back(Span::new(start, end));
     }
     if let Some(span) = our_span(start, len) {
         let _ = uncover(span, fills);
     }
-}
-
-/// Whether the policy brings in memory before it is touched.
-fn prefaults() -> bool {
-    plan::current().is_some_and(|plan| {
-        (0..plan.section_count())
-            .filter_map(|number| plan.section(number))
-            .any(|section| section.fetch == Fetch::Prefault)
-    })
 }
 
 /// Makes reserved pages normal memory, because no part of them can be registered. If the program itself `fills` missing

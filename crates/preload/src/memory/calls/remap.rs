@@ -4,6 +4,7 @@ use pagelab_abi::guest::Counter;
 
 use crate::backing;
 use crate::boundary::arch::PAGE;
+use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::memory::pool::{Pool, carry, is_uniform, moves_in_part};
@@ -25,6 +26,41 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize
         backing::hints::forget(old, old_len);
     }
     result
+}
+
+/// Prepares for the growth in place of locked memory, and reserves the addresses. `None`: the memory is not locked, or
+/// does not grow in place.
+pub fn before_growth(old: usize, old_len: usize, new_len: usize, flags: i32) -> Option<Span> {
+    let asked = Asked::new(old, old_len, new_len, flags, 0)?;
+    let Asked { from, len, .. } = asked;
+    let growth = Span::new(from.end, from.start.saturating_add(len));
+    let fits = !asked.has_place() && !from.is_empty() && !growth.is_empty() && growth.end <= TASK_END;
+    if !fits || !sys::is_locked(from.end - PAGE, PAGE) {
+        return None;
+    }
+    let mut guest = tables::lock();
+    let all = guest.pools.iter().flatten().all(|pool| pool.has(from.and(pool.bounds())));
+    let alike = all && (mapping::is_within_one(from) || Kind::of(&guest, from).plain || is_uniform(from));
+    if !alike || !asked.makes_room(&mut guest, growth).ok()? {
+        return None;
+    }
+    each_pool_part(&mut guest, growth, &mut |pool, part| {
+        pool.moved_in(part, false, false);
+        Ok(())
+    })
+    .ok()?;
+    Some(growth)
+}
+
+/// Records whether the block at `old` grew into `growth`, which [`before_growth`] has reserved.
+pub fn after_growth(old: usize, growth: Span, grew: bool) {
+    let mut guest = tables::lock();
+    if grew {
+        let kind = Kind::of(&guest, Span::new(old, growth.start));
+        arrived(&mut guest, growth, kind);
+    } else {
+        guest.recheck(growth);
+    }
 }
 
 fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
@@ -99,7 +135,7 @@ impl Asked {
                 (Owner::Pool, _) => match guest.pool(part.start) {
                     Some(pool) => {
                         guest_file::count(Counter::MremapGoverned);
-                        pool.has(part)
+                        pool.is_there(part)
                     }
                     None => sys::is_mapped(part.start, PAGE).is_ok(),
                 },
@@ -148,6 +184,27 @@ impl Asked {
     /// Grows a block in place that begins or ends outside of one pool. False: something is in the way.
     fn stretched(&self, guest: &mut Tables) -> Result<bool> {
         let growth = Span::new(self.from.end, self.from.start + self.len);
+        if !self.makes_room(guest, growth)? {
+            return Ok(false);
+        }
+        let kind = Kind::of(guest, self.from);
+        let raw = |from: Span| sys::grow_in_place(from.start, from.len(), from.len() + growth.len());
+        let grown = match raw(self.from) {
+            Err(Errno::EFAULT) if kind.plain || is_uniform(self.from) => {
+                raw(Span::new(self.from.end - PAGE, self.from.end))
+            }
+            result => result,
+        };
+        match grown {
+            Err(Errno::ENOMEM) => return Ok(false),
+            result => result?,
+        };
+        arrived(guest, growth, kind);
+        Ok(true)
+    }
+
+    /// Prepares for a growth into `growth`. False: the program has something there.
+    fn makes_room(&self, guest: &mut Tables, growth: Span) -> Result<bool> {
         let takes_heap = guest.heap.as_ref().is_some_and(|heap| !heap.own(growth.and(HEAP)).is_empty());
         let takes_pools = guest.pools.iter().flatten().any(|pool| {
             let part = growth.and(pool.bounds());
@@ -161,25 +218,15 @@ impl Asked {
             heap.make_way(growth.and(HEAP))?;
         }
         each_pool_part(guest, growth, &mut |pool, part| pool.clear_for(part))?;
-        let kind = Kind::of(guest, self.from);
-        let raw = |from: Span| sys::grow_in_place(from.start, from.len(), from.len() + growth.len());
-        let grown = match raw(self.from) {
-            Err(Errno::EFAULT) if is_uniform(self.from) => raw(Span::new(self.from.end - PAGE, self.from.end)),
-            result => result,
-        };
-        match grown {
-            Err(Errno::ENOMEM) => return Ok(false),
-            result => result?,
-        };
-        self.arrived(guest, growth, kind);
         Ok(true)
     }
 
     /// Moves a block to a place of the kernel's choice, which is never in a pool.
     fn carried_off(&self, guest: &mut Tables) -> Result<usize> {
         self.demote_reserved(guest)?;
-        self.let_go(guest)?;
-        let at = self.carried()?;
+        let plain = Kind::of(guest, self.from).plain;
+        self.prepare_heap(guest)?;
+        let at = self.carried(plain).inspect_err(|_| guest.recheck(self.from))?;
         self.departed(guest);
         Ok(at)
     }
@@ -201,30 +248,35 @@ impl Asked {
         }
         self.demote_reserved(&mut guest)?;
         let kind = Kind::of(&guest, self.from);
-        self.let_go(&mut guest)?;
-        if let Some(target) = self.target() {
-            if let Some(heap) = &mut guest.heap {
-                heap.part_with(target.and(HEAP))?;
-            }
-            each_pool_part(&mut guest, target, &mut |pool, part| pool.before_move_in(part))?;
+        self.prepare_heap(&mut guest)?;
+        let target = self.target().unwrap_or(Span::new(0, 0));
+        if let Some(heap) = &mut guest.heap {
+            heap.prepare(target.and(HEAP))?;
         }
-        let at = self.carried()?;
+        each_pool_part(&mut guest, target, &mut |pool, part| pool.prepare(part))?;
+        let at = self.carried(kind.plain).inspect_err(|_| {
+            guest.recheck(target);
+            guest.recheck(self.from);
+        })?;
         if !self.keeps() {
             self.departed(&mut guest);
         }
-        self.arrived(&mut guest, Span::new(at, at + self.len), kind);
+        if let Some(heap) = &mut guest.heap {
+            heap.part_with(target.and(HEAP));
+        }
+        arrived(&mut guest, Span::new(at, at + self.len), kind);
         Ok(at)
     }
 
-    /// Makes the move itself, after all preparations.
-    fn carried(&self) -> Result<usize> {
-        if self.target().is_some() && moves_in_part(self.from, self.len) {
-            return self.carried_in_pieces();
+    /// Makes the move itself, after all preparations; `plain`: as of [`carry`].
+    fn carried(&self, plain: bool) -> Result<usize> {
+        if self.target().is_some() && moves_in_part(self.from, self.len, plain) {
+            return self.carried_in_pieces(plain);
         }
         // SAFETY: the program makes this call itself, and answers for its arguments.
         let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
         match raw {
-            Err(Errno::EFAULT) if is_uniform(self.from) => self.carried_in_pieces(),
+            Err(Errno::EFAULT) if plain || is_uniform(self.from) => self.carried_in_pieces(plain),
             result => {
                 let at = result?;
                 backing::after_move(self.from, at, self.keeps());
@@ -235,7 +287,7 @@ impl Asked {
 
     /// Moves several mappings one by one to a given place: a block that the program got as one mapping may be several
     /// mappings of the kernel.
-    fn carried_in_pieces(&self) -> Result<usize> {
+    fn carried_in_pieces(&self, plain: bool) -> Result<usize> {
         let mut from = self.from;
         if self.len < from.len() {
             // SAFETY: the program gives up this end of the range by the same call.
@@ -244,10 +296,10 @@ impl Asked {
         }
         let flags = self.flags | c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
         if let Some(target) = self.target() {
-            return carry(from, target, flags).map(|()| target.start);
+            return carry(from, target, flags, plain).map(|()| target.start);
         }
         let at = sys::map_anywhere(self.len, c::PROT_NONE, c::MAP_NORESERVE)?;
-        match carry(from, Span::new(at, at + self.len), flags) {
+        match carry(from, Span::new(at, at + self.len), flags, plain) {
             Ok(()) => Ok(at),
             Err(errno) => {
                 // SAFETY: the mapping was made a moment ago, and nobody knows its address.
@@ -266,16 +318,19 @@ impl Asked {
         each_pool_part(guest, self.from, &mut |pool, part| pool.before_move_out(part))
     }
 
-    /// Prepares the old range for a move: the heap gives up its part.
-    fn let_go(&self, guest: &mut Tables) -> Result<()> {
+    /// Prepares the heap's part of the old range for a move.
+    fn prepare_heap(&self, guest: &mut Tables) -> Result<()> {
         match &mut guest.heap {
-            Some(heap) if !self.keeps() => heap.part_with(self.from.and(HEAP)),
+            Some(heap) if !self.keeps() => heap.prepare(self.from.and(HEAP)),
             _ => Ok(()),
         }
     }
 
     /// Records that the old range is not mapped any more.
     fn departed(&self, guest: &mut Tables) {
+        if let Some(heap) = &mut guest.heap {
+            heap.part_with(self.from.and(HEAP));
+        }
         for pool in guest.pools.iter_mut().flatten() {
             let part = self.from.and(pool.bounds());
             if !part.is_empty() {
@@ -283,14 +338,14 @@ impl Asked {
             }
         }
     }
+}
 
-    /// Records that `span` contains the moved memory.
-    fn arrived(&self, guest: &mut Tables, span: Span, kind: Kind) {
-        for pool in guest.pools.iter_mut().flatten() {
-            let part = span.and(pool.bounds());
-            if !part.is_empty() {
-                pool.moved_in(part, kind.plain, kind.advised);
-            }
+/// Records that `span` contains memory of this kind, which was moved or has grown there.
+fn arrived(guest: &mut Tables, span: Span, kind: Kind) {
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = span.and(pool.bounds());
+        if !part.is_empty() {
+            pool.moved_in(part, kind.plain, kind.advised);
         }
     }
 }

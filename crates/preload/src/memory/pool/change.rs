@@ -3,15 +3,15 @@
 use pagelab_abi::guest::Counter;
 
 use crate::backing;
-use crate::boundary::arch::PMD;
+use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::mapping;
-use crate::boundary::span::{Span, align_down};
+use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, c};
 use crate::state::guest_file;
 use crate::state::layout::{Backing, Piece};
 
 use super::arenas::ARENA_BYTES;
-use super::{How, Pool};
+use super::{How, Pool, first_of};
 
 impl Pool {
     /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
@@ -126,14 +126,13 @@ impl Pool {
         self.keep_anchor_off(span);
         let governed = self.backing_at(span.start) != Backing::Kernel || backing::governs(span.start);
         match advice {
-            // The policy has decided on page sizes. As the kernel, it refuses to collapse less than a tile.
+            c::MADV_COLLAPSE if governed && !span.holds_tile() => collapse_nothing(span),
+            // The policy has decided on page sizes.
             c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
-                if !self.used.covers(span) {
+                if self.is_kept(span) {
                     Err(Errno::ENOMEM)
-                } else if advice == c::MADV_COLLAPSE && !span.holds_tile() {
-                    Err(Errno::EINVAL)
                 } else {
-                    Ok(())
+                    sys::is_mapped(span.start, span.len())
                 }
             }
             _ if self.has_hugetlb(span) && discards(advice) => self.discard_hugetlb(span),
@@ -223,9 +222,8 @@ impl Pool {
     pub fn replaced(&mut self, span: Span, how: How) {
         self.forget(span);
         let _ = self.used.insert(span);
-        let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
         self.classify(span, how);
-        if anonymous {
+        if how.is_normal() {
             self.layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
             self.retry_edges(span);
         }
@@ -236,9 +234,15 @@ impl Pool {
         span.and(self.bounds()) == span && !self.used.overlaps(span)
     }
 
-    /// Whether the program has all of `span`.
-    pub fn is_all_used(&self, span: Span) -> bool {
-        self.used.covers(span)
+    /// The beginning of `span`, as far as the program has it. What it mapped past libc is its own, too.
+    pub fn first_had(&self, span: Span) -> Span {
+        let starts = [self.spare.next_after(span.start), self.held.next_after(span.start)];
+        let not_its_own = starts.into_iter().flatten().map(|run| run.start).min().unwrap_or(span.end);
+        let most = Span::new(span.start, not_its_own.clamp(span.start, span.end));
+        let run = self.used.next_after(span.start).filter(|run| run.start <= span.start);
+        let known = run.map_or(span.start, |run| run.end).min(most.end);
+        let is_unknown_mapped = known < most.end && sys::is_mapped(known, PAGE).is_ok();
+        if is_unknown_mapped { most } else { Span::new(span.start, known) }
     }
 
     /// Whether any of `span` was given back, but is still mapped.
@@ -257,13 +261,11 @@ impl Pool {
         if !self.hugetlb.overlaps(span) {
             self.drop_spare(span);
         }
-        if mapping::map_at(span, c::PROT_NONE, c::MAP_NORESERVE).is_err() {
-            return false;
+        let left = mapping::is_free(span);
+        if left {
+            self.forget(span);
         }
-        // SAFETY: the mapping was made just now, where nothing was.
-        let _ = unsafe { sys::munmap(span.start, span.len()) };
-        self.forget(span);
-        true
+        left
     }
 
     /// Whether a block may begin at the hint `span`.
@@ -280,13 +282,41 @@ impl Pool {
         Ok(())
     }
 
-    /// Prepares `span` for being replaced by the kernel: makes room in the tables, and accounts for what goes.
+    /// Prepares `span` for being replaced by the kernel (MAP_FIXED, MREMAP_FIXED): makes room in the tables, accounts
+    /// for what goes, and unmaps memory that the program does not know of.
     pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
         self.keep_anchor_off(span);
         self.part_with(span);
-        self.demote_edges(span)
+        self.demote_edges(span)?;
+        self.drop_normal_spare(span);
+        Ok(())
     }
+
+    /// Forgets memory in `span` that is not mapped any more: the kernel refuses some calls only after it has unmapped
+    /// what they were to replace, or a part of what they were to move.
+    pub fn recheck(&mut self, span: Span) {
+        let mut at = span.start;
+        while let Some(run) = first_of(self.used.next_after(at), self.spare.next_after(at))
+            .map(|run| run.and(Span::new(at, span.end)))
+            .filter(|run| !run.is_empty())
+        {
+            mapping::each_hole(run, &mut |hole| {
+                if self.ready().is_ok() {
+                    self.leave_behind(hole);
+                }
+            });
+            at = run.end;
+        }
+    }
+}
+
+/// MADV_COLLAPSE of less than a tile: the kernel cuts the range to whole tiles, and fails if its end lies before its
+/// start then.
+pub fn collapse_nothing(span: Span) -> Result<(), Errno> {
+    sys::is_mapped(span.start, span.len())?;
+    let first = align_up(span.start, PMD).ok_or(Errno::EINVAL)?;
+    if first == align_down(span.end, PMD) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 /// Whether this advice discards contents at once.

@@ -61,13 +61,15 @@ impl Pool {
 
     /// Prepares `span` for being unmapped. Parts of reserved pages that reach beyond it stay mapped, with their
     /// contents, and are handed out to nobody until the whole page is free: the kernel cannot unmap them, and zeroes
-    /// written over them would show wherever it still reads them. Returns the range that can really be unmapped.
-    pub(super) fn hold_edges(&mut self, span: Span) -> Result<Span, Errno> {
+    /// written over them would show wherever it still reads them. Returns the range that can really be unmapped, and
+    /// these parts, for [`Pool::hold`].
+    pub(super) fn edges_to_hold(&mut self, span: Span) -> Result<(Span, [Span; 2]), Errno> {
         let mut rest = span;
+        let mut held = [Span::new(0, 0); 2];
         if !self.hugetlb.overlaps(span) {
-            return Ok(rest);
+            return Ok((rest, held));
         }
-        for first in [true, false] {
+        for (first, held) in [true, false].into_iter().zip(&mut held) {
             if rest.is_empty() {
                 break;
             }
@@ -77,18 +79,25 @@ impl Pool {
             if part == tile || self.demote_if_closed(tile)? {
                 continue;
             }
-            let _ = self.spare.remove(part);
-            let _ = self.shut.remove(part);
-            let _ = self.used.insert(part);
-            let _ = self.held.insert(part);
-            guest_file::count(Counter::HugetlbEmulated);
+            *held = part;
             rest = if part.start == rest.start {
                 Span::new(part.end, rest.end)
             } else {
                 Span::new(rest.start, part.start)
             };
         }
-        Ok(rest)
+        Ok((rest, held))
+    }
+
+    /// Records that `parts` of reserved pages were given back, and stay mapped.
+    pub(super) fn hold(&mut self, parts: [Span; 2]) {
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let _ = self.spare.remove(part);
+            let _ = self.shut.remove(part);
+            let _ = self.used.insert(part);
+            let _ = self.held.insert(part);
+            guest_file::count(Counter::HugetlbEmulated);
+        }
     }
 
     /// Makes a reserved page that the program closed to writing normal memory, with the same protection, before part of

@@ -19,10 +19,41 @@ impl Pool {
         self.used.covers(span) && !self.held.overlaps(span)
     }
 
+    /// Whether the library has any of `span` that the program has not: mapped in advance, or given back.
+    pub fn is_kept(&self, span: Span) -> bool {
+        self.spare.overlaps(span) || self.held.overlaps(span)
+    }
+
+    /// Whether `page` is the program's, and mapped. What it has may be gone: detached, unmapped past libc, or kept from
+    /// a child. What it has not may be there: attached, or mapped past libc.
+    pub fn is_there(&mut self, page: Span) -> bool {
+        self.keep_anchor_off(page);
+        !self.is_kept(page) && sys::is_mapped(page.start, page.len()).is_ok()
+    }
+
+    /// Enters what the program attached, or mapped past libc, where it has nothing in `span`.
+    fn adopt(&mut self, span: Span) {
+        self.keep_anchor_off(span);
+        let mut at = span.start;
+        while at < span.end && !self.used.covers(span) && !self.is_kept(span) {
+            let next = self.used.next_after(at).unwrap_or(Span::new(span.end, span.end));
+            let gap = Span::new(at, next.start.min(span.end));
+            if !gap.is_empty() {
+                if sys::is_mapped(gap.start, gap.len()).is_err() {
+                    return;
+                }
+                let _ = self.used.insert(gap);
+                let _ = self.foreign.insert(gap);
+            }
+            at = next.end.max(at + PAGE);
+        }
+    }
+
     /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is not 0.
     pub fn remap(&mut self, old: Span, new_len: usize, may_move: bool) -> Result<usize, Errno> {
         self.ready()?;
-        if !self.has(old) {
+        self.adopt(old);
+        if !self.has(old) || sys::is_mapped(old.start, old.len()).is_err() {
             return Err(Errno::EFAULT);
         }
         if new_len <= old.len() {
@@ -192,7 +223,7 @@ impl Pool {
         if !self.is_plain(old) || reserved {
             self.part_with(old);
             self.drop_spare(new);
-            carry(old, new, MOVE)?;
+            carry(old, new, MOVE, self.is_plain(old))?;
             self.inherit(old, new);
             self.leave_behind(old);
             self.settle(new, new, false);
@@ -203,10 +234,10 @@ impl Pool {
         let whole = Span::new(at, self.tile_end(new));
         let from = self.with_rest(old, whole);
         self.drop_spare(whole);
-        let room = match carry(from, whole, MOVE) {
+        let room = match carry(from, whole, MOVE, true) {
             Err(Errno::ENOMEM | Errno::EAGAIN) if whole.len() > new_len.max(from.len()) => {
                 let least = Span::new(at, at + new_len.max(from.len()));
-                carry(from, least, MOVE).map(|()| least)
+                carry(from, least, MOVE, true).map(|()| least)
             }
             moved => moved.map(|()| whole),
         }?;
@@ -267,7 +298,7 @@ impl Pool {
             self.map_plain(tail)?;
         }
         self.part_with(old);
-        if let Err(errno) = carry(old, head, MOVE) {
+        if let Err(errno) = carry(old, head, MOVE, true) {
             if !tail.is_empty() {
                 let _ = self.unmap(tail);
             }
@@ -293,7 +324,7 @@ impl Pool {
     }
 
     /// Unmaps the unused rest of the tiles of `old`, which is not mapped any more.
-    fn leave_behind(&mut self, old: Span) {
+    pub(super) fn leave_behind(&mut self, old: Span) {
         let wide = self.widen(old);
         for edge in [Span::new(wide.start, old.start), Span::new(old.end, wide.end)] {
             if !edge.is_empty() {
@@ -344,7 +375,7 @@ impl Pool {
         let at = self.place_like(old, old.len()).ok_or(Errno::ENOMEM)?;
         let new = Span::new(at, at + old.len());
         self.drop_spare(new);
-        carry(old, new, MOVE | c::MREMAP_DONTUNMAP)?;
+        carry(old, new, MOVE | c::MREMAP_DONTUNMAP, self.is_plain(old))?;
         self.inherit(old, new);
         self.settle(new, new, false);
         Ok(at)
@@ -365,14 +396,6 @@ impl Pool {
     pub fn before_registering(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
         self.demote_all(span)
-    }
-
-    /// Prepares for a move to `new` (MREMAP_FIXED): no memory of the library may lie there.
-    pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
-        self.ready()?;
-        self.keep_anchor_off(new);
-        self.part_with(new);
-        self.demote_edges(new)
     }
 
     /// Records that `old` has been moved elsewhere and is not mapped any more.
@@ -415,15 +438,15 @@ fn is_final(errno: Errno) -> bool {
 ///
 /// A block that the program got as one mapping may be several here (tiles of different sizes, or mapped at different
 /// times), which the kernel refuses to move at once. Then they are moved one after the other, if all are of one kind,
-/// as without the library.
-pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
+/// as without the library. `plain`: that is known, also where no file can be opened.
+pub fn carry(old: Span, new: Span, flags: i32, plain: bool) -> Result<(), Errno> {
     // SAFETY: the program requested the move; nothing that it wants to keep lies at the target.
     let whole = || unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) };
-    if moves_in_part(old, new.len()) {
+    if moves_in_part(old, new.len(), plain) {
         carry_each(old, new, flags)?;
     } else {
         match whole() {
-            Err(Errno::EFAULT) if is_uniform(old) => carry_each(old, new, flags),
+            Err(Errno::EFAULT) if plain || is_uniform(old) => carry_each(old, new, flags),
             result => result.map(drop),
         }?;
     }
@@ -433,12 +456,12 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
 
 /// Whether the kernel could move the beginning of `old` and then refuse the rest. If the length stays the same, one
 /// call can move several mappings (Linux 6.17), but none of them may be registered with a userfaultfd. Here they are
-/// moved one by one.
-pub fn moves_in_part(old: Span, new_len: usize) -> bool {
+/// moved one by one. `plain`: as of [`carry`].
+pub fn moves_in_part(old: Span, new_len: usize, plain: bool) -> bool {
     old.len() == new_len
         && backing::governs_any(old)
         && !mapping::is_within_one(old)
-        && (is_uniform(old) || moves_several())
+        && (plain || is_uniform(old) || moves_several())
 }
 
 /// Whether this kernel moves several mappings at once, of any kinds, and with holes between them. (It is not tried: the
@@ -475,7 +498,7 @@ fn carry_each(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     while done < old.len() {
         let from = old.start + done;
         let rest = Span::new(from, old.end);
-        let part = mapping_after(from).map_or(Span::new(old.end, old.end), |span| span.and(rest));
+        let part = first_mapping(rest).unwrap_or(Span::new(old.end, old.end));
         if part.is_empty() || part.start > from {
             // A hole: as the kernel has it, one at the beginning is an error, the others stay holes.
             if done == 0 {
@@ -502,12 +525,15 @@ fn carry_each(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The mapping around `addr`, or the next one.
-fn mapping_after(addr: usize) -> Option<Span> {
+/// The part of `span` in its first mapping. Only behind a hole, or where the mapping is sealed, it is looked up.
+fn first_mapping(span: Span) -> Option<Span> {
+    if let Some(end) = mapping::end_of_first(span) {
+        return Some(Span::new(span.start, end));
+    }
     let mut found = None;
     let _ = maps::each(&mut |mapping| {
-        if mapping.span.end > addr {
-            found = Some(mapping.span);
+        if mapping.span.end > span.start {
+            found = Some(mapping.span.and(span));
         }
         found.is_none()
     });

@@ -11,14 +11,12 @@ pub(super) const BATCH: usize = 1024;
 /// If less than this part of a batch was taken out, nothing is taken out of the [`RESTS`] batches after it.
 const LITTLE: usize = 16;
 const RESTS: u32 = 15;
-/// Equal pages, between which there is no alternation.
-const NOWHERE: [u64; 2] = [u64::MAX; 2];
-
 /// The search for alternations in batches.
 #[derive(Debug)]
 pub(super) struct Alternations {
-    /// The last two references, the older one first.
-    last: [u64; 2],
+    /// The last two references, the older one first; none at the beginning, and after changes by something else. Any
+    /// number may be a page, so none stands for that.
+    last: Option<[u64; 2]>,
     rests: u32,
 }
 
@@ -38,12 +36,12 @@ impl Parted {
 
 impl Alternations {
     pub(super) const fn new() -> Self {
-        Self { last: NOWHERE, rests: 0 }
+        Self { last: None, rests: 0 }
     }
 
     /// Forgets the last references, because something else has changed the stacks.
     pub(super) fn forget(&mut self) {
-        self.last = NOWHERE;
+        self.last = None;
     }
 
     /// Divides a batch of at most [`BATCH`] references.
@@ -53,10 +51,15 @@ impl Alternations {
             self.rests -= 1;
             parted.stays.iter_mut().zip(batch).for_each(|(stays, reference)| *stays = reference.page());
             parted.lengths = (batch.len(), 0);
-            self.last = NOWHERE;
+            self.last = None;
             return;
         }
-        let [mut before, mut latest] = self.last;
+        let Some(first) = batch.first() else {
+            parted.lengths = (0, 0);
+            return;
+        };
+        // Between equal pages there is no alternation.
+        let [mut before, mut latest] = self.last.unwrap_or([first.page(); 2]);
         let (mut stay, mut pairs, mut is_half) = (0, 0, false);
         for reference in batch {
             let page = reference.page();
@@ -70,7 +73,7 @@ impl Alternations {
             pairs += usize::from(is_pair);
             (before, latest) = (latest, page);
         }
-        self.last = [before, latest];
+        self.last = Some([before, latest]);
         self.rests = if pairs * LITTLE < batch.len() { RESTS } else { 0 };
         parted.lengths = (stay, pairs);
     }

@@ -9,7 +9,7 @@ use super::{Mount, Version};
 const LONGEST: usize = 256;
 
 /// A path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Place {
     bytes: [u8; LONGEST],
     len: usize,
@@ -59,11 +59,11 @@ impl Place {
 
     /// Path of group `path` below this mount point, which shows `root` and the groups below it.
     pub fn below(&self, path: &[u8], root: &Place) -> Place {
-        let mut place = self.clone();
+        let mut place = *self;
         let path = path.strip_prefix(root.bytes()).unwrap_or(path);
         let path = path.strip_prefix(b"/").unwrap_or(path);
         let fits = path.is_empty() || place.push(b"/") && place.push(path);
-        if fits { place } else { self.clone() }
+        if fits { place } else { *self }
     }
 
     /// The directory above, unless this is `top`.
@@ -78,7 +78,7 @@ impl Place {
 
     /// The file `name` in this directory; `None`: too long.
     pub fn file(&self, name: &str) -> Option<Place> {
-        let mut place = self.clone();
+        let mut place = *self;
         (place.push(b"/") && place.push(name.as_bytes())).then_some(place)
     }
 

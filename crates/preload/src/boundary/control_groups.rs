@@ -1,20 +1,21 @@
 //! The memory that the limits of the process's control groups leave free.
 //!
 //! A page of the pool counts as the program's: in a group with a limit the pool takes from what the program could have.
-//! So before the pool grows, the library reads the files of all groups up to the root: their limits (version 2:
-//! `memory.max` and `memory.high`; version 1: `memory.limit_in_bytes`), the memory in use, and the part of it that the
-//! kernel can reclaim.
-//! Limits are looked up again every second, since they change, and so does the group that a process is in.
+//! So before the pool grows, or memory is populated ahead, the library reads the files of all groups up to the root:
+//! their limits (version 2: `memory.max` and `memory.high`; version 1: `memory.limit_in_bytes`), the memory in use, and
+//! the part of it that the kernel can reclaim. For the pool, limits are looked up again every second, since they change, and so does the group that a process is in.
 //!
 //! If the files cannot be read (a root directory without them), the library knows no limit, and gives no warning.
 
 mod text;
 
+use crate::boundary::own::Once;
 use crate::boundary::sys;
 
 use text::{Line, Place};
 
 /// Where a hierarchy with the memory controller is mounted.
+#[derive(Clone, Copy)]
 struct Mount {
     place: Place,
     /// The group that the mount point shows: the paths of groups begin with it.
@@ -60,6 +61,22 @@ const PLENTY: u64 = 64 << 20;
 /// One part in this many of the anonymous memory that can be swapped out counts as free; not more, because it is the
 /// program's, and comes back from swap.
 const SWAP_SHARE: u64 = 4;
+
+/// The mount that was found first, for [`left_now`]; hosts of containers have thousands to look through.
+static MOUNT: Once<Option<Mount>> = Once::empty();
+
+/// Bytes that the process may still use, as [`Group::left`], all looked up now but the mount. Called where no other
+/// thread can reach the files (`apart`).
+pub fn left_now() -> Option<u64> {
+    let mut group = Group::unknown();
+    if let Some(mount) = MOUNT.get() {
+        group.mount = *mount;
+    } else {
+        group.learn();
+        MOUNT.set(group.mount);
+    }
+    group.left()
+}
 
 impl Group {
     /// The state before [`Group::learn`].
@@ -142,7 +159,7 @@ impl Mount {
             own = text::own_path(line, self.version).map(|path| self.place.below(path, &self.root));
             own.is_none()
         });
-        own.filter(Place::is_there).unwrap_or_else(|| self.place.clone())
+        own.filter(Place::is_there).unwrap_or(self.place)
     }
 }
 
@@ -164,7 +181,7 @@ impl Level {
             }
         };
         let swap = if swap > 0 { swap.min(free_swap()) } else { 0 };
-        Some(Level { place: place.clone(), limit, swap })
+        Some(Level { place: *place, limit, swap })
     }
 
     #[inline(never)]
@@ -268,7 +285,7 @@ mod tests {
         let place = written(&outer, &limits("4194304"));
         let own = written(&inner, &limits("8388608"));
         let mut group = Group::unknown();
-        let mut at = own.clone();
+        let mut at = own;
         loop {
             group.levels[group.count] = Level::read(&at, Version::Two, || 0).unwrap();
             group.count += 1;
@@ -276,7 +293,7 @@ mod tests {
                 break;
             }
         }
-        group.mount = Some(Mount { place: place.clone(), root: Place::new(), version: Version::Two });
+        group.mount = Some(Mount { place, root: Place::new(), version: Version::Two });
         group.listed_ns = sys::monotonic_ns();
         assert_eq!((group.count, group.left()), (2, Some(4 * MIB)));
         group.took(MIB);
