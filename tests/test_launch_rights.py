@@ -93,7 +93,7 @@ def test_without_a_right_that_another_user_takes_it_is_refused_at_once(run_under
     run_under.prefix = (need("setpriv"), f"--bounding-set=-{right.lower()}", f"--inh-caps=-{right.lower()}")
     run = run_under("", ["true"], user="nobody")
     assert (run.launcher_exit, run.record) == (3, None), run.story()
-    assert f"cannot run the program as nobody: root lacks CAP_{right} here" in run.launcher_stderr
+    assert f"cannot run the program as nobody: root needs CAP_{right} for this" in run.launcher_stderr
 
 
 @AS_ROOT

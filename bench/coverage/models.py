@@ -92,9 +92,9 @@ def covered(rule: str, tails: str, layouts: int, experiments: int, seed: int) ->
         width += float(np.mean((high - low) / 2 / truth))
         run = truth * (1 + RUN_SD * random.normal(size=NEW))
         for place in range(NEW):
-            one: dict[str, float | None] = {key: float(at[key][place]) for key in at}
-            low, high = fitted.interval(**one, of="run", run_sd=run_spread(points, fitted, one))
-            held_run += float(low <= run[place] <= high) / NEW
+            one = {key: float(at[key][place]) for key in at}
+            low_run, high_run = fitted.interval(**one, of="run", run_sd=run_spread(points, fitted, one))
+            held_run += float(low_run <= run[place] <= high_run) / NEW
     return held_mean / experiments, held_run / experiments, width / experiments
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,8 +88,8 @@ echo $left
 
 
 def test_a_guest_file_takes_two_pages(run_under: Runner) -> None:
-    script = "stat -c %b /dev/shm/pagelab-*/guests/$$-0.guest"
-    run = run_under("", ["sh", "-c", script], run_dir_root="/dev/shm")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
+        run = run_under("", ["sh", "-c", f"stat -c %b {root}/pagelab-*/guests/$$-0.guest"], run_dir_root=root)
     assert 0 < int(run.succeeded().stdout) * 512 <= 8192, run.story()
 
 

@@ -102,17 +102,34 @@ def test_substitution_replaces_what_it_names_and_nothing_else(text: str, value: 
         assert substitute(text, {}) == text
 
 
-@given(st.text(alphabet=" '\"$`\\\n*a/", min_size=1, max_size=8))
+PATHS = st.text(alphabet=" '\"$`\\\n*a/", min_size=1, max_size=8)
+
+
+@given(PATHS)
 def test_a_path_in_a_shell_line_is_one_word_in_quotes_and_outside(path: str) -> None:
     line = substitute_shell("printf %s\\\\n {out}/x '{out}' \"{out}\" \"it's \"{out} \\'{out}", {"out": path})
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True)
     assert done.stdout == "".join(f"{word}\n" for word in (f"{path}/x", path, path, f"it's {path}", f"'{path}"))
 
 
+@given(st.text(alphabet=" '\"$`\\*()#a/", min_size=1, max_size=8))
+def test_a_path_in_nested_commands_and_behind_comments_is_one_word(path: str) -> None:
+    line = """
+# it's a comment
+(printf '%s\\n' {out})&&  # "another (
+printf '%s\\n' "$(printf %s {out}; printf %s "{out}" '{out}')" "\\$({out}" a#{out} "${#}{out}"
+printf '%s\\n' "($(printf %s "$(echo x){out}")"
+printf '%s\\n' {out}"$((1 + 2))" \\"{out} \\({out}
+"""
+    script = substitute_shell(line, {"out": path})
+    done = subprocess.run(["/bin/dash", "-c", script], capture_output=True, text=True, check=True)
+    words = [path, path * 3, f"$({path}", f"a#{path}", f"0{path}", f"(x{path}", f"{path}3", f'"{path}', f"({path}"]
+    assert done.stdout == "".join(f"{word}\n" for word in words), script
+
+
 def test_a_plain_path_and_parameters_are_put_into_a_shell_line_as_they_are() -> None:
     values = {"out": "/tmp/s.study", "words": "-a 'b c'"}
-    nested = ('x="$(cat "{out}/x")"', "x=`cat '{out}'`", "ls {out}  # it's there\nls {out}")
-    for line in nested:
+    for line in ("x=`cat '{out}'`", "# in {out}", "cat <<X\n{out}\nX"):
         assert substitute_shell(line, {"out": "/a b"}) == substitute(line, {"out": "/a b"})
     for line in ("ls {words} {out}/x", "sh -c 'ls {words} \"{out}\"'", '{{out}} ${out} "{words}"'):
         assert substitute_shell(line, values) == substitute(line, values)

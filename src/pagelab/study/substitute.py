@@ -14,9 +14,6 @@ _PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|(?<!\$)\{([A-Za-z_][A-Za-
 
 _NAMED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
-_NESTED = re.compile(r"\$\(|`|(?:^|\s)#", re.MULTILINE)
-"""A command in a command, or a comment."""
-
 HERE = "here"
 """Name for the directory of study.toml."""
 OUT = "out"
@@ -43,33 +40,48 @@ def substitute(text: str, values: Mapping[str, object]) -> str:
 def substitute_shell(text: str, values: Mapping[str, object]) -> str:
     """As :func:`substitute`, for a line of the shell: the paths of the built-in names are part of one word each.
 
-    Blanks and quotes in a path are protected, in quotes and outside. Parameters may be several words, or quotes. A text
-    with a command in a command, or with a comment, gets the paths as they are: quotes nest there, or are none.
+    Blanks and quotes in a path are protected, in quotes, outside, and in a command in a command (``$(…)``). Parameters
+    may be several words, or quotes. In comments, and behind the first backquote or here-document, a path stays as it is.
     """
-    if _NESTED.search(text):
-        return substitute(text, values)
-    done, at, quote = "", 0, ""
+    quotes, done, at = _open_quotes(text), "", 0
     for found in _PLACE.finditer(text):
-        before = text[at : found.start()]
-        at, quote = found.end(), _open_quote(before, quote)
-        value = substitute(found[0], values)
-        done += before + (_protected(value, quote) if found[2] in BUILT_IN else value)
+        value, quote = substitute(found[0], values), quotes[found.start()]
+        done += text[at : found.start()]
+        done += value if quote is None or found[2] not in BUILT_IN else _protected(value, quote)
+        at = found.end()
     return done + text[at:]
 
 
-def _open_quote(text: str, quote: str) -> str:
-    """The quote that is open behind ``text``, before which ``quote`` was."""
-    escaped = False
-    for character in text:
-        if escaped:
+def _open_quotes(text: str) -> list[str | None]:
+    """The quote that is open at each character of a shell's ``text``; None in comments, and where it cannot be told."""
+    quotes: list[str | None] = []
+    nested = [""]  # of the line and of each open parenthesis, the quote that is open in it
+    escaped = in_comment = False
+    for i, char in enumerate(text):
+        quote = nested[-1]
+        before = text[i - 1 : i]
+        quotes.append(None if in_comment else quote)
+        if in_comment:
+            in_comment = char != "\n"
+        elif escaped:
             escaped = False
-        elif character == "\\" and quote != "'":
+        elif char == "\\" and quote != "'":
             escaped = True
+        elif quote == "'":
+            nested[-1] = "" if char == "'" else quote
+        elif char == "`" or (not quote and text.startswith("<<", i)):
+            return quotes + [None] * (len(text) - i)
+        elif char == "(" and (not quote or (before == "$" and text[i - 2 : i - 1] != "\\")):
+            nested.append("")
         elif quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-    return quote
+            nested[-1] = "" if char == quote else quote
+        elif char in "'\"":
+            nested[-1] = char
+        elif char == ")" and len(nested) > 1:
+            nested.pop()
+        elif char == "#" and before in ("", " ", "\t", "\n", ";", "&", "|", "("):
+            in_comment = True
+    return quotes
 
 
 def _protected(value: str, quote: str) -> str:

@@ -12,15 +12,15 @@ static unsigned char *fresh;
 static int parents_end[2], done[2];
 
 static int outlive(void *unused) {
-    char byte;
+    char byte = 'd';
     (void)unused;
     close(parents_end[1]);
     /* End of file: the parent has ended, or executed another program. */
-    if (read(parents_end[0], &byte, 1) != 0) _exit(1);
+    if (read(parents_end[0], &byte, 1) != 0) byte = 'r';
     for (size_t i = 0; i < FRESH; i += PAGE) fresh[i] = (unsigned char)(i / PAGE);
     for (size_t i = 0; i < FRESH; i += PAGE)
-        if (fresh[i] != (unsigned char)(i / PAGE)) _exit(1);
-    _exit(write(done[1], "d", 1) != 1);
+        if (fresh[i] != (unsigned char)(i / PAGE)) byte = 'w';
+    _exit(write(done[1], &byte, 1) != 1);
 }
 
 static void parent(const char *how, void (*prepare)(void), pid_t *outliver) {
@@ -53,9 +53,15 @@ static int is_outlived(const char *how, void (*prepare)(void)) {
     CHECK(close(parents_end[1]) == 0 && close(done[1]) == 0);
     CHECK(wait_20_s_for(child) == 0);
     struct pollfd end = {.fd = done[0], .events = POLLIN};
-    if (poll(&end, 1, 30000) == 1 && end.revents & POLLIN) return ok();
-    kill(*outliver, SIGKILL);
-    FAIL("the child that shares the memory does not go on");
+    int ended = poll(&end, 1, 30000);
+    char byte = 0;
+    if (ended == 1 && end.revents & POLLIN) CHECK(read(done[0], &byte, 1) == 1);
+    if (byte == 'd') return ok();
+    if (ended == 0) kill(*outliver, SIGKILL);
+    FAIL(ended == 0    ? "the child that shares the memory does not go on"
+         : byte == 0   ? "the child that shares the memory was killed"
+         : byte == 'r' ? "the child that shares the memory could not read the pipe"
+                       : "the child that shares the memory has wrong bytes");
 }
 
 #endif
