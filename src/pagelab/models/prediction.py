@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -157,7 +158,7 @@ def _unused_told(found: list[str], model: str) -> list[Told]:
     return [Told(kind=UNUSED, message=message)]
 
 
-def run_spread(points: Points, fitted: FittedProcess, counts: dict[str, float | None], level: float = 0.95) -> float:
+def run_spread(points: Points, fitted: FittedProcess, counts: Mapping[str, float | None], level: float = 0.95) -> float:
     """Relative standard deviation of a normal distribution whose interval holds single runs around their mean here.
 
     It is that of the nearest layouts with :data:`_NEAREST` degrees of freedom between them, at least two: of their

@@ -41,7 +41,8 @@ def substitute_shell(text: str, values: Mapping[str, object]) -> str:
     """As :func:`substitute`, for a line of the shell: the paths of the built-in names are part of one word each.
 
     Blanks and quotes in a path are protected, in quotes, outside, and in a command in a command (``$(…)``). Parameters
-    may be several words, or quotes. In comments, and behind the first backquote or here-document, a path stays as it is.
+    may be several words, or quotes. Nothing is protected in comments, and behind a backquote or the start of a
+    here-document.
     """
     quotes, done, at = _open_quotes(text), "", 0
     for found in _PLACE.finditer(text):
