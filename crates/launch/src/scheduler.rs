@@ -26,7 +26,7 @@ pub fn take(asked: Option<Scheduler>, warnings: &mut Warnings) -> Result<Option<
 
 /// Takes the highest priority that is permitted: the system's, or what RLIMIT_RTPRIO leaves to an ordinary user.
 fn raise() -> Result<i32> {
-    let highest = process::highest_fifo();
+    let highest = process::HIGHEST_FIFO;
     let Err(error) = process::become_fifo(highest, true) else { return Ok(highest) };
     let limit = i32::try_from(process::real_time_limit()).unwrap_or(highest).min(highest);
     if limit >= 2 && process::become_fifo(limit, true).is_ok() {

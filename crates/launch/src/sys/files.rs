@@ -97,7 +97,7 @@ impl Sink {
         match self.kind {
             SinkKind::Plain => (&self.file).write(bytes),
             SinkKind::Socket => Ok(send(&self.file, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?),
-            SinkKind::Small(most) => match super::signals::is_writable(self.file.as_raw_fd())? {
+            SinkKind::Small(most) => match super::signals::is_writable(&self.file)? {
                 true => (&self.file).write(bytes.get(..most).unwrap_or(bytes)),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             },
@@ -117,8 +117,7 @@ pub fn high_duplicate(file: &impl AsFd) -> io::Result<OwnedFd> {
 
 /// Whether a descriptor has this number.
 pub fn is_open(number: RawFd) -> bool {
-    // SAFETY: plain integers.
-    unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
+    std::fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok()
 }
 
 /// Makes a descriptor that the caller of this process left open our own; close-on-exec.

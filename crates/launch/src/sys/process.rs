@@ -262,27 +262,26 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok(set.list())
 }
 
-/// The scheduling policy of the calling thread and its nice value, as text (`SCHED_OTHER nice 0`).
+/// The scheduling policy of this process and its nice value, as text (`SCHED_OTHER nice 0`).
 pub fn scheduler() -> String {
-    // SAFETY: plain integers; 0 is the calling process. Neither call can fail for oneself.
-    let (policy, nice) = unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
-    let name = match policy & !libc::SCHED_RESET_ON_FORK {
-        libc::SCHED_OTHER => "SCHED_OTHER",
-        libc::SCHED_BATCH => "SCHED_BATCH",
-        libc::SCHED_IDLE => "SCHED_IDLE",
-        libc::SCHED_FIFO => "SCHED_FIFO",
-        libc::SCHED_RR => "SCHED_RR",
-        libc::SCHED_DEADLINE => "SCHED_DEADLINE",
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Field 41; the third is the first behind the name, which may contain anything.
+    let policy = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(38)?.parse().ok());
+    let name = match policy {
+        Some(libc::SCHED_OTHER) => "SCHED_OTHER",
+        Some(libc::SCHED_BATCH) => "SCHED_BATCH",
+        Some(libc::SCHED_IDLE) => "SCHED_IDLE",
+        Some(libc::SCHED_FIFO) => "SCHED_FIFO",
+        Some(libc::SCHED_RR) => "SCHED_RR",
+        Some(libc::SCHED_DEADLINE) => "SCHED_DEADLINE",
         _ => "unknown",
     };
     format!("{name} nice {nice}")
 }
 
-/// The highest priority of SCHED_FIFO.
-pub fn highest_fifo() -> i32 {
-    // SAFETY: a plain integer; the call cannot fail for a policy that exists.
-    unsafe { libc::sched_get_priority_max(libc::SCHED_FIFO) }
-}
+/// The highest priority of SCHED_FIFO (MAX_RT_PRIO - 1 in Linux's `include/linux/sched/prio.h`).
+pub const HIGHEST_FIFO: i32 = 99;
 
 /// Puts the calling thread under SCHED_FIFO; `alone`: what it forks starts under SCHED_OTHER. Async-signal-safe.
 pub fn become_fifo(priority: i32, alone: bool) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use super::check;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
@@ -37,13 +38,9 @@ pub fn take() {
 
 /// Whether this process ignores a signal.
 fn is_ignored(signal: i32) -> bool {
-    let mut present = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is set; zeros are a valid value, which the call replaces.
-    let present = unsafe {
-        libc::sigaction(signal, std::ptr::null(), present.as_mut_ptr());
-        present.assume_init()
-    };
-    present.sa_sigaction == libc::SIG_IGN
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// The watched signals. One that the caller ignores (nohup, a background job of a shell without job control) is not to
@@ -95,10 +92,9 @@ fn dispose(signal: i32, how: libc::sighandler_t) {
 }
 
 /// Whether a write would find room, or an error, at once.
-pub fn is_writable(fd: RawFd) -> io::Result<bool> {
-    let mut polled = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one live structure.
-    check(unsafe { libc::poll(&mut polled, 1, 0) }).map(|ready| ready > 0)
+pub fn is_writable(file: impl AsFd) -> io::Result<bool> {
+    let mut polled = [PollFd::new(&file, PollFlags::OUT)];
+    Ok(poll(&mut polled, Some(&Timespec::default()))? > 0)
 }
 
 /// Waits until a descriptor is readable or the time is up (None: no limit). An interrupted wait counts as over. Gives
