@@ -34,6 +34,8 @@ CAPABILITIES = (
 USER_CHANGE = ("CHOWN", "DAC_OVERRIDE", "KILL", "SETGID", "SETUID")
 """What root needs to run a program as another user, and to end it; container engines give these by default."""
 
+_WITHOUT_DEFAULTS = "Only needed where the engine's default capabilities were dropped"
+
 SECCOMP: tuple[dict[str, Any], ...] = (
     {"names": ["userfaultfd"], "action": "SCMP_ACT_ALLOW", "comment": "left out of the default profile"},
     {"names": ["perf_event_open"], "action": "SCMP_ACT_ALLOW", "comment": "by default only with CAP_PERFMON"},
@@ -112,6 +114,10 @@ def _span(numbers: list[int]) -> str:
 def _engine_blocks(machine: dict[str, Any]) -> list[Block]:
     return [
         *(Block(why[0].upper() + why[1:] + ".", (f"--cap-add={name}",)) for name, why in CAPABILITIES),
+        Block(
+            f"{_WITHOUT_DEFAULTS} (--cap-drop=all):\nto run the program as another user, and to end it.",
+            tuple(f"--cap-add={name}" for name in USER_CHANGE),
+        ),
         Block("A full userfaultfd by file permission, without SYS_PTRACE.", ("--device=/dev/userfaultfd",)),
         Block(
             "The default profile refuses these calls; add the part below to it (or, to try: seccomp=unconfined).",
@@ -159,6 +165,7 @@ def _podman(machine: dict[str, Any], pagelab: str) -> str:
 def _kubernetes(machine: dict[str, Any], pagelab: str) -> str:
     pools = [pool["page_bytes"] for pool in machine["hugetlb"]]
     caps = "\n".join(f"          - {name}   # {why}" for name, why in CAPABILITIES)
+    others = "\n".join(f"          # - {name}" for name in USER_CHANGE)
     huge = "\n".join(f"        hugepages-{size_name(size)}i: {'1Gi' if size >= 1 << 30 else '512Mi'}" for size in pools)
     return f"""\
 apiVersion: v1
@@ -174,6 +181,9 @@ spec:
       capabilities:
         add:
 {caps}
+          # {_WITHOUT_DEFAULTS} (drop: [ALL]):
+          # to run the program as another user, and to end it.
+{others}
       # The runtime's default profile refuses userfaultfd and personality; put the file below the kubelet's seccomp
       # directory (usually /var/lib/kubelet/seccomp) on each node.
       seccompProfile:
