@@ -141,8 +141,8 @@ def test_out_of_memory_ends_the_program_as_it_would_without_us(
             outcome = run.the_record.outcome
             assert (outcome.status, outcome.signal) == ("signalled", signal.SIGKILL), run.story()
             assert run.stdout == "", run.story()
-        # The memory of a program that was killed is not free at once, and the launcher is in the group too: now and then
-        # the kernel also kills the process that puts settings back should the launcher die, which then is not needed.
+        # The memory of a program that was killed is not free at once, and the launcher is in the group too: now and
+        # then the kernel also kills the process that would put settings back if the launcher died.
         assert 1 <= limited.killed() <= (1 if policy is None else 2)
     assert not processes_named(str(hog))
 
