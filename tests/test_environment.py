@@ -53,7 +53,7 @@ def test_the_environment_is_the_same_in_every_execution_of_a_study(tmp_path: Pat
     (tmp_path / "s.toml").write_text(
         f"""
 name = "s"
-minutes = 0.05
+minutes = 0.1
 warmups = 0
 [[workload]]
 name = "w"
