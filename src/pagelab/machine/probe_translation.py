@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import paths
+from .. import foreign_files, paths
 from ..errors import MachineError, PagelabError
 from .colours.store import machine_hash, place, write
 from .probe_colours import _available_bytes, _on_one_cpu
@@ -211,7 +211,7 @@ def store(found: TranslationFile) -> tuple[Path, TranslationFile | None]:
 def read(path: Path) -> TranslationFile | None:
     """Reads a stored result; None if there is none, or none that this version can read."""
     try:
-        return TranslationFile.model_validate_json(path.read_bytes())
+        return TranslationFile.model_validate_json(foreign_files.read(path))
     except (OSError, ValueError):
         return None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import socket
 import threading
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from ..errors import BadInputError, MachineError
@@ -17,6 +19,8 @@ from .errors import is_alive
 from .ptrace_hold import Moment, Traced
 
 T = TypeVar("T")
+
+_PATIENCE_MS = 5000
 
 
 def run_and_map(
@@ -85,22 +89,22 @@ def _hold(
         if not is_alive(pid):  # a process that is ending cannot be traced: EPERM
             return None
         raise ptrace_hold.refused(f"process {pid}", error) from error
-    ours.close()
-    return ptrace_hold.follow(pid, look, after_s, end=_end, peaks=peaks)
+    # The launcher has been waiting until now, so the number means its program; later it may mean another process.
+    process = os.pidfd_open(pid)
+    try:
+        ours.close()
+        return ptrace_hold.follow(pid, look, after_s, end=lambda _: _end(process), peaks=peaks)
+    finally:
+        os.close(process)
 
 
-def _end(pid: int) -> int:
-    """Ends a program whose parent is the launcher; the launcher reports its end."""
-    import signal
-
-    for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            return 0
-        deadline = time.monotonic() + patience_s
-        while is_alive(pid) and time.monotonic() < deadline:
-            time.sleep(0.005)
-        if not is_alive(pid):
-            return 0
+def _end(process: int) -> int:
+    """Ends a program, by its pidfd, whose parent is the launcher; the launcher reports its end."""
+    ended = select.poll()
+    ended.register(process, select.POLLIN)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, number)
+        if ended.poll(_PATIENCE_MS):
+            break
     return 0

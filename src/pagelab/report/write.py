@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-import tempfile
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.errors import BadInputError, MachineError, quoted, system_reason
+from pagelab.foreign_files import PrivateDirectory, open_directory, open_file
 
 FORMATS = ("html", "svg", "png", "data")
 """Formats of a report; ``data`` means CSV, Parquet and JSON."""
@@ -37,54 +41,115 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
     """Analyses *data* and puts the report into the directory *out*, replacing an older report there.
 
     Files of an older report stay where they belong to formats that are not written.
-    Everything is built in a temporary directory beside *out* and renamed, so that *out* never holds half a report.
-    Raises `BadInputError` where *out* exists and is not a report.
+    Everything is built in a temporary directory beside *out* and renamed, so that *out* never holds half a report. The
+    directory around *out* may be another user's: names there are not trusted, only descriptors.
+    Raises `BadInputError` where *out* exists and is not a report of the caller.
     """
-    _refuse_foreign(out)
+    place = out.absolute()
+    if place.parent.is_dir():
+        with _opened(place.parent, out) as parent, _older(parent, place.name, out):
+            pass
     analysis = analyse(data)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    except OSError as error:
-        raise BadInputError(
-            f"cannot write a report to {out}: {error.strerror} (errno {error.errno}); choose a place with --out"
-        ) from None
-    try:
-        if out.exists():
-            _keep(out, building, formats)
-        _build(building, analysis, data, formats)
-        building.chmod(0o755 & ~_umask())
-        _swap(building, out)
-    except OSError as error:
-        shutil.rmtree(building, ignore_errors=True)
-        kept = "the existing report is kept; " if out.exists() else ""
-        raise MachineError(
-            f"cannot write a report to {out}: {error.filename or building}: {system_reason(error)}; "
-            f"{kept}make room, or choose a place with --out; run: df -h {quoted(out.absolute().parent)}"
-        ) from None
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        _opened(place.parent, out) as parent,
+        _older(parent, place.name, out) as older,
+        _new(parent, place.name, out) as building,
+    ):
+        try:
+            if older is not None:
+                _keep(older, building.path, formats)
+            _build(building.path, analysis, data, formats)
+            os.fchmod(building.descriptor, 0o755 & ~_umask())
+            _swap(parent, building, place.name, older)
+        except OSError as error:
+            building.remove()
+            kept = "the existing report is kept; " if out.exists() else ""
+            file = str(error.filename or building.path).replace(
+                f"{building.path}", f"{place.parent / building.name}", 1
+            )
+            raise MachineError(
+                f"cannot write a report to {out}: {file}: {system_reason(error)}; "
+                f"{kept}make room, or choose a place with --out; run: df -h {quoted(place.parent)}"
+            ) from None
+        except BaseException:
+            building.remove()
+            raise
     return Written(out, out / "index.html" if "html" in formats else None, analysis)
 
 
-def _refuse_foreign(out: Path) -> None:
-    if not out.exists():
+def _no_place(out: Path, error: OSError) -> BadInputError:
+    return BadInputError(
+        f"cannot write a report to {out}: {error.strerror} (errno {error.errno}); choose a place with --out"
+    )
+
+
+@contextmanager
+def _opened(directory: Path, out: Path) -> Iterator[int]:
+    try:
+        descriptor = open_directory(directory)
+    except OSError as error:
+        raise _no_place(out, error) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _new(parent: int, name: str, out: Path) -> Iterator[PrivateDirectory]:
+    try:
+        directory = PrivateDirectory(parent, f".{name}-")
+    except OSError as error:
+        raise _no_place(out, error) from None
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+@contextmanager
+def _older(parent: int, name: str, out: Path) -> Iterator[int | None]:
+    """A descriptor of the caller's report that is there, or of an empty directory; None: nothing is there."""
+    cannot = f"cannot write a report to {out}"
+    if not name:
+        raise BadInputError(f"{cannot}: it holds other files; name a new directory with --out")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        older = os.open(name, flags, dir_fd=parent)
+    except FileNotFoundError:
+        yield None
         return
-    if not out.is_dir():
-        raise BadInputError(f"cannot write a report to {out}: it is a file; name a directory with --out")
-    if any(out.iterdir()) and not (out / _MARK).exists():
-        raise BadInputError(f"cannot write a report to {out}: it holds other files; name a new directory with --out")
+    except NotADirectoryError:
+        raise BadInputError(f"{cannot}: it is a file or a link; name a directory with --out") from None
+    except OSError as error:
+        raise _no_place(out, error) from None
+    try:
+        if os.fstat(older).st_uid != os.geteuid():
+            raise BadInputError(f"{cannot}: it belongs to another user; name a new directory with --out")
+        names = os.listdir(older)  # noqa: PTH208 - of a descriptor
+        if names and _MARK not in names:
+            raise BadInputError(f"{cannot}: it holds other files; name a new directory with --out")
+        yield older
+    finally:
+        os.close(older)
 
 
-def _keep(older: Path, building: Path, formats: tuple[str, ...]) -> None:
+def _keep(older: int, building: Path, formats: tuple[str, ...]) -> None:
     """Copies the files of an older report that belong to formats that are not written."""
     endings = [ending for format_ in FORMATS if format_ not in formats for ending in _ENDINGS[format_]]
-    for file in sorted(older.rglob("*")):
-        if file.suffix in endings and file.is_file():
-            kept = building / file.relative_to(older)
-            kept.parent.mkdir(exist_ok=True)
-            shutil.copy2(file, kept)
+    for below, _, names, directory in os.fwalk(dir_fd=older, follow_symlinks=False):
+        for name in sorted(names):
+            if Path(name).suffix not in endings or not stat.S_ISREG(os.lstat(name, dir_fd=directory).st_mode):
+                continue
+            kept = building / below / name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with open_file(name, directory) as source, kept.open("xb") as copy:
+                shutil.copyfileobj(source, copy)
+                state = os.fstat(source.fileno())
+                os.fchmod(copy.fileno(), stat.S_IMODE(state.st_mode) & 0o777)
+            os.utime(kept, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[str, ...]) -> None:
@@ -132,15 +197,22 @@ _NOTES = {
 }
 
 
-def _swap(new: Path, out: Path) -> None:
-    """Replaces *out* by *new*; the older report is removed last."""
-    if not out.exists():
-        new.rename(out)
+def _swap(parent: int, new: PrivateDirectory, name: str, older: int | None) -> None:
+    """Gives *new* the report's name; the older report is removed last."""
+    if older is None:
+        os.rename(new.name, name, src_dir_fd=parent, dst_dir_fd=parent)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{out.name}-old-", dir=out.parent))
-    out.rename(old / "report")
-    new.rename(out)
-    shutil.rmtree(old)
+    aside = PrivateDirectory(parent, f".{name}-old-")
+    try:
+        os.rename(name, "report", src_dir_fd=parent, dst_dir_fd=aside.descriptor)
+        moved = os.stat("report", dir_fd=aside.descriptor, follow_symlinks=False)
+        if not os.path.samestat(moved, os.fstat(older)):
+            os.rename("report", name, src_dir_fd=aside.descriptor, dst_dir_fd=parent)
+            raise OSError(errno.ESTALE, "somebody put another directory in its place", name)
+        os.rename(new.name, name, src_dir_fd=parent, dst_dir_fd=parent)
+        aside.remove()
+    finally:
+        aside.close()
 
 
 def _umask() -> int:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from .. import launcher, machine, terminal
 from ..errors import BadInputError, MachineError, system_reason
+from ..foreign_files import read_end
 from ..machine.provenance import pagelab_version
 from ..record import RunWarning
 from . import programs
@@ -182,11 +183,10 @@ class Measured:
 
 
 def _end_of(path: Path) -> bytes | None:
+    """The end of a file; None if there is none, or the program put something else in its place."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _STDERR_KEPT_BYTES))
-            return file.read()
-    except FileNotFoundError:
+        return read_end(path, _STDERR_KEPT_BYTES)
+    except OSError:
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from pagelab import whole_file
 from pagelab.errors import BadInputError, MachineError
+from pagelab.foreign_files import read_end
 from pagelab.study.budget import checked_minutes, rounded_up
 from pagelab.study.control import run_study
 from pagelab.study.errors import ImpossibleError, NothingStartsError, SpecError, TooLongError
@@ -224,9 +224,7 @@ _LONGEST = 200
 def _last_line(directory: Path, position: int) -> str:
     """The last line of a failed run's error output; empty where there is none."""
     try:
-        with stderr_of(directory / OUTPUT, position).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            lines = file.read().decode(errors="replace").split("\n")
+        lines = read_end(stderr_of(directory / OUTPUT, position), 4096).decode(errors="replace").split("\n")
     except OSError:
         return ""
     said = next((line.strip() for line in reversed(lines) if line.strip()), "")

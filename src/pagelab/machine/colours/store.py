@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from ... import whole_file
+from ... import foreign_files, whole_file
 from ...errors import PagelabError
 from ..sysfs import Tree
 
@@ -103,7 +103,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     import json
 
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(foreign_files.read(path))
     except (OSError, ValueError):
         return None
     if not _has(found, _OF_FILE) or found["schema"] != SCHEMA:

@@ -1,0 +1,86 @@
+"""Files and names that another user, or the measured program, may have put in a place of pagelab's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pagelab import foreign_files
+from pagelab.machine.colours.store import stored
+from pagelab.placement import governed
+from pagelab.study.on_host import _end_of
+from pagelab.study.pair import _last_line
+from pagelab.study.prepare import OUTPUT
+
+PUT: dict[str, Callable[[Path], None]] = {
+    "a FIFO": os.mkfifo,
+    "a link to an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to a file": lambda path: path.symlink_to("/etc/passwd"),
+    "a directory": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT.keys())
+def test_nothing_but_a_regular_file_is_read(put: Callable[[Path], None], tmp_path: Path) -> None:
+    put(tmp_path / "file")
+    for read in (foreign_files.read, lambda path: foreign_files.read_end(path, 10)):
+        with pytest.raises(OSError, match=r"not a regular file|Too many levels|is a directory|Is a directory"):
+            read(tmp_path / "file")
+
+
+def test_a_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    assert foreign_files.read(tmp_path / "file") == b"0123456789"
+    assert foreign_files.read(tmp_path / "file", 3) == b"012"
+    assert foreign_files.read_end(tmp_path / "file", 3) == b"789"
+    assert foreign_files.read_end(tmp_path / "file", 30) == b"0123456789"
+
+
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT.keys())
+def test_error_output_that_a_program_exchanged_does_not_hold_pagelab(
+    put: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Regression: `try` waited for ever for a writer of the FIFO in place of a failed program's error output."""
+    (tmp_path / OUTPUT).mkdir()
+    put(tmp_path / OUTPUT / "run-000003.stderr")
+    assert _last_line(tmp_path, 3) == ""
+    assert _end_of(tmp_path / OUTPUT / "run-000003.stderr") is None
+
+
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT.keys())
+def test_a_stored_verdict_that_is_no_file_is_none(
+    put: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: `pagelab run` as root, with its user's home, hung before the program began."""
+    monkeypatch.setattr("pagelab.machine.colours.store.place", lambda name: tmp_path / name)
+    put(tmp_path / "colours.json")
+    assert stored([]) is None
+
+
+def test_modules_of_the_working_directory_are_not_loaded(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise SystemExit('the wrong typer')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pagelab", "--version"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("pagelab ")
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM;"])
+def test_a_program_is_ended_by_its_descriptor(trap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: signals went to the number of a process, which another one had by then."""
+    monkeypatch.setattr(governed, "_PATIENCE_MS", 300)
+    with subprocess.Popen(["sh", "-c", f"{trap} echo; while :; do sleep 0.01; done"], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        process = os.pidfd_open(child.pid)
+        assert governed._end(process) == 0
+        assert child.wait(5) == -(signal.SIGKILL if trap else signal.SIGTERM)
+        assert governed._end(process) == 0, "there is nothing to end any more"
+        os.close(process)
