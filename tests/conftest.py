@@ -43,7 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--by-turns"):
         return
-    today = date.today().toordinal()
+    # .ci/run names its day, which may end before it does.
+    today = int(os.environ.get("PAGELAB_TESTS_DAY", date.today().toordinal()))
     left_out = [item for item in items if not turns.is_today(item, today)]
     items[:] = [item for item in items if item not in set(left_out)]
     config.hook.pytest_deselected(items=left_out)

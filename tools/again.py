@@ -24,6 +24,8 @@ SELECTED = ("-m", "not slow", "--by-turns")
 FILES_S = 240.0
 """How long the files of the failed tests may run."""
 ENDING_S = 60.0
+FAILED = 1
+"""pytest's exit status after a failed test."""
 LAST = Path("target", "unstable")
 """The tests that were unstable in the last run."""
 
@@ -42,17 +44,17 @@ def failed(half: Path) -> list[str] | None:
 
 
 def passes(words: list[str], limit_s: float | None = None) -> bool:
-    """Whether tests pass; true as well if none has failed when the time is over."""
+    """Whether tests pass; true as well if none has failed when the time is over, and the last one ends soon."""
     with subprocess.Popen([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]) as running:
         try:
             return running.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
-            print(f"ended after {limit_s:g} s, without a failure: {' '.join(words)}", file=sys.stderr)
+            print(f"ended after {limit_s:g} s: {' '.join(words)}", file=sys.stderr)
             running.send_signal(signal.SIGTERM)  # upon which the tests put the machine's settings back
             with suppress(subprocess.TimeoutExpired):
-                running.wait(ENDING_S)
+                return running.wait(ENDING_S) != FAILED
             running.kill()
-            return True
+            return False
 
 
 def last() -> set[str]:

@@ -140,6 +140,14 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
 
 
+def test_a_command_that_fails_leaves_a_directory_that_was_there(tmp_path: Path) -> None:
+    """Regression: the user's own empty directory was removed."""
+    (tmp_path / "mine").mkdir()
+    assert run(tmp_path, "--into", "mine", "--", "false").returncode
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+    assert not list((tmp_path / "mine").iterdir())
+
+
 def test_a_command_that_fails_leaves_no_directory_behind(tmp_path: Path) -> None:
     assert run(tmp_path, "--", "false").returncode == 2
     assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -319,6 +321,22 @@ def test_what_is_left_behind_is_a_study_with_the_diagnosis_beside_it(of_the_stac
     assert report.analysis.headline
     assert len(times_of(directory)["default"]) == State.load(directory).blocks == BLOCKS
     assert json.loads((directory / "diagnose.json").read_text())["recommended"][1] == "aslr-off"
+
+
+def test_a_program_that_never_starts_leaves_nothing(tmp_path: Path) -> None:
+    """Regression: it advised a command of studies, and left a diagnosis that could not go on."""
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such\n")
+    broken.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "pagelab", "diagnose", "--minutes", "1", "--", "./broken"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "this cannot be diagnosed: " in done.stderr
+    assert "/no/such" in done.stderr
+    assert "study run" not in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["broken"]
 
 
 @pytest.mark.by_turns(4)

@@ -67,5 +67,14 @@ def test_the_errors_of_a_campaign_follow_its_layouts() -> None:
 def test_the_errors_of_runs_without_noise_are_zero() -> None:
     assert set(Noise.of({"4K": [2.0, 2.0, 2.0], "2M": [1.0, 1.0]}, "median").errors().values()) == {(0.0, 3.0)}
     assert combined([(0.0, 1), (0.0, 2)]) == (0.0, np.inf)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("part", [(0.1, 0), (np.nan, 0), (np.nan, 3)])
+def test_with_one_run_the_error_is_not_known(part: tuple[float, float]) -> None:
+    """Regression: warnings of NumPy, and 1.96 standard errors."""
+    error, freedom = combined([(0.1, 3), part])
+    assert np.isnan(error)
+    assert np.isnan(times(freedom))
     assert times(np.inf) == pytest.approx(1.96, abs=1e-3)
     assert times(2) == pytest.approx(4.303, abs=1e-3)

@@ -132,6 +132,25 @@ def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:
     assert [path.read_text() for path in kept] == ["trouble\n"] * 6
 
 
+def test_a_dry_run_finds_what_is_missing(tmp_path: Path) -> None:
+    """Regression: it ended with 0 where the run itself found no program."""
+    file = spec(tmp_path, STUDY.replace('"sh", ', '"/no/such/sh", '))
+    said = pagelab("study", "run", file, "--dry-run", cwd=tmp_path, expect=2).stderr
+    assert ": cannot find the program /no/such/sh (directory " in said
+
+
+def test_a_file_with_other_line_ends_has_not_changed(tmp_path: Path) -> None:
+    """Regression: the copy in the study's own directory is the file itself, and was compared byte by byte."""
+    (tmp_path / "own").mkdir()
+    file = spec(tmp_path / "own", STUDY)
+    file = file.rename(file.with_name("study.toml"))
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    pagelab("study", "run", file, "--into", "own", cwd=tmp_path)
+    assert " runs are done" in pagelab("study", "resume", "own", "--executions", "3", cwd=tmp_path).stderr
+    file.write_bytes(file.read_bytes().replace(b"executions = 2", b"executions = 4"))
+    assert "changed" in pagelab("study", "resume", "own", cwd=tmp_path, expect=2).stderr
+
+
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [

@@ -119,11 +119,23 @@ def test_a_path_in_nested_commands_and_behind_comments_is_one_word(path: str) ->
 (printf '%s\\n' {out})&&  # "another (
 printf '%s\\n' "$(printf %s {out}; printf %s "{out}" '{out}')" "\\$({out}" a#{out} "${#}{out}"
 printf '%s\\n' "($(printf %s "$(echo x){out}")"
-printf '%s\\n' {out}"$((1 + 2))" \\"{out} \\({out}
+printf '%s\\n' {out}"$((1 + 2))" \\"{out} \\({out} "\\\\$(printf %s {out})" \\ #{out}
 """
     script = substitute_shell(line, {"out": path})
     done = subprocess.run(["/bin/dash", "-c", script], capture_output=True, text=True, check=True)
-    words = [path, path * 3, f"$({path}", f"a#{path}", f"0{path}", f"(x{path}", f"{path}3", f'"{path}', f"({path}"]
+    words = [
+        path,
+        path * 3,
+        f"$({path}",
+        f"a#{path}",
+        f"0{path}",
+        f"(x{path}",
+        f"{path}3",
+        f'"{path}',
+        f"({path}",
+        f"\\{path}",
+        f" #{path}",
+    ]
     assert done.stdout == "".join(f"{word}\n" for word in words), script
 
 

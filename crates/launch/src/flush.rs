@@ -5,24 +5,26 @@ use crate::request::{Flush, FlushMode};
 use crate::sys;
 use crate::warnings::{Kind, Severity, Warnings};
 use serde_json::json;
+use std::io::ErrorKind;
 use std::path::Path;
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Refuses files that cannot be dropped, before anything is changed: a warm run would stand for a cold one.
+/// Refuses what cannot be dropped, before anything is changed: a warm run would stand for a cold one. A file that is not
+/// there gets a warning later: a study's program may make it in its first run.
 ///
 /// # Errors
 /// The first of them.
 pub fn check(flush: &Flush) -> Result<()> {
-    flush.files.iter().try_for_each(|path| {
-        sys::files::open_regular(path).map(drop).map_err(|error| {
-            Error::BadInput(format!(
-                "cannot drop {} from the page cache: {}; --flush takes files that are there, or all; run: ls -l {}",
-                path.display(),
-                sys::errno_text(&error),
-                path.display()
-            ))
-        })
+    flush.files.iter().try_for_each(|path| match sys::files::open_regular(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::BadInput(format!(
+            "cannot drop {} from the page cache: {}; only regular files that may be read can be dropped; run: ls -ld \
+             '{}'",
+            path.display(),
+            sys::errno_text(&error),
+            path.display()
+        ))),
+        _ => Ok(()),
     })
 }
 

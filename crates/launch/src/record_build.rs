@@ -1,6 +1,6 @@
 //! Builds the record from the decisions before the run and the observations during it.
 
-use crate::counters::Counted;
+use crate::counters::{Counted, Tree};
 use crate::frames::kernel::ByKernel;
 use crate::frames::{Placing, report};
 use crate::guests::Guests;
@@ -48,7 +48,10 @@ pub struct Observed {
 
 /// Puts the record together.
 pub fn record(mut ready: Ready<'_>, mut seen: Observed) -> Record {
-    pid_namespaces::resolve(&mut seen.guests, &seen.counted.announced, seen.pid);
+    // Where some of the kernel's reports are missing, a process without one need not be in another namespace.
+    if seen.counted.tree == Tree::Known {
+        pid_namespaces::resolve(&mut seen.guests, &seen.counted.announced, seen.pid);
+    }
     let finished = &seen.finished;
     let mut outcome = outcome(finished, ready.request, &mut ready.warnings);
     if let Some(lost) = &seen.lost {

@@ -113,14 +113,17 @@ class Found:
     """Shares of all misses, by region; None if mosaics were timed."""
 
 
-def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> Found:
+def advise(
+    asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None, *, keep_directory: bool = False
+) -> Found:
     """Runs footprint, mosaics, choice and check; writes ``policy.toml`` if something is advised.
 
+    ``keep_directory``: if no advice is possible, only what was written is removed, and the directory stays.
     Raises BadInputError if the command fails or takes too long for the time, MachineError if 2M pages are not
     available, StudyInterruptedError if it is interrupted.
     """
     try:
-        return _advised(asked, directory, tools, progress)
+        return _advised(asked, directory, tools, progress, keep_directory)
     except (StudyInterruptedError, KeyboardInterrupt) as error:
         # A round that is continued later would not be close to the others in time, so the advice must start again.
         stopped = str(error).split(";", 1)[0] or "stopped"
@@ -130,10 +133,10 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
         ) from None
 
 
-def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | None) -> Found:
+def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | None, keep_directory: bool) -> Found:
     progress = progress or Silent()
     began = monotonic()
-    with _kept_if_it_runs(directory):
+    with _kept_if_it_runs(directory, keep_directory):
         small, large = policy_text("4K", [], aligned=True), _all_huge()
         if asked.evidence is not None:
             refuse_unfit(asked.evidence, asked.argv)
@@ -146,7 +149,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     if asked.evidence is not None:
         reading = _reading(asked.evidence, progress)
         asked = replace(asked, metric=metric)
-        with _kept_if_it_runs(directory), reading:
+        with _kept_if_it_runs(directory, keep_directory), reading:
             told = _by_misses(asked, directory, sum(extent.values()))
         if told is None:
             return Found(extent, [], None, None, 0, 0, metric, why, *resident)
@@ -278,14 +281,17 @@ def _trying(asked: Asked, settings: tuple[Setting, ...]) -> Trying:
 
 
 @contextmanager
-def _kept_if_it_runs(directory: Path) -> Iterator[None]:
+def _kept_if_it_runs(directory: Path, keep_directory: bool) -> Iterator[None]:
     """Removes the directory if the first executions show that there can be no advice."""
     try:
         yield
+    except StudyInterruptedError:
+        raise
     except PagelabError:
         shutil.rmtree(directory / FOOTPRINT, ignore_errors=True)
-        with suppress(OSError):
-            directory.rmdir()
+        if not keep_directory:
+            with suppress(OSError):
+                directory.rmdir()
         raise
 
 

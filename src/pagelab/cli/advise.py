@@ -150,8 +150,11 @@ def advise_command(
         evidence=_evidence(trace, samples, processor),
     )
     hint = "it exists and is not empty; choose another directory"
-    directory = free_directory(into, Path(argv[0]).name, ".advice", hint, FOOTPRINT).path
-    found = advise(asked, directory.resolve(), local_tools(by_option=True), for_terminal())
+    claimed = free_directory(into, Path(argv[0]).name, ".advice", hint, FOOTPRINT)
+    directory = claimed.path
+    found = advise(
+        asked, directory.resolve(), local_tools(by_option=True), for_terminal(), keep_directory=claimed.existed
+    )
     told = document(asked, found, directory)
     terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
 

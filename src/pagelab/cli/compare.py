@@ -299,7 +299,8 @@ def run_commands(pair: Pair, into: Path | None) -> tuple[tuple[StudyData, StudyD
         place = Claimed(Path(temporary) / "study", existed=False) if into is None else claim(into, TRIAL)
         if place is None:
             raise BadInputError(
-                f"--into {into}: it exists; compare its executions with: pagelab compare {quoted(into or '')}"
+                f"--into {into}: it exists; if it is a study, compare its executions with: "
+                f"pagelab compare {quoted(into or '')}; else name another directory"
             )
         directory = place.path.resolve()
         with _told_what_is_kept(place, into):

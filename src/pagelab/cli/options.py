@@ -131,8 +131,8 @@ def checked(*, seed: int, minutes: float, level: float = 0.95, most_minutes: int
     from pagelab.study.budget import MOST_OF_A_COMMAND
 
     most_minutes = most_minutes or MOST_OF_A_COMMAND
-    if not 0.5 <= level <= 0.9999:
-        raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
+    if not 0.5 < level <= 0.9999:
+        raise BadInputError(f"--level {level}: not above 0.5, up to 0.9999")
     if not 0 <= seed < 2**63:
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
     if not 0.05 <= minutes <= most_minutes:

@@ -147,6 +147,12 @@ def _flush(targets: list[str]) -> tuple[Literal["none", "files", "all"], list[st
         if len(targets) > 1:
             raise BadInputError("--flush all drops every file already; to drop a file named all: --flush ./all")
         return "all", []
+    for target in targets:
+        if not Path(target).exists():
+            raise BadInputError(
+                f"cannot drop {target} from the page cache: there is no such file, and the run would be warm; --flush "
+                f"takes files that are there, or all; run: ls -l {quoted(target)}"
+            )
     return "files", targets
 
 

@@ -109,7 +109,13 @@ def run_command(
 
         _show_plan(
             prepare(
-                spec, directory, local_tools().check, skip_impossible=skip_impossible, quick=quick, minutes=minutes
+                spec,
+                directory,
+                local_tools().check,
+                skip_impossible=skip_impossible,
+                quick=quick,
+                minutes=minutes,
+                is_here=cluster is None,
             ),
             directory,
         )

@@ -25,7 +25,7 @@ from pagelab.errors import BadInputError, RunFailedError, quoted
 from pagelab.study.answering import is_untested
 from pagelab.study.claim import Claimed, claim
 from pagelab.study.control import resume_study, run_study
-from pagelab.study.errors import SpecError
+from pagelab.study.errors import NothingStartsError, SpecError
 from pagelab.study.host_backing import needed_in
 from pagelab.study.launching import tells_noise
 from pagelab.study.plan import Condition
@@ -106,7 +106,8 @@ class Campaign:
         (self.directory / STATE).unlink(missing_ok=True)
         # Files of others in the directory stay.
         with suppress(OSError):
-            pilot.rmdir()
+            if pilot.exists():
+                pilot.rmdir()
             if not keep:
                 self.directory.rmdir()
 
@@ -231,6 +232,10 @@ class Campaign:
             run_study(spec, directory, self._tools, progress=progress)
         except SpecError as error:
             raise BadInputError(error.without_file()) from None
+        except NothingStartsError as error:
+            if phase == PILOT:
+                rmtree(directory, ignore_errors=True)
+            raise BadInputError(f"this cannot be diagnosed: {error.reason}") from None
 
     def times(self, phase: str) -> dict[str, NDArray[np.float64]]:
         return times_of(self.directory / phase)

@@ -32,7 +32,9 @@ def verdict(file: ModelFile) -> str:
 def _error(file: ModelFile, small: int, large: int) -> float | None:
     """Half width of the 95% interval of R(2M)/R(4K), from the runs of these two layouts alone; None if not known."""
     points = file.points()
-    if file.campaign is None or points.r_sd is None or points.repeats is None or not points.spread_known.all():
+    if file.campaign is None or points.r_sd is None or points.repeats is None:
+        return None
+    if not points.spread_known[[small, large]].all():
         return None
     how, parts = cast(EstimatorName, file.campaign.estimator), []
     for row in (small, large):

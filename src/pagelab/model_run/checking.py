@@ -141,7 +141,7 @@ def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, simulated: d
         c=own_counts["c"],
         r_sd=value * noise[name].sd,
         repeats=len(r[name]),
-        r_se=value * error,
+        r_se=value * error if np.isfinite(error) else None,
         r_freedom=freedom if np.isfinite(freedom) else None,
         extra={
             **dict.fromkeys(file.layouts[0].extra),

@@ -123,8 +123,11 @@ class Own:
 def combined(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Standard error of a sum of parts with own errors and degrees of freedom, and the degrees of freedom of it.
 
-    Welch and Satterthwaite: (Σ eᵢ²)²/Σ(eᵢ⁴/dᵢ). Infinite if all errors are zero.
+    Welch and Satterthwaite: (Σ eᵢ²)²/Σ(eᵢ⁴/dᵢ). Infinite if all errors are zero. An error without degrees of freedom
+    is not known (one run has no spread): then that of the sum is NaN.
     """
+    if any(own <= 0 or not np.isfinite(error) for error, own in parts):
+        return np.nan, 0.0
     squares = np.array([error**2 for error, _ in parts])
     if not squares.any():
         return 0.0, np.inf
@@ -134,7 +137,9 @@ def combined(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def times(freedom: float | None) -> float:
     """Half width of a 95% interval in standard errors; None: infinitely many degrees of freedom."""
-    return float(stdtrit(min(freedom or _MANY, _MANY), 0.975))
+    if freedom is None:
+        freedom = _MANY
+    return float(stdtrit(min(freedom, _MANY), 0.975)) if freedom > 0 else np.nan
 
 
 @lru_cache(maxsize=256)

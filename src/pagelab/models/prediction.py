@@ -166,7 +166,7 @@ def run_spread(points: Points, fitted: FittedProcess, counts: Mapping[str, float
     `BadInputError` if the spread of the repeats is unknown.
     """
     training = points.role("train")
-    if training.r_se is None or training.r_sd is None:
+    if training.r_se is None or training.r_sd is None or not training.spread_known.any():
         raise BadInputError(
             f"cannot give the interval of one run of {points.workload}: the spread over repeats is not known; import a "
             "row for every run, or a column r_sd"

@@ -20,7 +20,7 @@ from ..distribute.model import Lost
 from ..errors import MachineError, quoted
 from ..machine.provenance import pagelab_version
 from . import on_host
-from .errors import StudyError
+from .errors import NothingStartsError, StudyError
 from .interrupts import Interrupts
 from .job import Job, Runner
 from .plan import Plan, Step
@@ -368,9 +368,9 @@ class ClusterSession(Session):
     def _stop_if_a_block_cannot_start(self, last: Job, host: _Host, message: str | None) -> None:
         counts = self._store.rows("SELECT count(*), sum(status != 'not-started') FROM run")
         if counts[0][0] >= len(self._plan.active()) and not counts[0][1]:
-            raise StudyError(
+            raise NothingStartsError(
                 f"not one of {counts[0][0]} runs could be started; the last, {last.condition.name} on {host.platform}: "
-                f"{message}; mend it, and start again with: pagelab study run SPEC --into ANOTHER"
+                f"{message}"
             )
 
     # -- the end --------------------------------------------------------------------------------------------------

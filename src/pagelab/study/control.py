@@ -205,7 +205,8 @@ def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_beg
             raise StudyError(f"{path} has changed since the study began; {advice}")
     files = [f"{path}\0{digest}".encode() for path, digest in sorted(plan.inputs.items())]
     try:
-        text = copy.read_bytes()
+        # As the file was read when the study began: whatever ends its lines.
+        text = copy.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     except OSError as error:
         text, state = b"", f"cannot read {copy}: {error.strerror}"
     else:

@@ -58,7 +58,7 @@ def _words(value: Any) -> Any:
     """Splits a command string into words as a shell does; refuses it where only a shell could run it."""
     if not isinstance(value, str):
         return value
-    if needs_shell(value.strip().replace("\n", " ")):
+    if needs_shell(re.sub(r"(?<!\\)\n", " ", value.strip())):
         raise ValueError(
             'the command needs a shell (|, &, ;, <, >, $, `, *, ?, ~ or # in it); write shell = "…" '
             'instead of command = "…", or an array of words: command = ["sort", "file"]'

@@ -41,8 +41,8 @@ def substitute_shell(text: str, values: Mapping[str, object]) -> str:
     """As :func:`substitute`, for a line of the shell: the paths of the built-in names are part of one word each.
 
     Blanks and quotes in a path are protected, in quotes, outside, and in a command in a command (``$(…)``). Parameters
-    may be several words, or quotes. Nothing is protected in comments, and behind a backquote or the start of a
-    here-document.
+    may be several words, or quotes. Nothing is protected in comments, and behind a backquote or ``<<``. A
+    pattern of ``case`` in ``$(…)`` needs both its parentheses.
     """
     quotes, done, at = _open_quotes(text), "", 0
     for found in _PLACE.finditer(text):
@@ -57,22 +57,22 @@ def _open_quotes(text: str) -> list[str | None]:
     """The quote that is open at each character of a shell's ``text``; None in comments, and where it cannot be told."""
     quotes: list[str | None] = []
     nested = [""]  # of the line and of each open parenthesis, the quote that is open in it
-    escaped = in_comment = False
+    before, escaped, in_comment = "", False, False
     for i, char in enumerate(text):
-        quote = nested[-1]
-        before = text[i - 1 : i]
+        quote, is_literal = nested[-1], escaped
         quotes.append(None if in_comment else quote)
+        escaped = False
         if in_comment:
             in_comment = char != "\n"
-        elif escaped:
-            escaped = False
+        elif is_literal:
+            pass
         elif char == "\\" and quote != "'":
             escaped = True
         elif quote == "'":
             nested[-1] = "" if char == "'" else quote
         elif char == "`" or (not quote and text.startswith("<<", i)):
             return quotes + [None] * (len(text) - i)
-        elif char == "(" and (not quote or (before == "$" and text[i - 2 : i - 1] != "\\")):
+        elif char == "(" and (not quote or before == "$"):
             nested.append("")
         elif quote:
             nested[-1] = "" if char == quote else quote
@@ -82,6 +82,7 @@ def _open_quotes(text: str) -> list[str | None]:
             nested.pop()
         elif char == "#" and before in ("", " ", "\t", "\n", ";", "&", "|", "("):
             in_comment = True
+        before = "_" if is_literal else char
     return quotes
 
 

@@ -54,7 +54,7 @@ def run(
     Raises MachineError where that is impossible, before anything is written; other errors as
     :func:`..control.run_study`.
     """
-    prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick)
+    prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick, is_here=True)
     permission.refuse(prepared.plan, directory, systemd)
     run_study(
         spec,
