@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagelab import terminal
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def probe_translation(*, as_json: bool, rounds: int | None, description: Path | 
     again = "the same command" if description is None else "the same command without --description"
     say(f"stored in {path}; {again} after a campaign says what has changed")
     if description is not None:
-        say(f"written: {description}; to use it: pagelab simulate tlb TRACE --processor {description}")
+        say(f"written: {description}; to use it: pagelab simulate tlb TRACE --processor {quoted(description)}")
 
 
 def _cpuinfo() -> str:

@@ -202,7 +202,7 @@ def text(found: ModelFile, kept: Path) -> str:
         *_off(fits, row),
         "",
         *(f"warning: {one.message}" for one in beyond(training, row.h, row.m, row.c)),
-        f"next: pagelab model report {kept} --out DIR\n      (the same as a page, with the models' curves)",
+        f"next: pagelab model report {quoted(kept)} --out DIR\n      (the same as a page, with the models' curves)",
     ]
     return "\n".join(lines)
 

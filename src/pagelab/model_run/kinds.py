@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelab import layouts as making
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, quoted
 from pagelab.layouts import Footprint, Layout, footprint
 from pagelab.layouts.layout import POOLS, TILE
 from pagelab.model_run import document, executions
@@ -256,7 +256,7 @@ def of_model(directory: Path, minutes: float, seed: int) -> Asked:
     if campaign is None or campaign.trial is None:
         raise BadInputError(
             f"{directory}: it has no campaign with a finished trial; make it with: pagelab model run --into "
-            f"{directory.name} -- CMD"
+            f"{quoted(directory.name)} -- CMD"
         )
     asked, simulated = campaign.asked, campaign.simulated
     counted = campaign.trial.counts == "counted"

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pagelab.analysis import wording
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, quoted
 from pagelab.report.tables import NONE, Table
 
 from .answer import ModelReport, judged, report_of
@@ -69,7 +69,7 @@ def named(files: Sequence[tuple[Path, ModelFile]]) -> list[Fitted]:
     found = []
     for path, file in files:
         if file.fits is None:
-            raise BadInputError(f"cannot report {path}: nothing was fitted yet; run: pagelab model fit {path}")
+            raise BadInputError(f"cannot report {path}: nothing was fitted yet; run: pagelab model fit {quoted(path)}")
         found.append(
             Fitted(file.workload if times[file.workload] == 1 else f"{file.workload} ({path})", file, file.fits)
         )

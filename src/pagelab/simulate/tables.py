@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pagelab import whole_file
-from pagelab.errors import MachineError, system_reason
+from pagelab.errors import MachineError, quoted, system_reason
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,7 +97,7 @@ def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
         except OSError as error:
             raise MachineError(
                 f"cannot write {path}: {system_reason(error)}; make room, or name another place; "
-                f"run: df -h {path.absolute().parent}"
+                f"run: df -h {quoted(path.absolute().parent)}"
             ) from error
         written.append(path)
     return written
@@ -112,7 +112,7 @@ def write_frame(frame: pl.DataFrame, stem: Path) -> list[Path]:
         except OSError as error:
             raise MachineError(
                 f"cannot write {path}: {system_reason(error)}; make room, or name another place with --out; "
-                f"run: df -h {path.absolute().parent}"
+                f"run: df -h {quoted(path.absolute().parent)}"
             ) from error
     return [csv, parquet]
 

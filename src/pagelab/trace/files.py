@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pagelab._native import TraceBatches
-from pagelab.errors import system_reason
+from pagelab.errors import quoted, system_reason
 from pagelab.trace.data import DEMAND, KINDS, References, Runs, TraceError, kind_codes, native, page_bits
 from pagelab.trace.pools import Pool, in_header
 
@@ -48,7 +48,7 @@ def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, An
 
 def _unwritten(error: TraceError, target: Path) -> TraceError:
     reason = system_reason(OSError(str(error)))
-    return TraceError(error.kind, f"{reason} (into {target}); run: df -h {target.absolute().parent}")
+    return TraceError(error.kind, f"{reason} (into {target}); run: df -h {quoted(target.absolute().parent)}")
 
 
 def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:

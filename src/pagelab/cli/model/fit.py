@@ -38,7 +38,7 @@ def fit_command(
         pagelab model fit gups.model --model gp --model mosmodel --folds 5
     """
     from pagelab.cli.model.text import text
-    from pagelab.errors import BadInputError
+    from pagelab.errors import BadInputError, quoted
     from pagelab.models.answer import report_of
     from pagelab.models.document import read, write
 
@@ -51,7 +51,8 @@ def fit_command(
         report_of(found, found.fits).model_dump_json(by_alias=True, indent=1) if as_json else text(found, found.fits)
     )
     if not as_json:
-        terminal.echo(f"\nnext: pagelab model report {file} --out DIR\n      (the same as a page, with figures)")
+        following = f"pagelab model report {quoted(file)} --out DIR"
+        terminal.echo(f"\nnext: {following}\n      (the same as a page, with figures)")
 
 
 def fitted(file: ModelFile, names: list[str] | None, folds: int | None, seed: int) -> ModelFile:

@@ -92,13 +92,15 @@ def import_command(
         terminal.echo(made.model_dump_json(by_alias=True, indent=1))
         return
     roles = f"{points.roles.count('train')} layouts to fit, {points.roles.count('test')} to test"
+    from pagelab.errors import quoted
+
     columns = ", ".join(["R", *(name.upper() for name in points.inputs)])
     terminal.echo(f"{points.workload}: {roles}; {columns}, {points.source}")
     for size, name in points.anchors.items():
         terminal.echo(f"{size} pages: {name}")
     for warning in points.warnings():
         terminal.echo(f"warning: {warning.message}")
-    terminal.echo(f"next: pagelab model fit {out}")
+    terminal.echo(f"next: pagelab model fit {quoted(out)}")
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

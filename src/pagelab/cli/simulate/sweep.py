@@ -81,6 +81,7 @@ def sweep_command(
 def _run(spec: Path, out: Path, how: dict[str, Any]) -> Sweep:
     """Raises SweepInterruptedError on Ctrl-C and SIGTERM, which end the workers."""
     from pagelab.cli.simulate.progress import TASKS, shown
+    from pagelab.errors import quoted
     from pagelab.simulate.sweeping.operations import SweepInterruptedError
     from pagelab.simulate.sweeping.run import sweep
     from pagelab.study.interrupts import Interrupts
@@ -100,7 +101,7 @@ def _run(spec: Path, out: Path, how: dict[str, Any]) -> Sweep:
         except KeyboardInterrupt:
             raise SweepInterruptedError(
                 f"interrupted: {at[0]} of {at[1]} tasks are done and kept; go on with: "
-                f"pagelab simulate sweep {spec} --out {out}"
+                f"pagelab simulate sweep {quoted(spec)} --out {quoted(out)}"
             ) from None
 
 
@@ -175,7 +176,7 @@ def _draw(done: Sweep, stem: Path) -> None:
 
 def _conclude(done: Sweep, spec: Path) -> None:
     """Raises RunFailedError (exit code 1) where tasks failed, with the list."""
-    from pagelab.errors import RunFailedError
+    from pagelab.errors import RunFailedError, quoted
 
     if not done.failed:
         return
@@ -184,5 +185,6 @@ def _conclude(done: Sweep, spec: Path) -> None:
         lines.append(f"… and {len(done.failed) - _LISTED} more, in {done.directory}/_sweep/failed")
     raise RunFailedError(
         f"{len(done.failed)} of {len(done.plan.tasks)} tasks failed:\n  " + "\n  ".join(lines) + "\n"
-        f"the others are kept; try the failed ones again with: pagelab simulate sweep {spec} --out {done.directory}"
+        "the others are kept; try the failed ones again with: pagelab simulate sweep "
+        f"{quoted(spec)} --out {quoted(done.directory)}"
     )

@@ -79,5 +79,5 @@ def directory(out: Path | None) -> None:
     except OSError as error:
         raise BadInputError(
             f"cannot write to --out {out}: {error.strerror} (errno {error.errno}); name another place, "
-            f"or run: ls -ld {out.absolute().parent}"
+            f"or run: ls -ld {quoted(out.absolute().parent)}"
         ) from error
