@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pagelab import foreign_files
+from pagelab import foreign_files, whole_file
 from pagelab.machine.colours.store import stored
 from pagelab.placement import governed
 from pagelab.study.on_host import _end_of
@@ -84,3 +85,25 @@ def test_a_program_is_ended_by_its_descriptor(trap: str, monkeypatch: pytest.Mon
         assert child.wait(5) == -(signal.SIGKILL if trap else signal.SIGTERM)
         assert governed._end(process) == 0, "there is nothing to end any more"
         os.close(process)
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """Regression: a table for /dev/stdout replaced this link, as root for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        whole_file.put(tmp_path / "pipe", "text")
+        assert reader.communicate(timeout=5)[0] == "text"
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
+    code = "from pathlib import Path; from pagelab import whole_file; whole_file.put(Path('/dev/stdout'), 'text')"
+    before = Path("/dev/stdout").readlink()
+    for how in ("", f"> {tmp_path / 'kept'}; cat {tmp_path / 'kept'}"):
+        done = subprocess.run(
+            ["sh", "-c", f'"$0" -c "$1" {how}', sys.executable, code], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "text"
+    assert Path("/dev/stdout").readlink() == before
+
+
+def test_names_of_files_may_be_as_long_as_the_system_allows(tmp_path: Path) -> None:
+    whole_file.put(tmp_path / ("x" * 255), "text")
+    assert [len(each.name) for each in tmp_path.iterdir()] == [255]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
 def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
     """Writes ``content`` to ``path``; it is on the disk before it has that name. Raises :class:`OSError`.
 
-    ``mode``: permissions of the file; None: as for any new file.
+    ``mode``: permissions of the file; None: as for any new file. What is no file (a pipe of the caller's, a device) is
+    written to.
     """
-    temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
+    if _is_stream(path):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return
+    temporary = path.with_name(f".pagelab-{os.urandom(8).hex()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
         try:
@@ -35,6 +40,18 @@ def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def _is_stream(path: Path) -> bool:
+    parts = path.absolute().parts
+    if parts[1:2] in (("dev",), ("proc",)) and parts[:3] != ("/", "dev", "shm"):  # /dev/stdout is a link
+        return path.exists()
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    is_special = stat.S_ISFIFO(state.st_mode) or stat.S_ISCHR(state.st_mode) or stat.S_ISSOCK(state.st_mode)
+    return is_special and state.st_uid in (0, os.geteuid())
 
 
 def put_table(path: Path, frame: pl.DataFrame) -> None:

@@ -159,7 +159,13 @@ class ClusterSession(Session):
 
     def _store_owed(self) -> None:
         """Leaves what is owed to the next session, whatever ends this one."""
-        left = {platform: [step.model_dump() for step in steps] for platform, steps in self._owed.items() if steps}
+        # Tasks have taken over steps, which they may not come to.
+        taken = ((task.host.platform, list(task.owed)) for task in self._tasks.values())
+        owed: dict[str, list[Step]] = {}
+        for platform, steps in (*taken, *self._owed.items()):
+            known = owed.setdefault(platform, [])
+            known += [step for step in steps if step not in known]
+        left = {platform: [step.model_dump() for step in steps] for platform, steps in owed.items() if steps}
         self._store.put_meta(_OWED, json.dumps(left))
 
     def _take_over_owed(self) -> None:

@@ -33,7 +33,13 @@ def connect(path: Path) -> sqlite3.Connection:
     """A connection for queries and changes. Raises :class:`StudyError` if something else lies beside the file."""
     _refuse_others_files(path.resolve())
     connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-    connection.execute("PRAGMA journal_mode = WAL")
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        connection.close()
+        raise StudyError(
+            f"cannot keep a study in {path.parent}: SQLite has no write-ahead log on this file system; choose a "
+            "directory on a local disk with --into"
+        )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     return connection

@@ -195,9 +195,17 @@ def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
         for slot in schedule(len(active), plan.executions, plan.warmups, plan.seed, plan.together, plan.each_boot)
     ]
     (directory / OUTPUT).mkdir(exist_ok=True)
-    if not (directory / SPEC_COPY).exists():
-        whole_file.put(directory / SPEC_COPY, prepared.text)
-    store = Store.create(directory, plan, slots, prepared.text, {"source": str(prepared.source), **extra})
+    copy = directory / SPEC_COPY
+    is_new = not copy.exists()
+    if is_new:
+        whole_file.put(copy, prepared.text)
+    try:
+        store = Store.create(directory, plan, slots, prepared.text, {"source": str(prepared.source), **extra})
+    except BaseException:
+        # A copy without a study would be taken for a file of the user's.
+        if is_new:
+            copy.unlink(missing_ok=True)
+        raise
     for warning in prepared.warnings:
         store.put_event("warning", warning.model_dump(mode="json"))
     return store

@@ -12,6 +12,10 @@ type Processes = BTreeMap<i32, Announced>;
 /// A program that a process executed: the process, and the number of the program in it.
 type Image = (i32, usize);
 
+/// Most processes that are looked at for all reports: a second or two after the program's end. Reports beyond are
+/// unidentified.
+const MOST_LOOKS: usize = 1 << 26;
+
 /// Gives every report the id by which the kernel announced its process. `program` is the run's first process. A report
 /// without such a process keeps its id, and is noted as unidentified.
 pub fn resolve(guests: &mut Guests, announced: &Processes, program: i32) {
@@ -32,7 +36,7 @@ pub fn resolve(guests: &mut Guests, announced: &Processes, program: i32) {
     let mut forked: BTreeSet<i32> = at_home.iter().map(|report| report.pid as i32).collect();
     // By a process's id in its namespace: where its programs were found.
     let mut found: Vec<(u32, i32)> = Vec::new();
-    let mut unidentified = Vec::new();
+    let (mut unidentified, mut looks) = (Vec::new(), MOST_LOOKS);
     // Those of executed programs first: what they say of a process holds for its time before, too.
     // Ids rise in a namespace as they do outside, so forked children are taken in the order of theirs.
     elsewhere.sort_by_key(|report| {
@@ -40,6 +44,11 @@ pub fn resolve(guests: &mut Guests, announced: &Processes, program: i32) {
         (is_fork, if is_fork { u64::from(report.pid) } else { report.start_ns })
     });
     for report in elsewhere {
+        looks = looks.saturating_sub(announced.len() + found.len());
+        if looks == 0 {
+            unidentified.push(report.start_ns);
+            continue;
+        }
         let known: Vec<i32> = found.iter().filter(|(inner, _)| *inner == report.pid).map(|&(_, pid)| pid).collect();
         let place = if report.started == Started::Fork {
             of_fork(report, announced, &known, &forked).inspect(|&pid| _ = forked.insert(pid))
