@@ -225,18 +225,21 @@ impl RunDir {
     }
 }
 
-/// Removes a run directory and everything in it.
+/// Removes a run directory and everything in it, with the rights that this process's user has: file capabilities of
+/// the launcher would be good for what others own, which the user may have moved there.
 fn remove(parent: &Directory, name: &CStr, dir: &Directory, path: &Path) {
-    // First the directory is closed, so that no process of the program's user can add to it.
-    let _ = dir.take();
-    let done = dir.empty(sys::monotonic_ns() + REMOVE_NS).and_then(|()| parent.remove(name));
+    let done = sys::user::with_the_users_rights(|| {
+        // First the directory is closed, so that no process of the program's user can add to it.
+        let _ = dir.take();
+        dir.empty(sys::monotonic_ns() + REMOVE_NS).and_then(|()| parent.remove(name))
+    });
     if let Err(error) = done {
-        crate::say::say(&format!(
-            "cannot remove {}: {}; run: rm -r {}",
-            path.display(),
-            sys::errno_text(&error),
-            path.display()
-        ));
+        let path = path.display();
+        let next = match error.raw_os_error() {
+            Some(libc::EBUSY) => format!("unmount what is mounted in it (run: findmnt), then run: rm -r {path}"),
+            _ => format!("run: rm -r {path}"),
+        };
+        crate::say::say(&format!("cannot remove {path}: {}; {next}", sys::errno_text(&error)));
     }
 }
 

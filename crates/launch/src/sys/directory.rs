@@ -2,10 +2,10 @@
 //! one by now, and no link is followed. So a process of another user that owns a directory on the path can redirect
 //! nothing.
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Gid, Uid};
+use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -94,16 +94,30 @@ impl Directory {
         Ok(at)
     }
 
-    /// Makes a directory for this process's user alone, and opens it.
+    /// Makes a directory for this process's user alone, and opens it. Who may rename entries here can put another in
+    /// its place before it is opened: one that this process's user had before is refused.
     pub fn make(&self, name: &CStr) -> io::Result<Directory> {
+        let since_ns = ClockOfFiles::now_ns();
         fs::mkdirat(self, name, Mode::RWXU)?;
         let made = self.directory(name)?;
-        // Who may write here can have put another in its place.
-        let found = Status::of(&made)?;
-        if found.uid != super::user::own_uids().1 || found.mode & 0o077 != 0 {
-            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        if made.is_fresh(since_ns)? {
+            return Ok(made);
         }
-        Ok(made)
+        // Only an empty one goes, which whoever put it there could remove as well.
+        let _ = self.remove(name);
+        Err(io::Error::other("another process put a directory of its own in the place of the new one"))
+    }
+
+    /// Whether this process has made it, not before that time: it is its user's alone, and nothing is in it.
+    fn is_fresh(&self, since_ns: u64) -> io::Result<bool> {
+        let found = Status::of(self)?;
+        let is_ours = found.uid == super::user::own_uids().1 && found.mode & 0o077 == 0;
+        let mut is_empty = true;
+        self.each(|_, _| {
+            is_empty = false;
+            false
+        })?;
+        Ok(is_ours && is_empty && ClockOfFiles::made_ns(self)? >= since_ns)
     }
 
     /// Opens a directory in this one, on the same file system.
@@ -193,7 +207,8 @@ impl Directory {
     }
 
     /// Removes everything in it, until `deadline_ns` (CLOCK_MONOTONIC) at the latest. Contents of directories are moved
-    /// up first, so that depth costs neither stack nor descriptors.
+    /// up first, so that depth costs neither stack nor descriptors. What is mounted in it stays, and prevents the
+    /// removal of what it is mounted on: whoever put it there can have moved a mount of another user's there.
     pub fn empty(&self, deadline_ns: u64) -> io::Result<()> {
         let mut moved = 0_u64;
         loop {
@@ -203,7 +218,7 @@ impl Directory {
                 found = true;
                 let done = match kind {
                     Kind::Directory => self.flatten(name, &mut moved),
-                    Kind::Other => self.unlink(name).or_else(|error| self.unmount(name, error)),
+                    Kind::Other => self.unlink(name),
                 };
                 // An entry that another process has removed meanwhile needs no removing.
                 refused = refused.take().or(done.err().filter(|error| error.kind() != io::ErrorKind::NotFound));
@@ -221,8 +236,8 @@ impl Directory {
     /// Takes a directory's contents up into this one, and removes it.
     fn flatten(&self, name: &CStr, moved: &mut u64) -> io::Result<()> {
         let Ok(inner) = self.directory(name) else {
-            // No right to look into, or something is mounted there: it may be empty underneath.
-            return self.remove(name).or_else(|error| self.unmount(name, error));
+            // No right to look into, or something is mounted there.
+            return self.remove(name);
         };
         // From here on only this process can add to it. (The owner needs no permission to do so.)
         let _ = inner.take();
@@ -260,15 +275,39 @@ impl Directory {
         }
         self.set_mode(0o700)
     }
+}
 
-    /// A mount of the user's on an entry (FUSE needs no rights for it) prevents its removal.
-    fn unmount(&self, name: &CStr, error: io::Error) -> io::Result<()> {
-        if error.raw_os_error() != Some(libc::EBUSY) {
-            return Err(error);
-        }
-        let path = c_name(&[format!("/proc/self/fd/{}/", self.as_raw_fd()).as_bytes(), name.to_bytes()].concat())?;
-        // The last component is not followed.
-        Ok(unmount(&*path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+/// The time that a file system notes for a new directory, in nanoseconds.
+struct ClockOfFiles;
+
+impl ClockOfFiles {
+    /// The coarsest time of a file system that notes fractions of a second (FAT), and of one that does not (also FAT).
+    const COARSE_NS: u64 = 10_000_000;
+    const COARSEST_NS: u64 = 2_000_000_000;
+
+    fn ns(seconds: i64, ns: u64) -> u64 {
+        u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns)
+    }
+
+    /// The present time; no directory that is made from now on is older.
+    fn now_ns() -> u64 {
+        // The kernel's for files: CLOCK_REALTIME may be ahead of it.
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        ClockOfFiles::ns(now.tv_sec, now.tv_nsec as u64)
+    }
+
+    /// The latest time at which a directory can have been made: of its birth, or where the file system notes none, of
+    /// its last change (which only who may write to it can set).
+    fn made_ns(directory: &Directory) -> io::Result<u64> {
+        let found = fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let born =
+            found.ok().filter(|found| StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME));
+        let (seconds, ns) = match born {
+            Some(found) => (found.stx_btime.tv_sec, u64::from(found.stx_btime.tv_nsec)),
+            None => fs::fstat(directory).map(|found| (found.st_mtime, found.st_mtime_nsec))?,
+        };
+        let coarse = if ns == 0 { ClockOfFiles::COARSEST_NS } else { ClockOfFiles::COARSE_NS };
+        Ok(ClockOfFiles::ns(seconds, ns).saturating_add(coarse))
     }
 }
 
@@ -342,6 +381,70 @@ mod tests {
         }
         directory.empty(u64::MAX).expect("emptied");
         std::fs::remove_dir(path).expect("empty");
+    }
+
+    /// Root can have an own directory in one of another user, who may rename it.
+    #[test]
+    fn a_directory_that_was_there_before_is_not_taken_for_the_new_one() {
+        let (path, directory) = place();
+        let other = Directory(directory.open_at(c".", OFlags::RDONLY | OFlags::DIRECTORY).expect("open"));
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+            .create(path.join("victim"))
+            .expect("made");
+        std::fs::write(path.join("victim/secret"), "").expect("written");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = fs::renameat_with(&other, c"new", &other, c"victim", RenameFlags::EXCHANGE);
+                }
+            });
+            let taken = (0..2000).any(|_| {
+                let made = directory.make(c"new");
+                let taken = made.is_ok_and(|made| made.open(c"secret").is_ok());
+                // The one of them that is empty.
+                let _ = directory.remove(c"new").or_else(|_| {
+                    fs::renameat_with(&other, c"new", &other, c"victim", RenameFlags::EXCHANGE)?;
+                    directory.remove(c"new")
+                });
+                taken
+            });
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            taken
+        });
+        assert!(!taken, "the other directory was taken for the new one");
+        std::fs::remove_dir_all(path).expect("removed");
+    }
+
+    #[test]
+    fn a_directory_that_is_old_or_open_to_others_is_not_fresh() {
+        let (path, directory) = place();
+        let made = directory.make(c"new").expect("a new one");
+        assert!(made.is_fresh(0).expect("looked at"));
+        let later_ns = ClockOfFiles::now_ns() + 2 * ClockOfFiles::COARSEST_NS;
+        assert!(!made.is_fresh(later_ns).expect("looked at"), "it was there before");
+        made.set_mode(0o711).expect("mode");
+        assert!(!made.is_fresh(0).expect("looked at"), "others may pass");
+        std::fs::remove_dir_all(path).expect("removed");
+    }
+
+    #[test]
+    fn what_is_mounted_in_a_directory_stays() {
+        let (path, directory) = place();
+        let inner = path.join("inner");
+        std::fs::create_dir(&inner).expect("made");
+        let mount = |words: &[&str]| {
+            let done = std::process::Command::new(words[0]).args(&words[1..]).arg(&inner).output();
+            done.is_ok_and(|done| done.status.success())
+        };
+        if mount(&["mount", "-t", "tmpfs", "-o", "size=64k", "none"]) {
+            std::fs::write(inner.join("kept"), "").expect("written");
+            let refused = directory.empty(u64::MAX).expect_err("it is mounted");
+            assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
+            assert!(inner.join("kept").exists(), "it is still mounted");
+            assert!(mount(&["umount"]));
+        }
+        std::fs::remove_dir_all(path).expect("removed");
     }
 
     #[test]
