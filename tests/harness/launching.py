@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +117,13 @@ class Runner:
 
 def _both_ends(text: str) -> str:
     return text if len(text) <= 6000 else f"{text[:3000]}\n[…]\n{text[-3000:]}"
+
+
+def capable(program: Path, *capabilities: int) -> None:
+    """Gives a program these capabilities, permitted and effective (VFS_CAP_REVISION_2)."""
+    permitted = sum(1 << number for number in capabilities).to_bytes(8, "little")
+    value = struct.pack("<I4s4x4s4x", 0x02000001, permitted[:4], permitted[4:])
+    os.setxattr(program, "security.capability", value)
 
 
 def open_to_all(path: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.launching import Runner, open_to_all
+from harness.launching import Runner, capable, open_to_all
+from pagelab import paths
 from pagelab.record import WarningKind
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root runs programs for others; run: sudo make test")
@@ -183,6 +184,30 @@ def test_whatever_lies_among_the_guest_files_neither_blocks_nor_fills_nor_mislea
     assert len(run.the_record.processes) == 1, "nothing of it became a process of the record"
     assert "\\u001b" not in run.the_record.model_dump_json()
     assert not list(roots.iterdir()), "all of it is gone"
+
+
+@pytest.mark.parametrize("by", ["root", "file capabilities"])
+def test_a_directory_of_roots_that_was_moved_among_the_guest_files_stays(
+    run_under: Runner, everyones: Path, by: str
+) -> None:
+    """Its user may move an own directory with everything in it, but could not empty one of root's therein."""
+    roots, own = everyones / "roots", everyones / "own"
+    for place in (roots, own):
+        place.mkdir()
+        os.chown(place, NOBODY, NOBODY)
+    (own / "precious").mkdir(0o700)
+    (own / "precious" / "kept").touch()
+    if by == "file capabilities":
+        run_under.launcher = everyones / "launcher"
+        shutil.copy(paths.launcher(), run_under.launcher)
+        capable(run_under.launcher, 0, 1)  # CAP_CHOWN, CAP_DAC_OVERRIDE
+        run_under.prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    streams = {name: str(everyones / name) for name in ("stdout", "stderr", "record")}
+    user = {"user": "nobody"} if by == "root" else {}
+    script = f'mv {own} "${{PAGELAB_PLAN%/plan}}/guests"'
+    run = run_under("", ["sh", "-c", script], run_dir_root=str(roots), **user, **streams).succeeded()
+    assert [path.name for path in everyones.rglob("kept")] == ["kept"], run.story()
+    assert "is in it; look at what is in it" in run.launcher_stderr, run.story()
 
 
 def test_a_guest_file_that_shrinks_while_the_run_goes_on_harms_nobody_else(run_under: Runner) -> None:

@@ -237,7 +237,7 @@ fn remove(parent: &Directory, name: &CStr, dir: &Directory, path: &Path) {
         let path = path.display();
         let next = match error.raw_os_error() {
             Some(libc::EBUSY) => format!("unmount what is mounted in it (run: findmnt), then run: rm -r {path}"),
-            _ => format!("run: rm -r {path}"),
+            _ => format!("look at what is in it, then run: rm -r {path}"),
         };
         crate::say::say(&format!("cannot remove {path}: {}; {next}", sys::errno_text(&error)));
     }

@@ -217,7 +217,7 @@ impl Directory {
             self.each(|name, kind| {
                 found = true;
                 let done = match kind {
-                    Kind::Directory => self.flatten(name, &mut moved),
+                    Kind::Directory => self.flatten(name, &mut moved, deadline_ns),
                     Kind::Other => self.unlink(name),
                 };
                 // An entry that another process has removed meanwhile needs no removing.
@@ -234,36 +234,55 @@ impl Directory {
     }
 
     /// Takes a directory's contents up into this one, and removes it.
-    fn flatten(&self, name: &CStr, moved: &mut u64) -> io::Result<()> {
+    fn flatten(&self, name: &CStr, moved: &mut u64, deadline_ns: u64) -> io::Result<()> {
         let Ok(inner) = self.directory(name) else {
             // No right to look into, or something is mounted there.
             return self.remove(name);
         };
+        let owner = Status::of(&inner)?.uid;
         // From here on only this process can add to it. (The owner needs no permission to do so.)
         let _ = inner.take();
-        let mut refused = None;
-        inner.each(|child, kind| {
-            let done = match kind {
-                Kind::Other => inner.unlink(child),
-                Kind::Directory => loop {
-                    *moved += 1;
-                    let fresh = format!(".{moved}");
-                    let done = c_name(fresh.as_bytes()).and_then(|fresh| inner.move_to(child, self, &fresh, false));
-                    if !done.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST)) {
-                        break done;
-                    }
-                },
-            };
-            refused = refused.take().or(done.err());
-            refused.is_none()
-        })?;
-        match refused {
-            Some(error) => Err(error),
-            None => match self.remove(name) {
-                // It had more entries than one reading returned: the next pass takes the rest.
-                Err(error) if error.raw_os_error() == Some(libc::ENOTEMPTY) => Ok(()),
-                done => done,
-            },
+        loop {
+            let (mut found, mut refused) = (false, None);
+            inner.each(|child, kind| {
+                found = true;
+                let done = match kind {
+                    Kind::Other => inner.unlink(child),
+                    Kind::Directory => inner.lift(child, owner, self, moved),
+                };
+                refused = done.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
+                if super::monotonic_ns() >= deadline_ns {
+                    refused.get_or_insert(io::ErrorKind::TimedOut.into());
+                }
+                refused.is_none()
+            })?;
+            match refused {
+                Some(error) => return Err(error),
+                None if !found => return self.remove(name),
+                None => {}
+            }
+        }
+    }
+
+    /// Moves a directory of this one up, under a number as its name. One that is not `owner`'s, who had this one, is
+    /// only removed, if it is empty: the owner could do no more, and may have moved it here.
+    fn lift(&self, name: &CStr, owner: u32, to: &Directory, moved: &mut u64) -> io::Result<()> {
+        let found = self.look(name).and_then(|found| Status::of(&found));
+        if !found.as_ref().is_ok_and(|found| owner == 0 || found.uid == owner) {
+            return self.remove(name).map_err(|error| match (error.raw_os_error(), found) {
+                (Some(libc::ENOTEMPTY | libc::EEXIST), Ok(found)) => {
+                    io::Error::other(format!("a directory of another user (id {}) is in it", found.uid))
+                }
+                _ => error,
+            });
+        }
+        loop {
+            *moved += 1;
+            let fresh = c_name(format!(".{moved}").as_bytes())?;
+            match self.move_to(name, to, &fresh, false) {
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                done => return done,
+            }
         }
     }
 
@@ -426,6 +445,21 @@ mod tests {
         made.set_mode(0o711).expect("mode");
         assert!(!made.is_fresh(0).expect("looked at"), "others may pass");
         std::fs::remove_dir_all(path).expect("removed");
+    }
+
+    #[test]
+    fn the_time_for_emptying_holds_within_a_directory_too() {
+        let (path, directory) = place();
+        std::fs::create_dir(path.join("guests")).expect("made");
+        for number in 0..1000 {
+            std::fs::write(path.join(format!("guests/{number}")), "").expect("written");
+        }
+        let refused = directory.empty(0).expect_err("the time is up");
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        let left = std::fs::read_dir(path.join("guests")).map_or(0, Iterator::count);
+        assert_eq!(left, 999);
+        directory.empty(u64::MAX).expect("emptied");
+        std::fs::remove_dir(path).expect("empty");
     }
 
     #[test]
