@@ -115,6 +115,15 @@ class Runner:
         )
 
 
+def start_launcher(tmp_path: Path, argv: list[str], **fields: object) -> subprocess.Popen[bytes]:
+    """Starts a run without waiting for it; what the launcher says is in ``err``, the record in ``r.json``."""
+    request = tmp_path / "request.json"
+    document = {"schema": "pagelab.request/1", "argv": argv, "preload": "never", "record": str(tmp_path / "r.json")}
+    request.write_text(json.dumps(document | fields))
+    with (tmp_path / "err").open("wb") as err:
+        return subprocess.Popen([str(paths.launcher()), str(request)], stderr=err)
+
+
 def _both_ends(text: str) -> str:
     return text if len(text) <= 6000 else f"{text[:3000]}\n[…]\n{text[-3000:]}"
 

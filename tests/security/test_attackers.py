@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.launching import Runner, capable, open_to_all
+from harness.launching import Runner, capable, open_to_all, start_launcher
+from harness.processes import children_of, wait_until
 from pagelab import paths
 from pagelab.record import WarningKind
 
@@ -208,6 +210,27 @@ def test_a_directory_of_roots_that_was_moved_among_the_guest_files_stays(
     run = run_under("", ["sh", "-c", script], run_dir_root=str(roots), **user, **streams).succeeded()
     assert [path.name for path in everyones.rglob("kept")] == ["kept"], run.story()
     assert "is in it; look at what is in it" in run.launcher_stderr, run.story()
+
+
+def test_the_guard_removes_the_run_directory_and_not_what_has_its_name(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    roots = tmp_path / "roots"
+    roots.mkdir()
+    os.chown(roots, NOBODY, NOBODY)
+    (roots / "precious").mkdir(0o700)
+    (roots / "precious" / "kept").touch()
+    guard = start_launcher(tmp_path, ["sleep", "600"], user="nobody", run_dir_root=str(roots))
+    assert wait_until(lambda: children_of(guard.pid) != [])
+    (launcher,) = children_of(guard.pid)
+    assert wait_until(lambda: children_of(launcher) != [])
+    (made,) = roots.glob("pagelab-*")
+    made.rename(roots / "away")
+    (roots / "precious").rename(made)
+    os.kill(launcher, signal.SIGKILL)
+    assert guard.wait(30) == 4
+    assert [path.name for path in made.iterdir()] == ["kept"]
+    assert list((roots / "away").iterdir()) == [], "what belongs to the run is gone"
+    assert f"cannot remove {made}" in (tmp_path / "err").read_text()
 
 
 def test_a_guest_file_that_shrinks_while_the_run_goes_on_harms_nobody_else(run_under: Runner) -> None:

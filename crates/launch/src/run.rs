@@ -15,7 +15,7 @@ use crate::process_tree::reap::Companion;
 use crate::record_build::{self, Observed};
 use crate::request::{Preload, Request};
 use crate::room::{self, Column};
-use crate::rundir::{self, RunDir, Token};
+use crate::rundir::{self, Making, RunDir};
 use crate::say;
 use crate::settings::{self, Held};
 use crate::spawn::{self, Finished, Waiting};
@@ -40,12 +40,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Makes the run a request describes.
-pub fn run(request: &Request, token: Token) -> Result<Record> {
+pub fn run(request: &Request, making: &Making) -> Result<Record> {
     let caller = Caller::take(request.announce_fd)?;
     let mut watcher = Caller::take(request.phase_fd)?;
     Phase::Prepare.begin(&mut watcher);
-    let address = Address::take(token);
-    let mut ready = prepare(request, token)?;
+    let address = Address::take(making.token);
+    let mut ready = prepare(request, making)?;
     if ready.runner.change {
         // What the caller has open is the caller's: sudo(8) gives another user no more than the standard streams.
         sys::files::close_all_at_exec(3);

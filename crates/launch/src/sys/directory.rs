@@ -77,6 +77,12 @@ impl AsRawFd for Directory {
     }
 }
 
+impl From<File> for Directory {
+    fn from(file: File) -> Directory {
+        Directory(file.into())
+    }
+}
+
 impl Directory {
     /// Opens an absolute path without links, one directory after the other; `judge` gets each and may refuse it.
     pub fn walk(path: &Path, mut judge: impl FnMut(&Path, &Status) -> io::Result<()>) -> io::Result<Directory> {
@@ -118,6 +124,11 @@ impl Directory {
             false
         })?;
         Ok(is_ours && is_empty && ClockOfFiles::made_ns(self)? >= since_ns)
+    }
+
+    /// Whether it was removed while it was held open.
+    pub fn is_removed(&self) -> bool {
+        self.each(|_, _| false).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Opens a directory in this one, on the same file system.
