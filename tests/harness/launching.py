@@ -121,7 +121,7 @@ def start_launcher(tmp_path: Path, argv: list[str], **fields: object) -> subproc
     document = {"schema": "pagelab.request/1", "argv": argv, "preload": "never", "record": str(tmp_path / "r.json")}
     request.write_text(json.dumps(document | fields))
     with (tmp_path / "err").open("wb") as err:
-        return subprocess.Popen([str(paths.launcher()), str(request)], stderr=err)
+        return subprocess.Popen([str(paths.launcher()), str(request)], stdout=subprocess.DEVNULL, stderr=err)
 
 
 def _both_ends(text: str) -> str:

@@ -248,6 +248,53 @@ sleeper.kill()
     assert run.launcher_stderr == "", run.story()
 
 
+FEEDER = r"""
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+out = os.open(f"/proc/{sys.argv[1]}/fd/1", os.O_RDWR)
+os.ftruncate(out, 1 << 60)
+print("begun", flush=True)
+end, step, place = time.monotonic() + 8, 1 << 16, 0
+keep = 4096 * step
+while time.monotonic() < end:
+    for _ in range(256):
+        os.pwrite(out, b"x", place)
+        place += step
+    if place > keep:
+        libc.fallocate(out, 3, ctypes.c_long(place - keep - 256 * step), ctypes.c_long(256 * step))
+"""
+"""Writes to a program's output ahead of who reads it, without an end, and gives the space back behind it."""
+
+
+@pytest.mark.parametrize("stdout", ["inherit", "null"])
+def test_who_writes_on_to_the_output_of_a_program_that_has_ended_delays_no_launcher(
+    tmp_path: Path, stdout: str
+) -> None:
+    began, search = time.monotonic(), {"fd": None, "regex": "took (?P<value>[0-9]+)"}
+    fields = {"user": "nobody", "stdout": stdout, "measurements": search, "run_dir_root": "/dev/shm"}
+    guard = start_launcher(tmp_path, ["sleep", "1"], **fields)
+    assert wait_until(lambda: any(children_of(pid) for pid in children_of(guard.pid)))
+    (program,) = children_of(children_of(guard.pid)[0])
+    assert wait_until(lambda: Path(f"/proc/{program}/comm").read_text() == "sleep\n")
+    attacker = subprocess.Popen(
+        [PYTHON, "-c", FEEDER, str(program)],
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == b"begun\n"
+        assert guard.wait(20) in (0, 1)
+        assert attacker.poll() is None, "it still writes"
+        assert time.monotonic() - began < 6
+    finally:
+        attacker.kill()
+        attacker.communicate()
+
+
 MEASURES = {
     "without an end": "import os\nblock = b'x' * (1 << 20)\nfor _ in range(500): os.write(3, block)",
     "binary": "import os\nfor _ in range(64): os.write(3, os.urandom(1 << 20))",

@@ -22,6 +22,7 @@ use crate::spawn::{self, Finished, Waiting};
 use crate::streams::{self, Capture, Lost, Output, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
+use crate::sys::files::UntilItsEnd;
 use crate::sys::process::{self, CpuSet};
 use crate::sys::trace::Stopped;
 use crate::sys::{self};
@@ -333,13 +334,14 @@ fn collect(ready: &Ready<'_>, measure: Option<Capture>, found: Collected) -> Col
     let mut collected = found;
     let mut problem = None;
     if let Some(capture) = measure {
-        problem = collected.read_lines(BufReader::new(capture.reader)).err();
+        problem = collected.read_lines(BufReader::new(UntilItsEnd::new(capture.reader))).err();
     }
     if let Some(regex) = &ready.regex
         && !matches!(ready.request.stdout.as_str(), "inherit" | "null")
     {
         let output = written_by_program(ready);
-        let read = output.and_then(|output| collected.read_matches(BufReader::new(output), regex));
+        let output = output.map(|output| BufReader::new(UntilItsEnd::new(output)));
+        let read = output.and_then(|output| collected.read_matches(output, regex));
         problem = problem.or(read.err());
     }
     if let Some(error) = problem {
