@@ -2,6 +2,7 @@
 
 use crate::entry::{self, Entry, Snapshot, State};
 use crate::lock::{Lock, OnWait};
+use crate::place;
 use crate::unusable::Unusable;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -54,10 +55,11 @@ pub struct Journal {
 
 fn open(path: &Path) -> Result<File, Unusable> {
     let unopened = |error| Unusable::Unopened(path.to_owned(), error);
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    if let Some(directory) = directory {
-        fs::DirBuilder::new().mode(0o755).recursive(true).create(directory).map_err(unopened)?;
-    }
+    let directory = place::of(path);
+    // Before it is made, since a link of others could lead elsewhere; and as it is then.
+    place::judge(path)?;
+    fs::DirBuilder::new().mode(0o755).recursive(true).create(directory).map_err(unopened)?;
+    place::judge(path)?;
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o644).custom_flags(flags.bits().cast_signed());
@@ -69,9 +71,7 @@ fn open(path: &Path) -> Result<File, Unusable> {
     if data.uid() != rustix::process::geteuid().as_raw() || data.mode() & 0o022 != 0 {
         return Err(Unusable::Foreign { path: path.to_owned(), uid: data.uid(), mode: data.mode() & 0o777 });
     }
-    if let Some(directory) = directory {
-        File::open(directory).and_then(|directory| directory.sync_all()).map_err(unopened)?;
-    }
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(unopened)?;
     Ok(file)
 }
 
