@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// Of a journal that is larger than this only the open entries are kept; smaller ones are kept for people.
 pub(crate) const SHORTEN_ABOVE_BYTES: u64 = 1 << 16;
 
+/// What is read of a journal without its lock: it may be a file of others.
+const READ_AT_MOST_BYTES: u64 = 1 << 24;
+
 /// The path of the journal: `PAGELAB_JOURNAL`, or `/run/pagelab/journal.jsonl`.
 #[must_use]
 pub fn default_path() -> PathBuf {
@@ -27,7 +30,7 @@ pub fn default_path() -> PathBuf {
 pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
     let unread = |error| Unusable::Unread(path.to_owned(), error);
     let without_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let mut file = match OpenOptions::new().read(true).custom_flags(without_waiting).open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(without_waiting).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Snapshot::default()),
         Err(error) => return Err(unread(error)),
@@ -36,7 +39,7 @@ pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
         return Err(Unusable::NotRegular(path.to_owned()));
     }
     let mut content = Vec::new();
-    file.read_to_end(&mut content).map_err(unread)?;
+    file.take(READ_AT_MOST_BYTES).read_to_end(&mut content).map_err(unread)?;
     Ok(Snapshot::parse(&content))
 }
 

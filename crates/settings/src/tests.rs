@@ -196,6 +196,15 @@ fn a_journal_that_names_another_file_is_not_obeyed() {
     }
 }
 
+#[test]
+fn of_a_journal_of_any_size_the_beginning_is_read() {
+    let mut place = Place::new();
+    let id = place.change("test");
+    fs::File::options().write(true).open(place.path()).and_then(|file| file.set_len(1 << 40)).expect("a hole");
+    let entries = read(&place.path()).expect("read").entries;
+    assert_eq!(entries.iter().map(|entry| &entry.id).collect::<Vec<_>>(), [&id]);
+}
+
 /// Whoever owns a directory can put any file of root's with suitable lines in the place of the journal.
 #[test]
 fn a_journal_that_others_can_replace_is_not_used_by_root() {
