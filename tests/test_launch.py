@@ -8,28 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from harness.launching import Runner
-from harness.processes import children_of, is_gone
+from harness.launching import Runner, start_launcher
+from harness.processes import children_of, is_gone, wait_until
 from pagelab import paths
 from pagelab.record import Record, WarningKind
 
 PYTHON = os.path.realpath(sys.executable)
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; run: sudo make test")
-
-
-def wait_until(condition, patience_s: float = 20.0) -> bool:
-    """Polls; True as soon as the condition holds. (No test depends on how fast.)"""
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def pids_in(path: Path) -> list[int]:
@@ -129,14 +118,6 @@ def test_orphans_that_end_by_themselves_are_counted_and_not_complained_about(run
 
 
 # --- killing the launcher -------------------------------------------------------------------------------------
-
-
-def start_launcher(tmp_path: Path, argv: list[str], **fields: object) -> subprocess.Popen[bytes]:
-    request = tmp_path / "request.json"
-    document = {"schema": "pagelab.request/1", "argv": argv, "preload": "never", "record": str(tmp_path / "r.json")}
-    request.write_text(json.dumps(document | fields))
-    with (tmp_path / "err").open("wb") as err:
-        return subprocess.Popen([str(paths.launcher()), str(request)], stderr=err)
 
 
 @pytest.mark.parametrize("victim", ["guard", "launcher"])

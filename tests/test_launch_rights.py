@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from harness.guests import Workshop
-from harness.launching import Runner, open_to_all
+from harness.launching import Runner, capable, open_to_all
 from harness.packages import need
 from harness.processes import children_of
 from pagelab import machine, paths
@@ -44,13 +44,6 @@ def launch(
         [str(paths.launcher())], input=json.dumps(document), capture_output=True, text=True, check=False, **how
     )
     return done, Record.model_validate_json(record.read_text()) if record.exists() else None
-
-
-def capable(program: Path, *capabilities: int) -> None:
-    """Gives a program these capabilities, permitted and effective (VFS_CAP_REVISION_2)."""
-    permitted = sum(1 << number for number in capabilities).to_bytes(8, "little")
-    value = struct.pack("<I4s4x4s4x", 0x02000001, permitted[:4], permitted[4:])
-    os.setxattr(program, "security.capability", value)
 
 
 # --- users ----------------------------------------------------------------------------------------------------

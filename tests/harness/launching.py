@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,8 +115,24 @@ class Runner:
         )
 
 
+def start_launcher(tmp_path: Path, argv: list[str], **fields: object) -> subprocess.Popen[bytes]:
+    """Starts a run without waiting for it; what the launcher says is in ``err``, the record in ``r.json``."""
+    request = tmp_path / "request.json"
+    document = {"schema": "pagelab.request/1", "argv": argv, "preload": "never", "record": str(tmp_path / "r.json")}
+    request.write_text(json.dumps(document | fields))
+    with (tmp_path / "err").open("wb") as err:
+        return subprocess.Popen([str(paths.launcher()), str(request)], stdout=subprocess.DEVNULL, stderr=err)
+
+
 def _both_ends(text: str) -> str:
     return text if len(text) <= 6000 else f"{text[:3000]}\n[…]\n{text[-3000:]}"
+
+
+def capable(program: Path, *capabilities: int) -> None:
+    """Gives a program these capabilities, permitted and effective (VFS_CAP_REVISION_2)."""
+    permitted = sum(1 << number for number in capabilities).to_bytes(8, "little")
+    value = struct.pack("<I4s4x4s4x", 0x02000001, permitted[:4], permitted[4:])
+    os.setxattr(program, "security.capability", value)
 
 
 def open_to_all(path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -54,3 +56,13 @@ def arguments_of(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def wait_until(condition: Callable[[], bool], patience_s: float = 20.0) -> bool:
+    """Polls; True as soon as the condition holds. (No test depends on how fast.)"""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pagelab.errors import BadInputError, MachineError
 from pagelab.machine.change import Changer
 from pagelab.machine.journal import Entry, Journal
-from pagelab.machine.settings import Change, plan
+from pagelab.machine.settings import FIXED, Change, plan
 
 BOOT = "11111111-2222-3333-4444-555555555555"
 
@@ -176,12 +176,25 @@ def test_restore_never_writes_outside_the_settings(changer: Changer, tmp_path: P
     victim.parent.mkdir()
     victim.write_text("0")
     (entry,) = fix(changer, "aslr=0")
-    for path in ("/etc/passwd", "/proc/sys/../../etc/passwd"):
+    others = ("/etc/passwd", "/proc/sys/../../etc/passwd", "/proc/sys/kernel/core_pattern")
+    for path in others:
         with changer.journal.path.open("a") as file:
             file.write(json.dumps(asdict(replace(entry, id=path, path=path, old="evil"))) + "\n")
     outcomes = {item.entry.path: item.outcome for item in changer.restore(force=True)}
-    assert outcomes["/etc/passwd"] == outcomes["/proc/sys/../../etc/passwd"] == "forbidden"
+    assert [outcomes[path] for path in others] == ["forbidden"] * 3
     assert victim.read_text() == "0"
+
+
+def test_every_setting_that_can_be_changed_can_be_restored(changer: Changer, tree: FakeTree) -> None:
+    """The list of settings to be restored is in crates/settings; those of the launcher are in it, too."""
+    cpufreq = "/sys/devices/system/cpu/cpufreq"
+    of_patterns = (POOL, READAHEAD, f"{cpufreq}/policy0/scaling_governor", f"{Path(THP).parent}/hugepages-64kB/enabled")
+    paths = {*(setting.path for setting in FIXED), *of_patterns, "/proc/sys/vm/page_hints_exec"}
+    for path in paths:
+        tree.path(path).parent.mkdir(parents=True, exist_ok=True)
+        tree.path(path).write_text("0")
+        changer.apply([Change("key", path, "1")], "test")
+    assert {item.entry.path: item.outcome for item in changer.restore()} == dict.fromkeys(paths, "restored")
 
 
 def test_a_setting_that_vanished_is_not_an_error(changer: Changer, tree: FakeTree) -> None:

@@ -85,6 +85,29 @@ def test_a_setting_that_others_hold_at_the_wanted_value_is_not_told_as_refused(b
         assert "readahead-not-controlled" not in {one["kind"] for one in record["warnings"]}, record["warnings"]
 
 
+UNREAL = """
+mount -t tmpfs none /sys/class/bdi && mkdir /sys/class/bdi/1:0 && echo 8 > /sys/class/bdi/1:0/read_ahead_kb
+[ ! -d /sys/kernel/debug ] || mount -t tmpfs none /sys/kernel/debug
+exec "$@"
+"""
+
+
+@needs_root
+def test_a_setting_whose_entry_was_lost_with_the_journal_is_told(book: Journal) -> None:
+    """Regression: whoever removed the journal during a run had its settings left changed, without a word."""
+    run = [sys.executable, "-m", "pagelab", "run", "-q", "--json", "--fetch", "demand", "--", "rm", str(book.path)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SUDO_")}
+    command = ["unshare", "-m", "sh", "-ec", UNREAL, "sh", *run]
+    env["PAGELAB_JOURNAL"] = str(book.path)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    record = json.loads(done.stdout)
+    assert record["fetch"]["readahead_kb_during"] == {"1:0": 0}, done
+    (told,) = [one["message"] for one in record["warnings"] if one["kind"] == "setting-not-restored"]
+    path = f"{BDI}/1:0/read_ahead_kb"
+    assert told.startswith(f"{path} could not be put back to 8 (journal entry "), told
+    assert told.endswith(f"the settings journal has no such entry any more; run: echo 8 | sudo tee {path}"), told
+
+
 @needs_root
 def test_a_killed_launchers_readahead_is_put_back(tmp_path: Path, book: Journal) -> None:
     tree = Tree()

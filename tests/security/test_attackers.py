@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.launching import Runner, open_to_all
+from harness.launching import Runner, capable, open_to_all, start_launcher
+from harness.processes import children_of, wait_until
+from pagelab import paths
 from pagelab.record import WarningKind
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root runs programs for others; run: sudo make test")
@@ -185,6 +188,51 @@ def test_whatever_lies_among_the_guest_files_neither_blocks_nor_fills_nor_mislea
     assert not list(roots.iterdir()), "all of it is gone"
 
 
+@pytest.mark.parametrize("by", ["root", "file capabilities"])
+def test_a_directory_of_roots_that_was_moved_among_the_guest_files_stays(
+    run_under: Runner, everyones: Path, by: str
+) -> None:
+    """Its user may move an own directory with everything in it, but could not empty one of root's therein."""
+    roots, own = everyones / "roots", everyones / "own"
+    for place in (roots, own):
+        place.mkdir()
+        os.chown(place, NOBODY, NOBODY)
+    (own / "precious").mkdir(0o700)
+    (own / "precious" / "kept").touch()
+    if by == "file capabilities":
+        run_under.launcher = everyones / "launcher"
+        shutil.copy(paths.launcher(), run_under.launcher)
+        capable(run_under.launcher, 0, 1)  # CAP_CHOWN, CAP_DAC_OVERRIDE
+        run_under.prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    streams = {name: str(everyones / name) for name in ("stdout", "stderr", "record")}
+    user = {"user": "nobody"} if by == "root" else {}
+    script = f'mv {own} "${{PAGELAB_PLAN%/plan}}/guests"'
+    run = run_under("", ["sh", "-c", script], run_dir_root=str(roots), **user, **streams).succeeded()
+    assert [path.name for path in everyones.rglob("kept")] == ["kept"], run.story()
+    assert "is in it; look at what is in it" in run.launcher_stderr, run.story()
+
+
+def test_the_guard_removes_the_run_directory_and_not_what_has_its_name(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    roots = tmp_path / "roots"
+    roots.mkdir()
+    os.chown(roots, NOBODY, NOBODY)
+    (roots / "precious").mkdir(0o700)
+    (roots / "precious" / "kept").touch()
+    guard = start_launcher(tmp_path, ["sleep", "600"], user="nobody", run_dir_root=str(roots))
+    assert wait_until(lambda: children_of(guard.pid) != [])
+    (launcher,) = children_of(guard.pid)
+    assert wait_until(lambda: children_of(launcher) != [])
+    (made,) = roots.glob("pagelab-*")
+    made.rename(roots / "away")
+    (roots / "precious").rename(made)
+    os.kill(launcher, signal.SIGKILL)
+    assert guard.wait(30) == 4
+    assert [path.name for path in made.iterdir()] == ["kept"]
+    assert list((roots / "away").iterdir()) == [], "what belongs to the run is gone"
+    assert f"cannot remove {made}" in (tmp_path / "err").read_text()
+
+
 def test_a_guest_file_that_shrinks_while_the_run_goes_on_harms_nobody_else(run_under: Runner) -> None:
     script = r"""
 import glob, os, subprocess, time
@@ -198,6 +246,53 @@ sleeper.kill()
 """
     run = run_under("", [PYTHON, "-c", script], user="nobody").succeeded()
     assert run.launcher_stderr == "", run.story()
+
+
+FEEDER = r"""
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+out = os.open(f"/proc/{sys.argv[1]}/fd/1", os.O_RDWR)
+os.ftruncate(out, 1 << 60)
+print("begun", flush=True)
+end, step, place = time.monotonic() + 8, 1 << 16, 0
+keep = 4096 * step
+while time.monotonic() < end:
+    for _ in range(256):
+        os.pwrite(out, b"x", place)
+        place += step
+    if place > keep:
+        libc.fallocate(out, 3, ctypes.c_long(place - keep - 256 * step), ctypes.c_long(256 * step))
+"""
+"""Writes to a program's output ahead of who reads it, without an end, and gives the space back behind it."""
+
+
+@pytest.mark.parametrize("stdout", ["inherit", "null"])
+def test_who_writes_on_to_the_output_of_a_program_that_has_ended_delays_no_launcher(
+    tmp_path: Path, stdout: str
+) -> None:
+    began, search = time.monotonic(), {"fd": None, "regex": "took (?P<value>[0-9]+)"}
+    fields = {"user": "nobody", "stdout": stdout, "measurements": search, "run_dir_root": "/dev/shm"}
+    guard = start_launcher(tmp_path, ["sleep", "1"], **fields)
+    assert wait_until(lambda: any(children_of(pid) for pid in children_of(guard.pid)))
+    (program,) = children_of(children_of(guard.pid)[0])
+    assert wait_until(lambda: Path(f"/proc/{program}/comm").read_text() == "sleep\n")
+    attacker = subprocess.Popen(
+        [PYTHON, "-c", FEEDER, str(program)],
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == b"begun\n"
+        assert guard.wait(20) in (0, 1)
+        assert attacker.poll() is None, "it still writes"
+        assert time.monotonic() - began < 6
+    finally:
+        attacker.kill()
+        attacker.communicate()
 
 
 MEASURES = {

@@ -9,7 +9,7 @@ use pagelab_contract::record::{Record, Status};
 use pagelab_launch::error::{Error, Result};
 use pagelab_launch::request::{Request, Scheduler};
 use pagelab_launch::run::Destination;
-use pagelab_launch::rundir::Token;
+use pagelab_launch::rundir::{self, Making};
 use pagelab_launch::sys::{files, signals};
 use pagelab_launch::warnings::Warnings;
 use pagelab_launch::{guard, say, scheduler};
@@ -138,13 +138,13 @@ fn report(done: Result<i32>) -> i32 {
 
 fn launch(text: &[u8], to: Option<&File>) -> Result<i32> {
     let request = pagelab_launch::request::parse(text)?;
-    let token = Token::fresh()?;
-    let work = || report(run(&request, token, to));
-    guard::guarded(work, || token.remove(request.run_dir_root.as_deref()))
+    let (making, left) = rundir::begin()?;
+    let work = || report(run(&request, &making, to));
+    guard::guarded(work, || left.remove(request.run_dir_root.as_deref()))
 }
 
-fn run(request: &Request, token: Token, caller: Option<&File>) -> Result<i32> {
-    let record = pagelab_launch::run::run(request, token)?;
+fn run(request: &Request, making: &Making, caller: Option<&File>) -> Result<i32> {
+    let record = pagelab_launch::run::run(request, making)?;
     let to = match (caller, request.record.as_deref()) {
         (Some(caller), _) => Destination::Caller(caller),
         (None, Some(path)) => Destination::Path(path),

@@ -25,8 +25,8 @@ const SHOWN: usize = 200;
 const MOST: usize = 2_000_000;
 const MOST_TEXTS: usize = 100_000;
 const MOST_CHARACTERS: usize = 200;
-/// Bytes of a program's output that are read.
-const MOST_BYTES: u64 = 1 << 30;
+/// Bytes of a program's output that are searched.
+pub const MOST_BYTES: u64 = 1 << 30;
 
 /// Measurements read so far, and what could not be read.
 #[derive(Debug, Default)]
@@ -45,6 +45,8 @@ pub struct Collected {
     left_out: u64,
     /// Input beyond the limit was not read.
     unread: bool,
+    /// Why the rest of the input was not read.
+    stopped: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -231,14 +233,19 @@ impl Collected {
 
     /// Warns of unreadable lines, with the first as an example, and of measurements beyond the limits.
     pub fn warn(&self, warnings: &mut Warnings) {
-        if self.left_out > 0 || self.unread {
-            let rest = if self.unread { "; what came after the first GiB was not read" } else { "" };
+        if self.left_out > 0 || self.unread || self.stopped.is_some() {
+            let rest = match &self.stopped {
+                Some(why) => format!("; the rest of the output was not searched: {why}"),
+                None if self.unread => "; what came after the first GiB was not read".to_owned(),
+                None => String::new(),
+            };
             let message = format!(
                 "{} of {} measurements were not kept: a run keeps {MOST}, with {MOST_TEXTS} different names{rest}",
                 self.left_out,
                 self.measurements.len() as u64 + self.left_out
             );
-            let data = json!({"left_out": self.left_out, "kept": self.measurements.len(), "unread": self.unread});
+            let unread = self.unread || self.stopped.is_some();
+            let data = json!({"left_out": self.left_out, "kept": self.measurements.len(), "unread": unread});
             warnings.add(Kind::MeasurementUnparsed, Severity::Serious, message, data);
         }
         if self.cut_lines > 0 {
@@ -287,6 +294,21 @@ impl Search {
     pub fn feed(&mut self, part: &[u8]) {
         let Search { regex, lines, found } = self;
         found.unread |= !lines.feed(part, |line, whole| found.matches(line, whole, regex));
+    }
+
+    /// Whether no more is searched.
+    pub fn is_full(&self) -> bool {
+        self.lines.bytes >= MOST_BYTES
+    }
+
+    /// Notes that there is more than is searched.
+    pub fn leave_out(&mut self) {
+        self.found.unread = true;
+    }
+
+    /// Notes that the rest is not searched, and why.
+    pub fn stop(&mut self, why: String) {
+        self.found.stopped = Some(why);
     }
 
     /// What was found, after the last part.

@@ -9,7 +9,7 @@ use crate::frames::kernel::Facts;
 use crate::measurements;
 use crate::policy::{self, Prepared};
 use crate::request::{Preload, Request};
-use crate::rundir::{RunDir, Token};
+use crate::rundir::{Making, RunDir};
 use crate::scheduler;
 use crate::sys;
 use crate::target::{self, Target};
@@ -58,7 +58,7 @@ pub struct Ready<'r> {
 ///
 /// # Errors
 /// The first part of the request that cannot be carried out.
-pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
+pub fn prepare<'r>(request: &'r Request, making: &Making) -> Result<Ready<'r>> {
     let mut warnings = Warnings::default();
     let sudo = |name: &str| std::env::var(name).ok();
     let runner = user::decide(request.user.as_deref(), sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
@@ -90,7 +90,7 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
     let preloaded = decide_preload(request, &target, &policy, &mut warnings)?;
     let library = library(request, preloaded)?;
     let identity = &runner.identity;
-    let run_dir = RunDir::create(request.run_dir_root.as_deref(), token, identity.uid, identity.gid)?;
+    let run_dir = RunDir::create(request.run_dir_root.as_deref(), making, identity.uid, identity.gid)?;
     if let Some(fd) = request.measurements.fd {
         environment.set("PAGELAB_MEASURE_FD", fd.to_string());
     }

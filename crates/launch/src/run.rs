@@ -15,13 +15,14 @@ use crate::process_tree::reap::Companion;
 use crate::record_build::{self, Observed};
 use crate::request::{Preload, Request};
 use crate::room::{self, Column};
-use crate::rundir::{self, RunDir, Token};
+use crate::rundir::{self, Making, RunDir};
 use crate::say;
 use crate::settings::{self, Held};
 use crate::spawn::{self, Finished, Waiting};
 use crate::streams::{self, Capture, Lost, Output, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
+use crate::sys::files::UntilItsEnd;
 use crate::sys::process::{self, CpuSet};
 use crate::sys::trace::Stopped;
 use crate::sys::{self};
@@ -40,12 +41,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Makes the run a request describes.
-pub fn run(request: &Request, token: Token) -> Result<Record> {
+pub fn run(request: &Request, making: &Making) -> Result<Record> {
     let caller = Caller::take(request.announce_fd)?;
     let mut watcher = Caller::take(request.phase_fd)?;
     Phase::Prepare.begin(&mut watcher);
-    let address = Address::take(token);
-    let mut ready = prepare(request, token)?;
+    let address = Address::take(making.token);
+    let mut ready = prepare(request, making)?;
     if ready.runner.change {
         // What the caller has open is the caller's: sudo(8) gives another user no more than the standard streams.
         sys::files::close_all_at_exec(3);
@@ -333,13 +334,14 @@ fn collect(ready: &Ready<'_>, measure: Option<Capture>, found: Collected) -> Col
     let mut collected = found;
     let mut problem = None;
     if let Some(capture) = measure {
-        problem = collected.read_lines(BufReader::new(capture.reader)).err();
+        problem = collected.read_lines(BufReader::new(UntilItsEnd::new(capture.reader))).err();
     }
     if let Some(regex) = &ready.regex
         && !matches!(ready.request.stdout.as_str(), "inherit" | "null")
     {
         let output = written_by_program(ready);
-        let read = output.and_then(|output| collected.read_matches(BufReader::new(output), regex));
+        let output = output.map(|output| BufReader::new(UntilItsEnd::new(output)));
+        let read = output.and_then(|output| collected.read_matches(output, regex));
         problem = problem.or(read.err());
     }
     if let Some(error) = problem {

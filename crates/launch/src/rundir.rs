@@ -10,15 +10,17 @@
 
 use crate::error::{Error, Result};
 use crate::sys;
-use crate::sys::directory::{self, Directory, Status};
+use crate::sys::directory::{self, Directory};
+use crate::sys::socket;
 use pagelab_policy::guest::DIRECTORY;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File};
 use std::io;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// Where run directories are made if the request names no place: in memory where possible.
@@ -48,16 +50,64 @@ impl Token {
     fn c_name(self) -> CString {
         CString::new(self.name()).unwrap_or_default()
     }
+}
 
+/// How the launcher makes its run directory: with a name that the guard knows, and so that the guard can remove it.
+#[derive(Debug)]
+pub struct Making {
+    /// Its name.
+    pub token: Token,
+    to_guard: UnixStream,
+}
+
+/// What the guard knows of the run directory. The launcher sends the descriptors when it has made one: whatever has its
+/// name by then, nothing else is emptied.
+#[derive(Debug)]
+pub struct Left {
+    token: Token,
+    made: UnixStream,
+}
+
+/// Both, before the launcher forks.
+pub fn begin() -> Result<(Making, Left)> {
+    let token = Token::fresh()?;
+    let pair = UnixStream::pair().and_then(|(to_guard, made)| {
+        made.set_nonblocking(true)?;
+        Ok((Making { token, to_guard }, Left { token, made }))
+    });
+    pair.map_err(|error| Error::Internal(format!("cannot make a pair of sockets: {}", sys::errno_text(&error))))
+}
+
+impl Making {
+    /// If this failed, the guard would leave the directory behind, and nothing else.
+    fn tell(&self, path: &Path, parent: &Directory, dir: &Directory) {
+        let _ = socket::send(&self.to_guard, path.as_os_str().as_bytes(), &[parent.as_fd(), dir.as_fd()]);
+    }
+}
+
+impl Left {
     /// Removes the directory of a launcher that died, wherever it was made.
     pub fn remove(self, root: Option<&Path>) {
-        for root in roots(root) {
-            let Ok((path, parent)) = open_root(root, None) else { continue };
-            let Ok(dir) = parent.directory(&self.c_name()) else { continue };
-            if Status::of(&dir).is_ok_and(|found| found.uid == sys::user::own_uids().1) {
-                remove(&parent, &self.c_name(), &dir, &path.join(self.name()));
+        while let Some((path, parent, dir)) = self.next() {
+            // The launcher may have removed it itself.
+            if !dir.is_removed() {
+                remove(&parent, &self.token.c_name(), &dir, &path);
             }
         }
+        // It may have died before it sent anything: then the directory is empty.
+        for (_, parent) in roots(root).into_iter().filter_map(|root| open_root(root, None).ok()) {
+            let _ = parent.remove(&self.token.c_name());
+        }
+    }
+
+    /// A directory that was made: its path, its parent, and itself.
+    fn next(&self) -> Option<(PathBuf, Directory, Directory)> {
+        let (mut path, mut fds) = ([0; libc::PATH_MAX as usize], [-1; socket::DESCRIPTORS]);
+        let (length, count) = socket::receive(&self.made, &mut path, &mut fds).ok()?;
+        let mut given = fds.iter().take(count).filter_map(|&fd| sys::files::take_over(fd).ok());
+        let (parent, dir) = (given.next()?, given.next()?);
+        let path = Path::new(OsStr::from_bytes(path.get(..length)?)).to_owned();
+        Some((path, Directory::from(parent), Directory::from(dir)))
     }
 }
 
@@ -117,10 +167,10 @@ pub struct RunDir {
 
 impl RunDir {
     /// Makes a fresh directory, in it one for guest files that belongs to `uid`.
-    pub fn create(root: Option<&Path>, token: Token, uid: u32, gid: u32) -> Result<RunDir> {
+    pub fn create(root: Option<&Path>, making: &Making, uid: u32, gid: u32) -> Result<RunDir> {
         let mut last = None;
         for root in roots(root) {
-            match RunDir::create_in(root, token, uid, gid) {
+            match RunDir::create_in(root, making, uid, gid) {
                 Ok(made) => return Ok(made),
                 Err(error) => last = Some((root, error)),
             }
@@ -133,13 +183,13 @@ impl RunDir {
         )))
     }
 
-    fn create_in(root: &Path, token: Token, uid: u32, gid: u32) -> io::Result<RunDir> {
+    fn create_in(root: &Path, making: &Making, uid: u32, gid: u32) -> io::Result<RunDir> {
         let (root, parent) = open_root(root, Some(uid))?;
-        let name = token.c_name();
+        let (name, path) = (making.token.c_name(), root.join(making.token.name()));
         let dir = parent.make(&name)?;
+        making.tell(&path, &parent, &dir);
         let guests = dir.make(&CString::new(DIRECTORY).unwrap_or_default());
         let owner = (sys::user::own_uids().1 != uid).then_some((uid, gid));
-        let path = root.join(token.name());
         let made = guests.and_then(|guests| {
             if let Some((uid, gid)) = owner {
                 directory::give_open(&guests, uid, gid)?;
@@ -225,18 +275,21 @@ impl RunDir {
     }
 }
 
-/// Removes a run directory and everything in it.
+/// Removes a run directory and everything in it, with the rights that this process's user has: file capabilities of
+/// the launcher would be good for what others own, which the user may have moved there.
 fn remove(parent: &Directory, name: &CStr, dir: &Directory, path: &Path) {
-    // First the directory is closed, so that no process of the program's user can add to it.
-    let _ = dir.take();
-    let done = dir.empty(sys::monotonic_ns() + REMOVE_NS).and_then(|()| parent.remove(name));
+    let done = sys::user::with_the_users_rights(|| {
+        // First the directory is closed, so that no process of the program's user can add to it.
+        let _ = dir.take();
+        dir.empty(sys::monotonic_ns() + REMOVE_NS).and_then(|()| parent.remove(name))
+    });
     if let Err(error) = done {
-        crate::say::say(&format!(
-            "cannot remove {}: {}; run: rm -r {}",
-            path.display(),
-            sys::errno_text(&error),
-            path.display()
-        ));
+        let path = path.display();
+        let next = match error.raw_os_error() {
+            Some(libc::EBUSY) => format!("unmount what is mounted in it (run: findmnt), then run: rm -r {path}"),
+            _ => format!("look at what is in it, then run: rm -r {path}"),
+        };
+        crate::say::say(&format!("cannot remove {path}: {}; {next}", sys::errno_text(&error)));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::sys;
 use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_contract::record::Fetch;
-use pagelab_settings::{Journal, Kernel, Outcome, Refusal, Snapshot, Unusable, Waiting};
+use pagelab_settings::{Entry, Journal, Kernel, Outcome, Refusal, Snapshot, Unusable, Waiting};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
 /// Settings changed for a run; put back by [`Held::restore`], or when dropped.
 #[derive(Debug, Default)]
 pub struct Held {
-    ids: Vec<String>,
+    made: Vec<Entry>,
     /// Settings that have the wanted values by changes of others, and could not be held: they may change meanwhile.
     lent: Vec<(PathBuf, String)>,
 }
@@ -53,8 +53,8 @@ impl Held {
     }
 
     fn undo(&mut self) -> UndoneAll {
-        let ids: Vec<String> = std::mem::take(&mut self.ids).into_iter().rev().collect();
-        if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }
+        let made: Vec<Entry> = std::mem::take(&mut self.made).into_iter().rev().collect();
+        if made.is_empty() { UndoneAll::default() } else { undo_all(&made) }
     }
 
     /// Changes several settings; the errors by number. One that has its value all the same is lent by who changed it.
@@ -82,7 +82,7 @@ impl Held {
         let mut refused = Vec::new();
         for (number, result) in results.into_iter().enumerate() {
             match result {
-                Ok(made) => self.ids.extend(made.map(|entry| entry.id)),
+                Ok(made) => self.made.extend(made),
                 Err(Refusal::Setting(error) | Refusal::Journal(error)) => refused.push((number, error)),
                 Err(Refusal::Short { .. }) => {
                     refused.push((number, io::Error::other("the kernel did not take the value")));
@@ -120,7 +120,8 @@ fn unusable(why: &Unusable) -> io::Error {
     }
 }
 
-fn undo_all(ids: &[String]) -> UndoneAll {
+/// Undoes changes, in this order.
+fn undo_all(entries: &[Entry]) -> UndoneAll {
     let mut all = UndoneAll::default();
     let mut journal = match lock(Patience::Long) {
         Ok(journal) => journal,
@@ -129,32 +130,53 @@ fn undo_all(ids: &[String]) -> UndoneAll {
             return all;
         }
     };
-    let undone = journal.undo(&mut Kernel, ids, false).unwrap_or_default();
-    // An id that is no longer active was undone by another process.
-    all.restored = ids.len() - undone.len();
-    for one in undone {
-        let why = match one.outcome {
-            Outcome::Restored { .. }
-            | Outcome::Already
-            | Outcome::Unrecorded(_)
-            | Outcome::HandedOn { .. }
-            | Outcome::Owned
-            | Outcome::Stale
-            | Outcome::Gone => {
-                all.restored += 1;
-                continue;
+    let ids: Vec<String> = entries.iter().map(|entry| entry.id.clone()).collect();
+    let undone = journal.undo(&mut Kernel, &ids, false).unwrap_or_default();
+    for entry in entries {
+        let (why, next) = match undone.iter().find(|one| one.entry.id == entry.id) {
+            Some(one) => (why_not(&one.outcome), "sudo pagelab doctor --restore".to_owned()),
+            // It is no longer active: undone by another process, or lost with the journal.
+            None => {
+                let is_lost = !is_back(entry) && !journal.holds(&entry.path);
+                let why = is_lost.then(|| "the settings journal has no such entry any more".to_owned());
+                (why, format!("echo {} | sudo tee {}", entry.old, entry.path))
             }
-            Outcome::Changed { present } => format!("another program set it to {present}"),
-            Outcome::Short { present } => format!("the kernel made {present} of it"),
-            Outcome::Failed(error) => sys::errno_text(&error),
-            Outcome::Forbidden => "it is not a setting pagelab changes".to_owned(),
+        };
+        let Some(why) = why else {
+            all.restored += 1;
+            continue;
         };
         all.failed.push(format!(
-            "{} could not be put back to {} (journal entry {}): {why}; run: sudo pagelab doctor --restore",
-            one.entry.path, one.entry.old, one.entry.id
+            "{} could not be put back to {} (journal entry {}): {why}; run: {next}",
+            entry.path, entry.old, entry.id
         ));
     }
     all
+}
+
+/// Why a setting was not put back, if so.
+fn why_not(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Restored { .. }
+        | Outcome::Already
+        | Outcome::Unrecorded(_)
+        | Outcome::HandedOn { .. }
+        | Outcome::Owned
+        | Outcome::Stale
+        | Outcome::Gone => None,
+        Outcome::Changed { present } => Some(format!("another program set it to {present}")),
+        Outcome::Short { present } => Some(format!("the kernel made {present} of it")),
+        Outcome::Failed(error) => Some(sys::errno_text(error)),
+        Outcome::Forbidden => Some("it is not a setting pagelab changes".to_owned()),
+    }
+}
+
+/// Whether a setting has its old value, or is gone.
+fn is_back(entry: &Entry) -> bool {
+    match read_value(entry.path.as_ref()) {
+        Ok(value) => value == entry.old,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 /// A process whose changes are to be undone if it dies: its number, and its start, by which a later process with the
@@ -187,10 +209,9 @@ pub fn undo_of(owner: Owner) -> UndoneAll {
             UndoneAll { restored: 0, failed: vec![format!("{why}; then run: sudo pagelab doctor --restore")] }
         }
         Ok(journal) => {
-            let ids: Vec<String> =
-                journal.active_of(owner.pid, owner.start).into_iter().map(|entry| entry.id).collect();
+            let made = journal.active_of(owner.pid, owner.start);
             drop(journal);
-            if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }
+            if made.is_empty() { UndoneAll::default() } else { undo_all(&made) }
         }
     }
 }

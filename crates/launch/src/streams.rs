@@ -3,7 +3,7 @@
 //! Standard output that is read goes through a file where a large file has room, and through a pipe elsewhere.
 
 use crate::error::{Error, Result, no_descriptor};
-use crate::measurements::{Collected, Search};
+use crate::measurements::{Collected, MOST_BYTES, Search};
 use crate::request::Request;
 use crate::room;
 use crate::rundir::RunDir;
@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// A file the program writes and the launcher reads. A file and not a pipe, so that the program never waits for the
 /// launcher and the launcher never wakes for the program; a pipe where a file has too little room.
@@ -68,6 +68,10 @@ pub struct Output {
     to: Option<Sink>,
     search: Search,
     copied: u64,
+    /// What is beyond this place is not read yet.
+    end: u64,
+    /// Bytes that may still be copied.
+    most: u64,
     buffer: Vec<u8>,
     /// The destination has no room now.
     is_full: bool,
@@ -100,12 +104,41 @@ const SEARCHED_EARLY: u64 = 1 << 20;
 const MOST_IN_PIPE: u64 = (1 << 20) + (64 << 10);
 /// Space is given back in blocks of so many bytes: pages of any size. A file system with less is full.
 const BLOCK: u64 = 64 << 10;
+/// The least time for searching the rest.
+const SEARCHED_LAST_NS: u64 = 20_000_000_000;
 /// Time between visits with a destination, and without.
 const COPYING_NS: u64 = 100_000_000;
 const SEARCHING_NS: u64 = 1_000_000_000;
 
 fn is_full(file: &impl AsFd) -> bool {
     sys::files::free_bytes_beside(file).is_ok_and(|free| free < BLOCK)
+}
+
+/// How long the rest of the output is dealt with.
+struct Patience<'s> {
+    signals: &'s SignalFd,
+    until_ns: Option<u64>,
+    /// The first signal that came.
+    asked: Option<i32>,
+}
+
+impl Patience<'_> {
+    /// Waits for room, as long as it lasts.
+    fn wait(&self, writable: Option<RawFd>) -> io::Result<()> {
+        let left = self.until_ns.map(|until| until.saturating_sub(sys::monotonic_ns()));
+        signals::wait_for(&[self.signals.as_raw_fd()], writable, left).map(drop)
+    }
+
+    /// Why it is at its end, if so; `late`: because the time is up.
+    fn is_over(&mut self, late: &str) -> Option<String> {
+        let mut coming = std::iter::from_fn(|| signals::next(self.signals));
+        self.asked = self.asked.or_else(|| coming.find(|&signal| signal != libc::SIGCHLD));
+        match (self.asked, self.until_ns) {
+            (Some(signal), _) => Some(format!("{} came before it was read", signals::name(signal))),
+            (None, Some(until)) if sys::monotonic_ns() >= until => Some(late.to_owned()),
+            _ => None,
+        }
+    }
 }
 
 impl Output {
@@ -122,6 +155,8 @@ impl Output {
             to: to.map(Sink::new),
             search: Search::new(regex),
             copied: 0,
+            end: u64::MAX,
+            most: u64::MAX,
             buffer: vec![0; 64 << 10],
             is_full: false,
             failed: None,
@@ -136,6 +171,9 @@ impl Output {
     /// Copies a part of the new output, as far as there is room, and searches what has come together; returns whether
     /// there may be more now.
     pub fn forward(&mut self) -> bool {
+        if matches!(self.source, Source::File { .. }) {
+            self.end = self.length();
+        }
         let copying = self.copy(MOST_AT_ONCE);
         let waits = match &self.source {
             Source::File { searched, .. } => self.length().saturating_sub(*searched) < SEARCHED_EARLY,
@@ -147,40 +185,59 @@ impl Output {
     }
 
     /// Does the rest: the program has ended, and what it left behind adds no more. A destination without room is waited
-    /// for, until `signals` has one or the time is up.
+    /// for, until `signals` has one or the time is up; both also end the copying and searching of what is there.
     pub fn finish(mut self, signals: &SignalFd, until_ns: Option<u64>) -> (Collected, Option<Lost>) {
         self.look_for_room();
-        // Somebody outside of the run may have got the descriptor, and write on.
-        let end = match &self.source {
-            Source::File { .. } => self.length(),
-            Source::Pipe { taken, .. } => taken + MOST_IN_PIPE,
-        };
-        while self.to.is_some() && self.copied < end {
-            if self.copy(MOST_AT_ONCE) {
-                continue;
-            }
-            if !self.is_full {
-                break;
-            }
-            let left = until_ns.map(|until| until.saturating_sub(sys::monotonic_ns()));
-            if left == Some(0) {
-                self.give_up("nobody read it until the time-out".to_owned());
-                break;
-            }
-            let waited = signals::wait_for(&[signals.as_raw_fd()], self.writable(), left);
-            let asked = std::iter::from_fn(|| signals::next(signals)).find(|&signal| signal != libc::SIGCHLD);
-            match (waited, asked) {
-                (Err(error), _) => self.give_up(sys::errno_text(&error)),
-                (_, Some(signal)) => self.give_up(format!("{} came before it was read", signals::name(signal))),
-                _ => {}
-            }
-        }
-        self.search(end);
+        self.see_the_end();
+        let mut patience = Patience { signals, until_ns, asked: None };
+        self.copy_rest(&mut patience);
+        self.search_rest(&mut patience);
         let bytes = self.length().saturating_sub(self.copied);
         let not_copied = self.failed.take().map(|why| Lost { bytes: Some(bytes), why: why.to_string() });
         let not_written = matches!(self.source, Source::File { had_no_room: true, .. })
             .then(|| Lost { bytes: None, why: "the run directory was full while the program ran".to_owned() });
         (self.search.finish(), not_copied.or(not_written))
+    }
+
+    /// Takes what is there now for all there is: somebody outside of the run may have got the descriptor, write on, and
+    /// make holes of any size. Of a file with holes, no more is copied than has space, or than is searched.
+    fn see_the_end(&mut self) {
+        match &self.source {
+            Source::File { file, .. } => {
+                let blocks = file.metadata().map_or(0, |data| data.blocks());
+                (self.end, self.most) = (self.length(), blocks.saturating_mul(512).max(MOST_BYTES));
+            }
+            Source::Pipe { taken, .. } => self.end = taken + MOST_IN_PIPE,
+        }
+    }
+
+    fn copy_rest(&mut self, patience: &mut Patience<'_>) {
+        while self.to.is_some() && self.copied < self.end {
+            let more = self.copy(MOST_AT_ONCE);
+            if self.most == 0 {
+                self.give_up("another process made more of it while it was copied".to_owned());
+            }
+            if self.to.is_none() || self.copied >= self.end || !(more || self.is_full) {
+                return;
+            }
+            let waited = if self.is_full { patience.wait(self.writable()) } else { Ok(()) };
+            if let Err(error) = waited {
+                self.give_up(sys::errno_text(&error));
+            } else if let Some(why) = patience.is_over("nobody read it until the time-out") {
+                self.give_up(why);
+            }
+        }
+    }
+
+    fn search_rest(&mut self, patience: &mut Patience<'_>) {
+        // It takes the launcher's own time, and not a reader's.
+        let least_ns = sys::monotonic_ns() + SEARCHED_LAST_NS;
+        patience.until_ns = patience.until_ns.map(|until| until.max(least_ns));
+        while self.search(MOST_AT_ONCE) {
+            if let Some(why) = patience.is_over("it took longer than the time-out") {
+                return self.search.stop(why);
+            }
+        }
     }
 
     /// The pipe, while it is to be read.
@@ -222,7 +279,7 @@ impl Output {
     fn copy(&mut self, most: u64) -> bool {
         self.is_full = false;
         let begun = self.copied;
-        while self.to.is_some() && self.copied - begun < most {
+        while self.to.is_some() && self.most > 0 && self.copied - begun < most {
             match self.copy_part() {
                 Ok(true) => {}
                 Ok(false) => return false,
@@ -245,9 +302,10 @@ impl Output {
     fn copy_part(&mut self) -> io::Result<bool> {
         let part = match &self.source {
             Source::File { file, .. } => {
-                let Some((at, got)) = read(file, self.copied, &mut self.buffer)? else { return Ok(false) };
+                let part = read(file, self.copied, &mut self.end, &mut self.buffer)?;
+                let Some((at, got)) = part else { return Ok(false) };
                 self.copied = at;
-                0..got
+                0..usize::try_from(self.most).map_or(got, |most| most.min(got))
             }
             Source::Pipe { part, .. } if !part.is_empty() => part.clone(),
             Source::Pipe { .. } => match self.take_part() {
@@ -261,6 +319,7 @@ impl Output {
             written => written,
         };
         self.copied += written as u64;
+        self.most = self.most.saturating_sub(written as u64);
         if let Source::Pipe { part: left, .. } = &mut self.source {
             *left = part.start + written..part.end;
         }
@@ -270,6 +329,9 @@ impl Output {
     /// Takes the next part out of the pipe and searches it; 0: there is none now.
     fn take_part(&mut self) -> usize {
         let Source::Pipe { pipe, taken, part } = &mut self.source else { return 0 };
+        if *taken >= self.end {
+            return 0;
+        }
         // An empty pipe would have to be waited for.
         let got = pipe.read(&mut self.buffer).unwrap_or(0);
         self.search.feed(self.buffer.get(..got).unwrap_or(&[]));
@@ -284,9 +346,17 @@ impl Output {
         let mut done = 0;
         while done < most {
             let got = match &mut self.source {
+                Source::File { searched, .. } if self.search.is_full() => {
+                    if *searched < self.end {
+                        self.search.leave_out();
+                        *searched = self.end;
+                    }
+                    return false;
+                }
                 Source::File { file, searched, .. } => {
                     // What cannot be read contains no measurement.
-                    let Ok(Some((at, got))) = read(file, *searched, &mut self.buffer) else { return false };
+                    let part = read(file, *searched, &mut self.end, &mut self.buffer);
+                    let Ok(Some((at, got))) = part else { return false };
                     self.search.feed(self.buffer.get(..got).unwrap_or(&[]));
                     *searched = at + got as u64;
                     got
@@ -322,11 +392,15 @@ impl Output {
     }
 }
 
-/// The next part of a file from `at` on, in the buffer: its place and its length. (A program can lengthen its output by
-/// a hole of any size, which contains nothing.)
-fn read(file: &File, at: u64, buffer: &mut [u8]) -> io::Result<Option<(u64, usize)>> {
-    let Some(at) = sys::files::next_data(file, at)? else { return Ok(None) };
-    let got = file.read_at(buffer, at)?;
+/// The next part of a file from `at` to `end`, in the buffer: its place and its length. (A program can lengthen its
+/// output by a hole of any size, which contains nothing.) A file that has become shorter ends there.
+fn read(file: &File, at: u64, end: &mut u64, buffer: &mut [u8]) -> io::Result<Option<(u64, usize)>> {
+    let Some(at) = sys::files::next_data(file, at)?.filter(|at| at < end) else { return Ok(None) };
+    let wanted = usize::try_from(*end - at).map_or(buffer.len(), |left| left.min(buffer.len()));
+    let got = file.read_at(buffer.get_mut(..wanted).unwrap_or_default(), at)?;
+    if got < wanted {
+        *end = at + got as u64;
+    }
     Ok((got > 0).then_some((at, got)))
 }
 
@@ -374,4 +448,74 @@ pub fn prepare(
     let output = Output::new(capture, is_pipe, to, regex.clone());
     setup[1] = Stream::Fd(output.fd());
     Ok(Streams { setup, stdout: Some(output) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rundir;
+    use nix::sys::signal::{Signal, raise};
+    use std::io::Write;
+
+    /// Output of a program that has written so many MiB, and a number at their end.
+    fn output(mib: usize) -> (RunDir, Output) {
+        let (making, _left) = rundir::begin().expect("a name");
+        let (uid, _) = sys::user::own_uids();
+        let run_dir = RunDir::create(Some(&std::env::temp_dir()), &making, uid, 0).expect("run directory");
+        let capture = Capture::create(&run_dir, c"stdout").expect("a file");
+        let regex = Regex::new("took (?P<value>[0-9]+)").expect("an expression");
+        let nowhere = File::options().write(true).open("/dev/null").expect("there");
+        let output = Output::new(capture, false, Some(nowhere), regex);
+        (&output.writer).write_all(&b"0123456789abcde\n".repeat(mib << 16)).expect("written");
+        (&output.writer).write_all(b"took 7 s\n").expect("written");
+        (run_dir, output)
+    }
+
+    fn values(found: &Collected) -> Vec<f64> {
+        found.measurements.iter().map(|measurement| measurement.value).collect()
+    }
+
+    #[test]
+    fn the_rest_of_the_output_is_copied_and_searched() {
+        let (_run_dir, output) = output(9);
+        let signals = signals::watch().expect("a descriptor");
+        let (found, lost) = output.finish(&signals, None);
+        assert_eq!((values(&found), lost.is_none()), (vec![7.0], true));
+    }
+
+    #[test]
+    fn the_time_holds_while_there_is_output_to_copy() {
+        let (_run_dir, output) = output(9);
+        let signals = signals::watch().expect("a descriptor");
+        let (found, lost) = output.finish(&signals, Some(0));
+        let lost = lost.expect("not all was copied");
+        assert_eq!((lost.bytes, lost.why.as_str()), (Some((5 << 20) + 9), "nobody read it until the time-out"));
+        assert_eq!(values(&found), [7.0], "searching has a time of its own");
+    }
+
+    #[test]
+    fn a_signal_ends_copying_and_searching() {
+        let (_run_dir, output) = output(9);
+        let signals = signals::watch().expect("a descriptor");
+        raise(Signal::SIGTERM).expect("raised");
+        let (found, lost) = output.finish(&signals, None);
+        assert_eq!(lost.expect("not all was copied").why, "SIGTERM came before it was read");
+        assert_eq!(values(&found), [0.0; 0]);
+        let mut warnings = Warnings::default();
+        found.warn(&mut warnings);
+        assert!(warnings.0[0].message.ends_with("SIGTERM came before it was read"), "{}", warnings.0[0].message);
+    }
+
+    #[test]
+    fn of_a_file_that_is_all_holes_no_more_is_copied_than_had_space() {
+        let (_run_dir, mut output) = output(1);
+        output.see_the_end();
+        assert_eq!((output.end, output.most), ((1 << 20) + 9, MOST_BYTES));
+        output.most = 100;
+        let (mut patience, signals) = (None, signals::watch().expect("a descriptor"));
+        let patience = patience.insert(Patience { signals: &signals, until_ns: None, asked: None });
+        output.copy_rest(patience);
+        assert_eq!(output.copied, 100);
+        assert!(output.failed.is_some());
+    }
 }

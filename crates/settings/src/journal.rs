@@ -2,6 +2,7 @@
 
 use crate::entry::{self, Entry, Snapshot, State};
 use crate::lock::{Lock, OnWait};
+use crate::place;
 use crate::unusable::Unusable;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -10,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Of a journal that is larger than this only the open entries are kept; smaller ones are kept for people.
 pub(crate) const SHORTEN_ABOVE_BYTES: u64 = 1 << 16;
+
+/// What is read of a journal without its lock: it may be a file of others.
+const READ_AT_MOST_BYTES: u64 = 1 << 24;
 
 /// The path of the journal: `PAGELAB_JOURNAL`, or `/run/pagelab/journal.jsonl`.
 #[must_use]
@@ -26,7 +30,7 @@ pub fn default_path() -> PathBuf {
 pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
     let unread = |error| Unusable::Unread(path.to_owned(), error);
     let without_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let mut file = match OpenOptions::new().read(true).custom_flags(without_waiting).open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(without_waiting).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Snapshot::default()),
         Err(error) => return Err(unread(error)),
@@ -35,7 +39,7 @@ pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
         return Err(Unusable::NotRegular(path.to_owned()));
     }
     let mut content = Vec::new();
-    file.read_to_end(&mut content).map_err(unread)?;
+    file.take(READ_AT_MOST_BYTES).read_to_end(&mut content).map_err(unread)?;
     Ok(Snapshot::parse(&content))
 }
 
@@ -54,10 +58,11 @@ pub struct Journal {
 
 fn open(path: &Path) -> Result<File, Unusable> {
     let unopened = |error| Unusable::Unopened(path.to_owned(), error);
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    if let Some(directory) = directory {
-        fs::DirBuilder::new().mode(0o755).recursive(true).create(directory).map_err(unopened)?;
-    }
+    let directory = place::of(path);
+    // Before it is made, since a link of others could lead elsewhere; and as it is then.
+    place::judge(path)?;
+    fs::DirBuilder::new().mode(0o755).recursive(true).create(directory).map_err(unopened)?;
+    place::judge(path)?;
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o644).custom_flags(flags.bits().cast_signed());
@@ -69,9 +74,7 @@ fn open(path: &Path) -> Result<File, Unusable> {
     if data.uid() != rustix::process::geteuid().as_raw() || data.mode() & 0o022 != 0 {
         return Err(Unusable::Foreign { path: path.to_owned(), uid: data.uid(), mode: data.mode() & 0o777 });
     }
-    if let Some(directory) = directory {
-        File::open(directory).and_then(|directory| directory.sync_all()).map_err(unopened)?;
-    }
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(unopened)?;
     Ok(file)
 }
 

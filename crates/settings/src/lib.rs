@@ -6,6 +6,7 @@
 mod entry;
 mod journal;
 mod lock;
+mod place;
 mod rules;
 #[cfg(test)]
 mod tests;

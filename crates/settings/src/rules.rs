@@ -150,18 +150,38 @@ pub struct Undone {
     pub outcome: Outcome,
 }
 
-/// A journal that names any other file is ignored.
-const WRITABLE_BELOW: [&str; 6] = [
-    "/sys/kernel/mm/",
-    "/sys/class/bdi/",
-    "/sys/block/",
-    "/sys/devices/",
+/// The settings that pagelab changes, those of `doctor --fix` and those of the launcher; `*` is a part of one name. A
+/// journal that names any other file is not obeyed.
+const KNOWN: [&str; 19] = [
+    "/proc/sys/kernel/nmi_watchdog",
+    "/proc/sys/kernel/numa_balancing",
+    "/proc/sys/kernel/perf_event_paranoid",
+    "/proc/sys/kernel/randomize_va_space",
+    "/proc/sys/vm/compact_unevictable_allowed",
+    "/proc/sys/vm/max_map_count",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/vm/page_hints_exec",
+    "/proc/sys/vm/swappiness",
+    "/proc/sys/vm/unprivileged_userfaultfd",
+    "/sys/class/bdi/*/read_ahead_kb",
+    "/sys/devices/system/cpu/cpufreq/boost",
+    "/sys/devices/system/cpu/cpufreq/*/scaling_governor",
     "/sys/kernel/debug/fault_around_bytes",
-    "/proc/sys/",
+    "/sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages",
+    "/sys/kernel/mm/transparent_hugepage/defrag",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
+    "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
 ];
 
 fn may_write(path: &str) -> bool {
-    WRITABLE_BELOW.iter().any(|below| path.starts_with(below)) && !path.split('/').any(|part| part == "..")
+    KNOWN.iter().any(|known| match known.split_once('*') {
+        None => path == *known,
+        Some((before, after)) => {
+            let part = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+            part.is_some_and(|part| !part.contains('/') && !["", ".", ".."].contains(&part))
+        }
+    })
 }
 
 /// Pool pages beyond the wanted number, in use: the kernel gives them back when their users do.

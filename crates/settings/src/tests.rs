@@ -177,7 +177,14 @@ fn another_boots_changes_are_closed_without_writing() {
 
 #[test]
 fn a_journal_that_names_another_file_is_not_obeyed() {
-    for path in ["/etc/passwd", "/proc/sys/../../etc/passwd"] {
+    let others = [
+        "/etc/passwd",
+        "/proc/sys/../../etc/passwd",
+        "/proc/sys/kernel/core_pattern",
+        "/sys/class/bdi/../read_ahead_kb",
+        "/sys/class/bdi/a/b/read_ahead_kb",
+    ];
+    for path in others {
         let mut place = Place::new();
         place.change("test");
         let text = fs::read_to_string(place.path()).expect("journal");
@@ -187,6 +194,41 @@ fn a_journal_that_names_another_file_is_not_obeyed() {
         assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Forbidden)));
         assert_eq!(place.value(path), "0");
     }
+}
+
+#[test]
+fn of_a_journal_of_any_size_the_beginning_is_read() {
+    let mut place = Place::new();
+    let id = place.change("test");
+    fs::File::options().write(true).open(place.path()).and_then(|file| file.set_len(1 << 40)).expect("a hole");
+    let entries = read(&place.path()).expect("read").entries;
+    assert_eq!(entries.iter().map(|entry| &entry.id).collect::<Vec<_>>(), [&id]);
+}
+
+/// Whoever owns a directory can put any file of root's with suitable lines in the place of the journal.
+#[test]
+fn a_journal_that_others_can_replace_is_not_used_by_root() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return;
+    }
+    let place = TempDir::new().expect("directory");
+    let theirs = place.path().join("theirs");
+    fs::create_dir(&theirs).expect("made");
+    let of_theirs = |uid, mode| {
+        std::os::unix::fs::chown(&theirs, Some(uid), None).expect("given");
+        fs::set_permissions(&theirs, Permissions::from_mode(mode)).expect("set");
+        ["journal.jsonl", "deep/er/journal.jsonl"]
+            .map(|name| Journal::lock_as(&theirs.join(name), "boot".to_owned(), &mut |_| false).map(drop))
+    };
+    for (uid, mode) in [(65534, 0o755), (0, 0o777), (0, 0o775)] {
+        for refused in of_theirs(uid, mode) {
+            let refused = refused.expect_err("others can replace it");
+            assert!(matches!(refused, Unusable::Replaceable { .. }), "{refused}");
+            assert!(refused.to_string().contains(&format!("{} belongs to uid {uid}", theirs.display())));
+        }
+        assert!(fs::read_dir(&theirs).expect("there").next().is_none(), "nothing was made");
+    }
+    assert!(of_theirs(0, 0o1777).into_iter().all(|done| done.is_ok()));
 }
 
 /// Regression: with one change in force (`doctor --fix` before a study) the journal grew with each run, for ever.

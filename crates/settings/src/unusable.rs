@@ -24,6 +24,17 @@ pub enum Unusable {
         /// Its mode's permission bits.
         mode: u32,
     },
+    /// Others can put another file in its place.
+    Replaceable {
+        /// The file.
+        path: PathBuf,
+        /// A directory on the way to it.
+        directory: PathBuf,
+        /// The directory's owner.
+        uid: u32,
+        /// Its mode's permission bits.
+        mode: u32,
+    },
     /// It contains something else, and is left as it is.
     NotJournal(PathBuf),
     /// Another process held the lock until the caller gave up; the sentence names both.
@@ -67,6 +78,13 @@ impl fmt::Display for Unusable {
                  run: sudo rm {}",
                 path.display(),
                 path.display()
+            ),
+            Unusable::Replaceable { path, directory, uid, mode } => write!(
+                out,
+                "will not use the settings journal {}: others can replace it, because {} belongs to uid {uid} with \
+                 mode {mode:o}; look at it, or set PAGELAB_JOURNAL to a file in a directory that only root may change",
+                path.display(),
+                directory.display()
             ),
             Unusable::NotJournal(path) => write!(
                 out,

@@ -143,9 +143,9 @@ mod tests {
     fn who_is_not_in_the_tree_of_the_run_gets_nothing() {
         let (uid, _) = sys::user::own_uids();
         let place = std::env::temp_dir();
-        let token = Token::fresh().expect("token");
-        let run_dir = RunDir::create(Some(&place), token, uid, 0).expect("run directory");
-        let mut broker = Broker::open(&run_dir, Address::take(token), true).expect("sockets");
+        let (making, _left) = crate::rundir::begin().expect("a name");
+        let run_dir = RunDir::create(Some(&place), &making, uid, 0).expect("run directory");
+        let mut broker = Broker::open(&run_dir, Address::take(making.token), true).expect("sockets");
         let name = format!("{}/{SOCKET}", run_dir.path().file_name().expect("a name").to_string_lossy());
         let hidden = SocketAddr::from_abstract_name(name).expect("an address");
         let path = run_dir.path().join(SOCKET);

@@ -2,10 +2,10 @@
 //! one by now, and no link is followed. So a process of another user that owns a directory on the path can redirect
 //! nothing.
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Gid, Uid};
+use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -77,6 +77,12 @@ impl AsRawFd for Directory {
     }
 }
 
+impl From<File> for Directory {
+    fn from(file: File) -> Directory {
+        Directory(file.into())
+    }
+}
+
 impl Directory {
     /// Opens an absolute path without links, one directory after the other; `judge` gets each and may refuse it.
     pub fn walk(path: &Path, mut judge: impl FnMut(&Path, &Status) -> io::Result<()>) -> io::Result<Directory> {
@@ -94,16 +100,35 @@ impl Directory {
         Ok(at)
     }
 
-    /// Makes a directory for this process's user alone, and opens it.
+    /// Makes a directory for this process's user alone, and opens it. Who may rename entries here can put another in
+    /// its place before it is opened: one that this process's user had before is refused.
     pub fn make(&self, name: &CStr) -> io::Result<Directory> {
+        let since_ns = ClockOfFiles::now_ns();
         fs::mkdirat(self, name, Mode::RWXU)?;
         let made = self.directory(name)?;
-        // Who may write here can have put another in its place.
-        let found = Status::of(&made)?;
-        if found.uid != super::user::own_uids().1 || found.mode & 0o077 != 0 {
-            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        if made.is_fresh(since_ns)? {
+            return Ok(made);
         }
-        Ok(made)
+        // Only an empty one goes, which whoever put it there could remove as well.
+        let _ = self.remove(name);
+        Err(io::Error::other("another process put a directory of its own in the place of the new one"))
+    }
+
+    /// Whether this process has made it, not before that time: it is its user's alone, and nothing is in it.
+    fn is_fresh(&self, since_ns: u64) -> io::Result<bool> {
+        let found = Status::of(self)?;
+        let is_ours = found.uid == super::user::own_uids().1 && found.mode & 0o077 == 0;
+        let mut is_empty = true;
+        self.each(|_, _| {
+            is_empty = false;
+            false
+        })?;
+        Ok(is_ours && is_empty && ClockOfFiles::made_ns(self)? >= since_ns)
+    }
+
+    /// Whether it was removed while it was held open.
+    pub fn is_removed(&self) -> bool {
+        self.each(|_, _| false).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Opens a directory in this one, on the same file system.
@@ -193,7 +218,8 @@ impl Directory {
     }
 
     /// Removes everything in it, until `deadline_ns` (CLOCK_MONOTONIC) at the latest. Contents of directories are moved
-    /// up first, so that depth costs neither stack nor descriptors.
+    /// up first, so that depth costs neither stack nor descriptors. What is mounted in it stays, and prevents the
+    /// removal of what it is mounted on: whoever put it there can have moved a mount of another user's there.
     pub fn empty(&self, deadline_ns: u64) -> io::Result<()> {
         let mut moved = 0_u64;
         loop {
@@ -202,8 +228,8 @@ impl Directory {
             self.each(|name, kind| {
                 found = true;
                 let done = match kind {
-                    Kind::Directory => self.flatten(name, &mut moved),
-                    Kind::Other => self.unlink(name).or_else(|error| self.unmount(name, error)),
+                    Kind::Directory => self.flatten(name, &mut moved, deadline_ns),
+                    Kind::Other => self.unlink(name),
                 };
                 // An entry that another process has removed meanwhile needs no removing.
                 refused = refused.take().or(done.err().filter(|error| error.kind() != io::ErrorKind::NotFound));
@@ -219,36 +245,55 @@ impl Directory {
     }
 
     /// Takes a directory's contents up into this one, and removes it.
-    fn flatten(&self, name: &CStr, moved: &mut u64) -> io::Result<()> {
+    fn flatten(&self, name: &CStr, moved: &mut u64, deadline_ns: u64) -> io::Result<()> {
         let Ok(inner) = self.directory(name) else {
-            // No right to look into, or something is mounted there: it may be empty underneath.
-            return self.remove(name).or_else(|error| self.unmount(name, error));
+            // No right to look into, or something is mounted there.
+            return self.remove(name);
         };
+        let owner = Status::of(&inner)?.uid;
         // From here on only this process can add to it. (The owner needs no permission to do so.)
         let _ = inner.take();
-        let mut refused = None;
-        inner.each(|child, kind| {
-            let done = match kind {
-                Kind::Other => inner.unlink(child),
-                Kind::Directory => loop {
-                    *moved += 1;
-                    let fresh = format!(".{moved}");
-                    let done = c_name(fresh.as_bytes()).and_then(|fresh| inner.move_to(child, self, &fresh, false));
-                    if !done.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST)) {
-                        break done;
-                    }
-                },
-            };
-            refused = refused.take().or(done.err());
-            refused.is_none()
-        })?;
-        match refused {
-            Some(error) => Err(error),
-            None => match self.remove(name) {
-                // It had more entries than one reading returned: the next pass takes the rest.
-                Err(error) if error.raw_os_error() == Some(libc::ENOTEMPTY) => Ok(()),
-                done => done,
-            },
+        loop {
+            let (mut found, mut refused) = (false, None);
+            inner.each(|child, kind| {
+                found = true;
+                let done = match kind {
+                    Kind::Other => inner.unlink(child),
+                    Kind::Directory => inner.lift(child, owner, self, moved),
+                };
+                refused = done.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
+                if super::monotonic_ns() >= deadline_ns {
+                    refused.get_or_insert(io::ErrorKind::TimedOut.into());
+                }
+                refused.is_none()
+            })?;
+            match refused {
+                Some(error) => return Err(error),
+                None if !found => return self.remove(name),
+                None => {}
+            }
+        }
+    }
+
+    /// Moves a directory of this one up, under a number as its name. One that is not `owner`'s, who had this one, is
+    /// only removed, if it is empty: the owner could do no more, and may have moved it here.
+    fn lift(&self, name: &CStr, owner: u32, to: &Directory, moved: &mut u64) -> io::Result<()> {
+        let found = self.look(name).and_then(|found| Status::of(&found));
+        if !found.as_ref().is_ok_and(|found| owner == 0 || found.uid == owner) {
+            return self.remove(name).map_err(|error| match (error.raw_os_error(), found) {
+                (Some(libc::ENOTEMPTY | libc::EEXIST), Ok(found)) => {
+                    io::Error::other(format!("a directory of another user (id {}) is in it", found.uid))
+                }
+                _ => error,
+            });
+        }
+        loop {
+            *moved += 1;
+            let fresh = c_name(format!(".{moved}").as_bytes())?;
+            match self.move_to(name, to, &fresh, false) {
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                done => return done,
+            }
         }
     }
 
@@ -260,15 +305,39 @@ impl Directory {
         }
         self.set_mode(0o700)
     }
+}
 
-    /// A mount of the user's on an entry (FUSE needs no rights for it) prevents its removal.
-    fn unmount(&self, name: &CStr, error: io::Error) -> io::Result<()> {
-        if error.raw_os_error() != Some(libc::EBUSY) {
-            return Err(error);
-        }
-        let path = c_name(&[format!("/proc/self/fd/{}/", self.as_raw_fd()).as_bytes(), name.to_bytes()].concat())?;
-        // The last component is not followed.
-        Ok(unmount(&*path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
+/// The time that a file system notes for a new directory, in nanoseconds.
+struct ClockOfFiles;
+
+impl ClockOfFiles {
+    /// The coarsest time of a file system that notes fractions of a second (FAT), and of one that does not (also FAT).
+    const COARSE_NS: u64 = 10_000_000;
+    const COARSEST_NS: u64 = 2_000_000_000;
+
+    fn ns(seconds: i64, ns: u64) -> u64 {
+        u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns)
+    }
+
+    /// The present time; no directory that is made from now on is older.
+    fn now_ns() -> u64 {
+        // The kernel's for files: CLOCK_REALTIME may be ahead of it.
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        ClockOfFiles::ns(now.tv_sec, now.tv_nsec as u64)
+    }
+
+    /// The latest time at which a directory can have been made: of its birth, or where the file system notes none, of
+    /// its last change (which only who may write to it can set).
+    fn made_ns(directory: &Directory) -> io::Result<u64> {
+        let found = fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let born =
+            found.ok().filter(|found| StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME));
+        let (seconds, ns) = match born {
+            Some(found) => (found.stx_btime.tv_sec, u64::from(found.stx_btime.tv_nsec)),
+            None => fs::fstat(directory).map(|found| (found.st_mtime, found.st_mtime_nsec))?,
+        };
+        let coarse = if ns == 0 { ClockOfFiles::COARSEST_NS } else { ClockOfFiles::COARSE_NS };
+        Ok(ClockOfFiles::ns(seconds, ns).saturating_add(coarse))
     }
 }
 
@@ -342,6 +411,85 @@ mod tests {
         }
         directory.empty(u64::MAX).expect("emptied");
         std::fs::remove_dir(path).expect("empty");
+    }
+
+    /// Root can have an own directory in one of another user, who may rename it.
+    #[test]
+    fn a_directory_that_was_there_before_is_not_taken_for_the_new_one() {
+        let (path, directory) = place();
+        let other = Directory(directory.open_at(c".", OFlags::RDONLY | OFlags::DIRECTORY).expect("open"));
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+            .create(path.join("victim"))
+            .expect("made");
+        std::fs::write(path.join("victim/secret"), "").expect("written");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = fs::renameat_with(&other, c"new", &other, c"victim", RenameFlags::EXCHANGE);
+                }
+            });
+            let taken = (0..2000).any(|_| {
+                let made = directory.make(c"new");
+                let taken = made.is_ok_and(|made| made.open(c"secret").is_ok());
+                // The one of them that is empty.
+                let _ = directory.remove(c"new").or_else(|_| {
+                    fs::renameat_with(&other, c"new", &other, c"victim", RenameFlags::EXCHANGE)?;
+                    directory.remove(c"new")
+                });
+                taken
+            });
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            taken
+        });
+        assert!(!taken, "the other directory was taken for the new one");
+        std::fs::remove_dir_all(path).expect("removed");
+    }
+
+    #[test]
+    fn a_directory_that_is_old_or_open_to_others_is_not_fresh() {
+        let (path, directory) = place();
+        let made = directory.make(c"new").expect("a new one");
+        assert!(made.is_fresh(0).expect("looked at"));
+        let later_ns = ClockOfFiles::now_ns() + 2 * ClockOfFiles::COARSEST_NS;
+        assert!(!made.is_fresh(later_ns).expect("looked at"), "it was there before");
+        made.set_mode(0o711).expect("mode");
+        assert!(!made.is_fresh(0).expect("looked at"), "others may pass");
+        std::fs::remove_dir_all(path).expect("removed");
+    }
+
+    #[test]
+    fn the_time_for_emptying_holds_within_a_directory_too() {
+        let (path, directory) = place();
+        std::fs::create_dir(path.join("guests")).expect("made");
+        for number in 0..1000 {
+            std::fs::write(path.join(format!("guests/{number}")), "").expect("written");
+        }
+        let refused = directory.empty(0).expect_err("the time is up");
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        let left = std::fs::read_dir(path.join("guests")).map_or(0, Iterator::count);
+        assert_eq!(left, 999);
+        directory.empty(u64::MAX).expect("emptied");
+        std::fs::remove_dir(path).expect("empty");
+    }
+
+    #[test]
+    fn what_is_mounted_in_a_directory_stays() {
+        let (path, directory) = place();
+        let inner = path.join("inner");
+        std::fs::create_dir(&inner).expect("made");
+        let mount = |words: &[&str]| {
+            let done = std::process::Command::new(words[0]).args(&words[1..]).arg(&inner).output();
+            done.is_ok_and(|done| done.status.success())
+        };
+        if mount(&["mount", "-t", "tmpfs", "-o", "size=64k", "none"]) {
+            std::fs::write(inner.join("kept"), "").expect("written");
+            let refused = directory.empty(u64::MAX).expect_err("it is mounted");
+            assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
+            assert!(inner.join("kept").exists(), "it is still mounted");
+            assert!(mount(&["umount"]));
+        }
+        std::fs::remove_dir_all(path).expect("removed");
     }
 
     #[test]

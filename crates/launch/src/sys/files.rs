@@ -10,7 +10,7 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{SendFlags, send};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
@@ -29,6 +29,32 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     }
     let same = format!("/proc/self/fd/{}", found.as_raw_fd());
     Ok(open(same, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+/// A regular file that is read until it ends for the first time. Whoever adds to it meanwhile would otherwise have it
+/// read for as long as they like, a byte at a time.
+#[derive(Debug)]
+pub struct UntilItsEnd {
+    file: File,
+    has_ended: bool,
+}
+
+impl UntilItsEnd {
+    /// From where the file is read next.
+    pub fn new(file: File) -> UntilItsEnd {
+        UntilItsEnd { file, has_ended: false }
+    }
+}
+
+impl Read for UntilItsEnd {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.has_ended {
+            return Ok(0);
+        }
+        let got = self.file.read(buffer)?;
+        self.has_ended = got < buffer.len();
+        Ok(got)
+    }
 }
 
 /// Makes reading return what is there, without waiting.
@@ -223,4 +249,28 @@ fn mincore(file: &File, length: usize) -> io::Result<u64> {
 pub fn has_attribute(path: &Path, name: &str) -> bool {
     // An empty buffer asks for the size.
     getxattr(path, name, &mut [0_u8; 0]).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn what_is_added_to_a_file_that_has_ended_is_not_read() {
+        let mut file = tempfile();
+        file.write_all(&[b'x'; 10]).expect("written");
+        let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("opened");
+        let mut reader = UntilItsEnd::new(again);
+        let mut buffer = [0; 8];
+        assert_eq!(reader.read(&mut buffer).expect("read"), 8);
+        assert_eq!(reader.read(&mut buffer).expect("read"), 2);
+        file.write_all(b"more").expect("written");
+        assert_eq!(reader.read(&mut buffer).expect("read"), 0);
+    }
+
+    fn tempfile() -> File {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR).expect("made").into()
+    }
 }

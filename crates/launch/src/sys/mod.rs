@@ -87,6 +87,7 @@ pub fn errno_text(error: &io::Error) -> String {
         Some(libc::EFBIG) => "EFBIG",
         Some(libc::EDQUOT) => "EDQUOT",
         Some(libc::ENFILE) => "ENFILE",
+        Some(libc::ENOTEMPTY) => "ENOTEMPTY",
         _ => return error.to_string(),
     };
     let text = error.to_string();

@@ -97,6 +97,18 @@ pub fn with_files_of<T>(identity: &Identity, work: impl FnOnce() -> io::Result<T
     done
 }
 
+/// Does `work` with the rights that this process's user has without file capabilities; root has all of its own.
+pub fn with_the_users_rights<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    if own_uids().1 == 0 {
+        return work();
+    }
+    let own = thread::capabilities(None)?;
+    thread::set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..own })?;
+    let done = work();
+    thread::set_capabilities(None, own)?;
+    done
+}
+
 /// Gives up every capability, the ambient and inheritable ones too. Async-signal-safe.
 pub fn drop_capabilities() -> io::Result<()> {
     // Kernels without ambient capabilities answer EINVAL, which is as good as an empty set.
