@@ -15,6 +15,7 @@ import pytest
 from pagelab import foreign_files, whole_file
 from pagelab.machine.colours.store import stored
 from pagelab.placement import governed
+from pagelab.report import write
 from pagelab.study.on_host import _end_of
 from pagelab.study.pair import _last_line
 from pagelab.study.prepare import OUTPUT
@@ -107,3 +108,25 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 def test_names_of_files_may_be_as_long_as_the_system_allows(tmp_path: Path) -> None:
     whole_file.put(tmp_path / ("x" * 255), "text")
     assert [len(each.name) for each in tmp_path.iterdir()] == [255]
+
+
+@pytest.mark.parametrize("name", ["link", "/dev/stdout"])
+def test_a_record_for_an_open_file_is_written_to_it(name: str, tmp_path: Path) -> None:
+    """Regression: a link to it was replaced by a file, as root /dev/stdout for the whole machine."""
+    (tmp_path / "link").symlink_to("/proc/self/fd/1")
+    before = Path("/dev/stdout").readlink()
+    command = f'"$0" -m pagelab run --quiet --output {name} --json -- true > kept; test -s kept'
+    subprocess.run(["sh", "-c", command, sys.executable], cwd=tmp_path, check=True)
+    assert (tmp_path / "link").is_symlink()
+    assert Path("/dev/stdout").readlink() == before
+
+
+def test_two_reports_at_once_are_told_apart_from_a_full_disk(tmp_path: Path) -> None:
+    parent = foreign_files.open_directory(tmp_path)
+    new = foreign_files.PrivateDirectory(parent, ".report-")
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "index.html").touch()
+    with pytest.raises(OSError, match="another process changed it meanwhile"):
+        write._swap(parent, new, "report", None)
+    new.remove()
+    assert [each.name for each in tmp_path.iterdir()] == ["report"]

@@ -17,6 +17,8 @@ from typing import BinaryIO
 
 _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_WAY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+"""For what is only passed through: it need not be readable."""
 _MOST_LINKS = 40
 
 
@@ -46,26 +48,26 @@ def read_end(path: str | Path, most_bytes: int) -> bytes:
 
 
 def open_directory(path: Path) -> int:
-    """A descriptor of a directory. Raises :class:`OSError`.
+    """A descriptor of a directory, for names in it (O_PATH). Raises :class:`OSError`.
 
     Root follows links that are root's, or lie where only root may write, and no others.
     """
     if os.geteuid() != 0:
-        return os.open(path, _DIRECTORY)
+        return os.open(path, _WAY)
     names, links = list(path.absolute().parts[1:]), 0
-    here = os.open("/", _DIRECTORY)
+    here = os.open("/", _WAY)
     try:
         while names:
             name = names.pop(0)
             try:
-                there = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+                there = os.open(name, _WAY | os.O_NOFOLLOW, dir_fd=here)
             except NotADirectoryError:
                 target = Path(_followed(here, name, path))
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
                 names = [*(target.parts[1:] if target.is_absolute() else target.parts), *names]
-                there = os.open("/" if target.is_absolute() else ".", _DIRECTORY, dir_fd=here)
+                there = os.open("/" if target.is_absolute() else ".", _WAY, dir_fd=here)
             os.close(here)
             here = there
     except BaseException:
@@ -88,6 +90,13 @@ def _followed(directory: int, name: str, path: Path) -> str:
         os.close(link)
 
 
+def _may_be_exchanged(directory: int) -> bool:
+    """Whether another user can give the names in a directory of the caller's to something else."""
+    state = os.fstat(directory)
+    is_shared = state.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not state.st_mode & stat.S_ISVTX
+    return bool(state.st_uid not in (0, os.geteuid()) or is_shared)
+
+
 class PrivateDirectory:
     """A new directory that nobody else can reach, known by its descriptor whatever its name comes to mean."""
 
@@ -99,7 +108,8 @@ class PrivateDirectory:
         self.descriptor = os.open(self.name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
         state = os.fstat(self.descriptor)
         there = os.listdir(self.descriptor)  # noqa: PTH208 - of a descriptor
-        if state.st_uid != os.geteuid() or state.st_mode & 0o077 or there:
+        # File systems without owners (FAT, some network ones) show what they were mounted with.
+        if there or (_may_be_exchanged(parent) and (state.st_uid != os.geteuid() or state.st_mode & 0o077)):
             os.close(self.descriptor)
             raise OSError(errno.ESTALE, "somebody put another directory in its place", self.name)
 

@@ -23,7 +23,7 @@ def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
     ``mode``: permissions of the file; None: as for any new file. What is no file (a pipe of the caller's, a device) is
     written to.
     """
-    if _is_stream(path):
+    if is_stream(path):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
     temporary = path.with_name(f".pagelab-{os.urandom(8).hex()}.part")
@@ -42,12 +42,17 @@ def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
             raise
 
 
-def _is_stream(path: Path) -> bool:
-    parts = path.absolute().parts
-    if parts[1:2] in (("dev",), ("proc",)) and parts[:3] != ("/", "dev", "shm"):  # /dev/stdout is a link
-        return path.exists()
+def is_stream(path: Path) -> bool:
+    """Whether a name means a pipe, a terminal or a device, which are written to and not replaced.
+
+    ``/dev/stdout`` is a link to an open file of the process; other links to those are found too.
+    """
     try:
         state = path.lstat()
+        if stat.S_ISLNK(state.st_mode):
+            parts = path.absolute().parts
+            is_open_file = parts[1:2] == ("proc",) or parts[1:3] == ("dev", "fd")
+            return is_open_file or "/fd/" in str(path.readlink())
     except OSError:
         return False
     is_special = stat.S_ISFIFO(state.st_mode) or stat.S_ISCHR(state.st_mode) or stat.S_ISSOCK(state.st_mode)

@@ -127,7 +127,7 @@ def test_what_takes_the_name_of_the_older_report_is_put_back(
         secret.rename(place / "report")
 
     during(exchange)
-    with pytest.raises(MachineError, match="somebody put another directory in its place"):
+    with pytest.raises(MachineError, match="another process changed it meanwhile"):
         write_report(small, place / "report", ("html",))
     untouched(place / "report")
     assert (place / "older" / "index.html").is_file()

@@ -6,7 +6,7 @@ use crate::place;
 use crate::unusable::Unusable;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Of a journal that is larger than this only the open entries are kept; smaller ones are kept for people.
@@ -58,11 +58,6 @@ pub struct Journal {
 
 fn open(path: &Path) -> Result<File, Unusable> {
     let unopened = |error| Unusable::Unopened(path.to_owned(), error);
-    let directory = place::of(path);
-    // Before it is made, since a link of others could lead elsewhere; and as it is then.
-    place::judge(path)?;
-    fs::DirBuilder::new().mode(0o755).recursive(true).create(directory).map_err(unopened)?;
-    place::judge(path)?;
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o644).custom_flags(flags.bits().cast_signed());
@@ -74,7 +69,7 @@ fn open(path: &Path) -> Result<File, Unusable> {
     if data.uid() != rustix::process::geteuid().as_raw() || data.mode() & 0o022 != 0 {
         return Err(Unusable::Foreign { path: path.to_owned(), uid: data.uid(), mode: data.mode() & 0o777 });
     }
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(unopened)?;
+    File::open(place::of(path)).and_then(|directory| directory.sync_all()).map_err(unopened)?;
     Ok(file)
 }
 
@@ -95,6 +90,7 @@ impl Journal {
     ///
     /// As [`Journal::lock`].
     pub fn lock_as(path: &Path, boot: String, on_wait: OnWait<'_>) -> Result<Journal, Unusable> {
+        let path = &place::resolved(path)?;
         // What cannot be used is told before the lock is waited for.
         drop(open(path)?);
         let unopened = |error| Unusable::Unopened(path.to_owned(), error);

@@ -4,7 +4,7 @@
 use crate::unusable::Unusable;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The directory of a journal.
@@ -13,16 +13,30 @@ pub(crate) fn of(journal: &Path) -> &Path {
     directory.unwrap_or(Path::new("."))
 }
 
-/// Judges the directory of a journal, as far as it is there, and all above it: for root, no other user may own one, or
-/// write to it without its sticky bit.
-pub(crate) fn judge(journal: &Path) -> Result<(), Unusable> {
-    if rustix::process::geteuid().as_raw() != 0 {
-        return Ok(());
+/// The path by which a journal is used. Its directory is made if it is not there. For root, no other user may own it or
+/// one above it, or write to one without its sticky bit; and the path has no links, so that it is the one judged.
+pub(crate) fn resolved(journal: &Path) -> Result<PathBuf, Unusable> {
+    let unopened = |error| Unusable::Unopened(journal.to_owned(), error);
+    let (directory, name) =
+        (of(journal), journal.file_name().ok_or_else(|| unopened(io::ErrorKind::IsADirectory.into()))?);
+    let is_root = rustix::process::geteuid().as_raw() == 0;
+    // Before it is made, since a link of others could lead elsewhere; and as it is then.
+    if is_root {
+        judge(journal, &there(directory).map_err(unopened)?)?;
     }
+    fs::DirBuilder::new().mode(0o755).recursive(true).create(directory).map_err(unopened)?;
+    if !is_root {
+        return Ok(journal.to_owned());
+    }
+    let place = fs::canonicalize(directory).map_err(unopened)?;
+    judge(journal, &place)?;
+    Ok(place.join(name))
+}
+
+fn judge(journal: &Path, place: &Path) -> Result<(), Unusable> {
     let unopened = |error| Unusable::Unopened(journal.to_owned(), error);
     // Whoever owns the root of all can replace everything anyway; in a user namespace that is not user 0.
     let above = fs::metadata("/").map_err(unopened)?.uid();
-    let place = there(of(journal)).map_err(unopened)?;
     // From the top: whatever lies in a directory that only root may change stays what it was found to be.
     for directory in place.ancestors().collect::<Vec<_>>().into_iter().rev() {
         let found = fs::symlink_metadata(directory).map_err(unopened)?;

@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pagelab import launcher, machine, terminal
+from pagelab import launcher, machine, terminal, whole_file
 from pagelab.cli.settings import NOTHING, Typed, asked
 from pagelab.errors import BadInputError, MachineError, quoted
 
@@ -148,7 +148,7 @@ def _flush(targets: list[str]) -> tuple[Literal["none", "files", "all"], list[st
             raise BadInputError("--flush all drops every file already; to drop a file named all: --flush ./all")
         return "all", []
     for target in targets:
-        if not Path(target).exists():
+        if not os.path.lexists(target):  # what may not be looked at is left to the launcher
             raise BadInputError(
                 f"cannot drop {target} from the page cache: there is no such file, and the run would be warm; --flush "
                 f"takes files that are there, or all; run: ls -l {quoted(target)}"
@@ -170,8 +170,8 @@ def check_output(output: Path | None, option: str = "--output") -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether the path is a device or a pipe, such as /dev/null: these are written to and never replaced."""
-    return path.exists() and not path.is_file()
+    """Whether the path is a device or a pipe, such as /dev/null or /dev/stdout: written to, and never replaced."""
+    return (path.exists() and not path.is_file()) or whole_file.is_stream(path)
 
 
 def _write(text: str, one: Asked) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from ..errors import BadInputError, MachineError
+from ..errors import BadInputError, MachineError, system_reason
 from ..record import Record
 from ..runner import RunRequest, run
 from . import ptrace_hold
@@ -90,7 +90,10 @@ def _hold(
             return None
         raise ptrace_hold.refused(f"process {pid}", error) from error
     # The launcher has been waiting until now, so the number means its program; later it may mean another process.
-    process = os.pidfd_open(pid)
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as error:
+        raise MachineError(f"cannot hold process {pid}: {system_reason(error)}; run: pagelab doctor") from error
     try:
         ours.close()
         return ptrace_hold.follow(pid, look, after_s, end=lambda _: _end(process), peaks=peaks)

@@ -28,6 +28,13 @@ _MARK = ".pagelab-report"
 """A file in every report, by which a directory is known as a report that may be replaced."""
 
 
+class _ExchangedError(OSError):
+    """While a report was built, another one, or something else, took the name that it was to have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(errno.ESTALE, "another process changed it meanwhile", name)
+
+
 @dataclass(frozen=True)
 class Written:
     """The written files."""
@@ -46,7 +53,7 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
     Raises `BadInputError` where *out* exists and is not a report of the caller.
     """
     place = out.absolute()
-    if place.parent.is_dir():
+    if os.path.isdir(place.parent):  # noqa: PTH112 - false where it may not be looked at
         with _opened(place.parent, out) as parent, _older(parent, place.name, out):
             pass
     analysis = analyse(data)
@@ -63,6 +70,12 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
             _build(building.path, analysis, data, formats)
             os.fchmod(building.descriptor, 0o755 & ~_umask())
             _swap(parent, building, place.name, older)
+        except _ExchangedError:
+            building.remove()
+            raise MachineError(
+                f"cannot write a report to {out}: another process changed it meanwhile, perhaps another report of the "
+                "same study; what is there is kept; try again, or choose a place with --out"
+            ) from None
         except OSError as error:
             building.remove()
             kept = "the existing report is kept; " if out.exists() else ""
@@ -200,7 +213,12 @@ _NOTES = {
 def _swap(parent: int, new: PrivateDirectory, name: str, older: int | None) -> None:
     """Gives *new* the report's name; the older report is removed last."""
     if older is None:
-        os.rename(new.name, name, src_dir_fd=parent, dst_dir_fd=parent)
+        try:
+            os.rename(new.name, name, src_dir_fd=parent, dst_dir_fd=parent)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise _ExchangedError(name) from None
+            raise
         return
     aside = PrivateDirectory(parent, f".{name}-old-")
     try:
@@ -208,9 +226,13 @@ def _swap(parent: int, new: PrivateDirectory, name: str, older: int | None) -> N
         moved = os.stat("report", dir_fd=aside.descriptor, follow_symlinks=False)
         if not os.path.samestat(moved, os.fstat(older)):
             os.rename("report", name, src_dir_fd=aside.descriptor, dst_dir_fd=parent)
-            raise OSError(errno.ESTALE, "somebody put another directory in its place", name)
+            raise _ExchangedError(name)
         os.rename(new.name, name, src_dir_fd=parent, dst_dir_fd=parent)
         aside.remove()
+    except BaseException:
+        with suppress(OSError):
+            os.rmdir(aside.name, dir_fd=parent)
+        raise
     finally:
         aside.close()
 
