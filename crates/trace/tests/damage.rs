@@ -192,6 +192,16 @@ fn every_flipped_bit_of_the_header_and_its_copy_leaves_every_chunk() {
     }
 }
 
+/// Regression: with as many bytes before it as a header has, its own header was taken for another trace's.
+#[test]
+fn bytes_before_the_header_leave_every_chunk() {
+    let (whole, written, _) = with_provenance(Content::References);
+    for before in 1..100 {
+        let bytes = [&vec![0; before][..], &whole].concat();
+        assert_eq!(recovered(&bytes).as_ref(), Some(&written), "{before}");
+    }
+}
+
 /// The first of two files in one was read as if it were all, and what was recovered had the pages of both.
 #[test]
 fn bytes_behind_the_end_are_noticed_and_are_of_no_trace() {

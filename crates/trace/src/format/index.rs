@@ -142,7 +142,7 @@ impl Index {
         let operation = TraceError::io("search the trace for chunks");
         let mut entries = Vec::new();
         let length = file.seek(SeekFrom::End(0)).map_err(&operation)?;
-        let (mut offset, mut payload) = (layout::FILE_HEADER as u64, Vec::new());
+        let (mut offset, mut payload, mut has_copy) = (layout::FILE_HEADER as u64, Vec::new(), false);
         while offset < length {
             file.seek(SeekFrom::Start(offset)).map_err(&operation)?;
             let mut bytes = [0; CHUNK_HEADER];
@@ -159,8 +159,13 @@ impl Index {
                     continue;
                 }
             }
-            if ends_chunks(&bytes[..have], entries.is_empty()) {
-                break;
+            match part(&bytes[..have]) {
+                Part::Index => break,
+                // The trace's own header may lie behind damage.
+                Part::Header if has_copy || !entries.is_empty() => break,
+                Part::Copy if !entries.is_empty() => break,
+                Part::Copy => has_copy = true,
+                Part::Header | Part::Other => {}
             }
             let Some(next) = find(file, &PARTS, offset + 1)? else { break };
             offset = next;
@@ -172,16 +177,27 @@ impl Index {
 /// The beginnings of a file's parts.
 const PARTS: [[u8; 8]; 4] = [layout::CHUNK_MAGIC, layout::INDEX_MAGIC, layout::FILE_MAGIC, layout::COPY_MAGIC];
 
-/// Whether no chunk of a trace follows these bytes: they are an index, or the header of another trace. The copy of a
-/// header is that of another trace unless it comes before all chunks.
-fn ends_chunks(bytes: &[u8], before_all: bool) -> bool {
+/// What begins at a place that is no chunk.
+enum Part {
+    Index,
+    /// The header of a trace.
+    Header,
+    /// Its copy.
+    Copy,
+    Other,
+}
+
+fn part(bytes: &[u8]) -> Part {
     let is_header = |magic| {
         let fixed = bytes.first_chunk().map(|fixed| layout::decode_file_header(fixed, magic));
         fixed.is_some_and(|decoded| decoded.is_ok())
     };
-    bytes.first_chunk().is_some_and(|index| IndexHeader::decode(index).is_some())
-        || is_header(layout::FILE_MAGIC)
-        || (!before_all && is_header(layout::COPY_MAGIC))
+    match bytes {
+        _ if bytes.first_chunk().is_some_and(|index| IndexHeader::decode(index).is_some()) => Part::Index,
+        _ if is_header(layout::FILE_MAGIC) => Part::Header,
+        _ if is_header(layout::COPY_MAGIC) => Part::Copy,
+        _ => Part::Other,
+    }
 }
 
 /// The offset of the next of these magics at or behind `start`.
