@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pagelab import whole_file
+from pagelab import foreign_files, whole_file
 from pagelab.errors import BadInputError, MachineError
 from pagelab.report import shell
 from pagelab.report.figure import Figure
@@ -205,12 +206,18 @@ def written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, 
         raise BadInputError(f"cannot write a report to {out}: it holds something else; name a new directory with --out")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        whole_file.put(out / _MARK, f"{by}\n")
-        for figure in figures:
-            whole_file.put(out / f"{figure.id}.svg", _svg(figure))
-        for name, text in others.items():
-            whole_file.put(out / name, text)
-        whole_file.put(out / PAGE, page)
+        # Whatever the name comes to mean meanwhile, where others may change it.
+        place = foreign_files.open_directory(out)
+        try:
+            here = Path(f"/proc/self/fd/{place}")
+            whole_file.put(here / _MARK, f"{by}\n")
+            for figure in figures:
+                whole_file.put(here / f"{figure.id}.svg", _svg(figure))
+            for name, text in others.items():
+                whole_file.put(here / name, text)
+            whole_file.put(here / PAGE, page)
+        finally:
+            os.close(place)
     except OSError as error:
         raise MachineError(f"cannot write a report to {out}: {error.strerror} (errno {error.errno})") from error
     return out / PAGE
