@@ -130,3 +130,22 @@ def test_two_reports_at_once_are_told_apart_from_a_full_disk(tmp_path: Path) -> 
         write._swap(parent, new, "report", None)
     new.remove()
     assert [each.name for each in tmp_path.iterdir()] == ["report"]
+
+
+@pytest.mark.parametrize("target", ["precious", "fd/precious", "/proc/self/fd/1"])
+def test_links_in_a_directory_that_is_known_by_its_descriptor_are_replaced(target: str, tmp_path: Path) -> None:
+    """Regression: what lies below /proc/self/fd/N was taken for an open file, and links there were followed."""
+    (tmp_path / "fd").mkdir()
+    for precious in (tmp_path / "precious", tmp_path / "fd" / "precious"):
+        precious.write_text("root's own")
+    (tmp_path / "link").symlink_to(target)
+    if target.startswith("/proc"):
+        if os.geteuid() != 0:
+            pytest.skip("makes another user's link; run: sudo make test")
+        os.chown(tmp_path / "link", 65534, 65534, follow_symlinks=False)
+    place = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    whole_file.put(Path(f"/proc/self/fd/{place}/link"), "text")
+    os.close(place)
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "link").read_text() == "text"
+    assert (tmp_path / "precious").read_text() == (tmp_path / "fd" / "precious").read_text() == "root's own"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import polars as pl
+
+_OPEN_FILE = re.compile(r"/proc/(self|thread-self|\d+)/fd/\d+|/dev/(fd/\d+|stdin|stdout|stderr)")
 
 
 def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
@@ -45,18 +48,18 @@ def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
 def is_stream(path: Path) -> bool:
     """Whether a name means a pipe, a terminal or a device, which are written to and not replaced.
 
-    ``/dev/stdout`` is a link to an open file of the process; other links to those are found too.
+    ``/dev/stdout`` is a link to an open file of the process, as are other links to those. What another user put there
+    is none: it is replaced.
     """
     try:
         state = path.lstat()
+        if state.st_uid not in (0, os.geteuid()):
+            return False
         if stat.S_ISLNK(state.st_mode):
-            parts = path.absolute().parts
-            is_open_file = parts[1:2] == ("proc",) or parts[1:3] == ("dev", "fd")
-            return is_open_file or "/fd/" in str(path.readlink())
+            return any(_OPEN_FILE.fullmatch(str(name)) for name in (path.absolute(), path.readlink()))
     except OSError:
         return False
-    is_special = stat.S_ISFIFO(state.st_mode) or stat.S_ISCHR(state.st_mode) or stat.S_ISSOCK(state.st_mode)
-    return is_special and state.st_uid in (0, os.geteuid())
+    return stat.S_ISFIFO(state.st_mode) or stat.S_ISCHR(state.st_mode) or stat.S_ISSOCK(state.st_mode)
 
 
 def put_table(path: Path, frame: pl.DataFrame) -> None:

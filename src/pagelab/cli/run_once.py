@@ -175,17 +175,10 @@ def _is_special(path: Path) -> bool:
 
 
 def _write(text: str, one: Asked) -> None:
-    if one.output is not None and _is_special(one.output):
-        one.output.write_text(text + "\n")
-    elif one.output is not None:
-        # A name that nobody can have put a link in the place of.
-        temporary = one.output.with_name(f".{os.urandom(8).hex()}.tmp")
+    if one.output is not None:
         try:
-            with temporary.open("x") as file:
-                file.write(text + "\n")
-            temporary.replace(one.output)
+            whole_file.put(one.output, text + "\n")
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             reason = f"{error.strerror} (errno {error.errno})"
             raise MachineError(
                 f"cannot write {one.output}: {reason}; run: df -h {quoted(one.output.absolute().parent)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..errors import quoted, system_reason
+from ..foreign_files import open_file
 from . import migrations
 from .errors import StudyError
 
@@ -122,15 +123,10 @@ def _copy(path: Path) -> sqlite3.Connection:
     # SQLite reads a log only where it may write its index.
     with TemporaryDirectory(prefix="pagelab-study-") as private:
         for one in (path, log):
-            with open(one, "rb", opener=_careful) as source, Path(private, one.name).open("wb") as target:
+            with open_file(one) as source, Path(private, one.name).open("wb") as target:
                 shutil.copyfileobj(source, target)
         with closing(sqlite3.connect(Path(private, path.name))) as connection:
             return _in_memory(connection)
-
-
-def _careful(path: str, flags: int) -> int:
-    """Opens a file that others may have put there meanwhile."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
