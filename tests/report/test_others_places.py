@@ -18,17 +18,22 @@ from pagelab.analysis import StudyData
 from pagelab.errors import BadInputError, MachineError
 from pagelab.report import write
 from pagelab.report.write import write_report
+from pagelab.study.plan import Condition
+from pagelab.study.schedule import Slot
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user; run: sudo make test")
 NOBODY = 65534
 SECRET = "root's alone"
 
 
+def run_of(condition: Condition, slot: Slot) -> Run:
+    return Run(wall_s=(2 if condition.policy == "a" else 1) + slot.execution / 1000)
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> StudyData:
     plan = factory.plan(["w"], ["a", "b"], 8)
-    of = lambda c, s: Run(wall_s=(2 if c.policy == "a" else 1) + s.execution / 1000)  # noqa: E731
-    return data_of(factory.store(tmp_path_factory.mktemp("small") / "study", plan, of))
+    return data_of(factory.store(tmp_path_factory.mktemp("small") / "study", plan, run_of))
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ must not reach the program. ``{{size}}`` becomes ``{size}``. ``${HOME}`` and all
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
+
+from .shell import open_quotes, protected
 
 _PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -44,52 +45,13 @@ def substitute_shell(text: str, values: Mapping[str, object]) -> str:
     may be several words, or quotes. Nothing is protected in comments, and behind a backquote or ``<<``. A
     pattern of ``case`` in ``$(…)`` needs both its parentheses.
     """
-    quotes, done, at = _open_quotes(text), "", 0
+    quotes, done, at = open_quotes(text), "", 0
     for found in _PLACE.finditer(text):
         value, quote = substitute(found[0], values), quotes[found.start()]
         done += text[at : found.start()]
-        done += value if quote is None or found[2] not in BUILT_IN else _protected(value, quote)
+        done += value if quote is None or found[2] not in BUILT_IN else protected(value, quote)
         at = found.end()
     return done + text[at:]
-
-
-def _open_quotes(text: str) -> list[str | None]:
-    """The quote that is open at each character of a shell's ``text``; None in comments, and where it cannot be told."""
-    quotes: list[str | None] = []
-    nested = [""]  # of the line and of each open parenthesis, the quote that is open in it
-    before, escaped, in_comment = "", False, False
-    for i, char in enumerate(text):
-        quote, is_literal = nested[-1], escaped
-        quotes.append(None if in_comment else quote)
-        escaped = False
-        if in_comment:
-            in_comment = char != "\n"
-        elif is_literal:
-            pass
-        elif char == "\\" and quote != "'":
-            escaped = True
-        elif quote == "'":
-            nested[-1] = "" if char == "'" else quote
-        elif char == "`" or (not quote and text.startswith("<<", i)):
-            return quotes + [None] * (len(text) - i)
-        elif char == "(" and (not quote or before == "$"):
-            nested.append("")
-        elif quote:
-            nested[-1] = "" if char == quote else quote
-        elif char in "'\"":
-            nested[-1] = char
-        elif char == ")" and len(nested) > 1:
-            nested.pop()
-        elif char == "#" and before in ("", " ", "\t", "\n", ";", "&", "|", "("):
-            in_comment = True
-        before = "_" if is_literal else char
-    return quotes
-
-
-def _protected(value: str, quote: str) -> str:
-    if quote == "'":
-        return value.replace("'", "'\\''")
-    return re.sub(r'(["$`\\])', r"\\\1", value) if quote else shlex.quote(value)
 
 
 def literal(text: str) -> str:
