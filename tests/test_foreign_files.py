@@ -149,3 +149,15 @@ def test_links_in_a_directory_that_is_known_by_its_descriptor_are_replaced(targe
     assert not (tmp_path / "link").is_symlink()
     assert (tmp_path / "link").read_text() == "text"
     assert (tmp_path / "precious").read_text() == (tmp_path / "fd" / "precious").read_text() == "root's own"
+
+
+@pytest.mark.parametrize("name", [".", "sub/", "sub/."])
+def test_a_directory_is_no_place_for_a_record(name: str, tmp_path: Path) -> None:
+    """Regression: a fault of pagelab's own was told, after the run."""
+    (tmp_path / "sub").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "pagelab", "run", "-q", "--output", name, "--", "true"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "it is a directory; name a file" in done.stderr

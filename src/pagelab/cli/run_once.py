@@ -161,6 +161,8 @@ def check_output(output: Path | None, option: str = "--output") -> None:
     if output is None:
         return
     directory = output.absolute().parent
+    if os.path.isdir(output):  # noqa: PTH112 - false where it may not be looked at
+        raise BadInputError(f"{option} {output}: it is a directory; name a file")
     if not directory.is_dir():
         raise BadInputError(f"{option} {output}: there is no directory {directory}")
     place = output if _is_special(output) else directory
