@@ -223,7 +223,7 @@ impl Output {
             let waited = if self.is_full { patience.wait(self.writable()) } else { Ok(()) };
             if let Err(error) = waited {
                 self.give_up(sys::errno_text(&error));
-            } else if let Some(why) = patience.is_over("nobody read it until the time-out") {
+            } else if let Some(why) = patience.is_over("it was not read to its end before the time-out") {
                 self.give_up(why);
             }
         }
@@ -489,7 +489,7 @@ mod tests {
         let signals = signals::watch().expect("a descriptor");
         let (found, lost) = output.finish(&signals, Some(0));
         let lost = lost.expect("not all was copied");
-        assert_eq!((lost.bytes, lost.why.as_str()), (Some((5 << 20) + 9), "nobody read it until the time-out"));
+        assert_eq!((lost.bytes, lost.why.as_str()), (Some((5 << 20) + 9), "it was not read to its end before the time-out"));
         assert_eq!(values(&found), [7.0], "searching has a time of its own");
     }
 
