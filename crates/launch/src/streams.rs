@@ -489,7 +489,10 @@ mod tests {
         let signals = signals::watch().expect("a descriptor");
         let (found, lost) = output.finish(&signals, Some(0));
         let lost = lost.expect("not all was copied");
-        assert_eq!((lost.bytes, lost.why.as_str()), (Some((5 << 20) + 9), "it was not read to its end before the time-out"));
+        assert_eq!(
+            (lost.bytes, lost.why.as_str()),
+            (Some((5 << 20) + 9), "it was not read to its end before the time-out")
+        );
         assert_eq!(values(&found), [7.0], "searching has a time of its own");
     }
 
