@@ -32,7 +32,7 @@ def simulate(directory: Path, one: StandIn) -> None:
     if (directory / f"{one.name}-effective.parquet").exists():
         return
     print(f"simulate {one.name}", flush=True)
-    found = curves(directory / f"{one.name}.trace", PAPER_COLOURS)
+    found = curves(directory / f"{one.name}.trace", PAPER_COLOURS, smallest=min(MEMORY))
     faults = found.faults(MEMORY)
     tables.write_frame(faults.with_columns(pages=pl.lit(found.pages)), directory / f"{one.name}-faults")
     # The last file: where it is, the other is.

@@ -241,7 +241,7 @@ def seven(trace: References, policy: str) -> object:
 
 
 def stacks(trace: References, colours: tuple[int, ...], threads: int = 1, times: int = 1) -> object:
-    simulation = _native.Paging.stacks("modulo", [], list(colours), threads)
+    simulation = _native.Paging.stacks("modulo", [], list(colours), 1, threads)
     for _ in range(times):
         feed([simulation], trace.pages if trace.counts is None else [(trace.pages, trace.counts)])
     return simulation.curves()

@@ -160,3 +160,22 @@ def test_figures_draw_memory_sizes_with_the_same_line_once_and_next_to_no_differ
 def _names(figure: dict[str, Any]) -> list[str]:
     (rows,) = figure["datasets"].values() if "datasets" in figure else [figure["data"]["values"]]
     return list(dict.fromkeys(row["name"] for row in rows))
+
+
+def test_the_smallest_memory_that_matters_changes_no_count() -> None:
+    """Sizes from there on have the same faults, and smaller ones are left out."""
+    random = np.random.default_rng(3)
+    pages = np.concatenate([random.integers(0, span, 20_000) for span in (40, 3000, 90, 600)]).astype(np.uint64)
+    whole = curves(pages, [1, 4, 64])
+    for smallest in (2, 64, 256, 4096):
+        found = curves(pages, [1, 4, 64], smallest=smallest)
+        expected = whole.faults().filter(pl.col("memory_pages") >= smallest)
+        assert found.faults(expected["memory_pages"].to_list()).equals(
+            whole.faults(expected["memory_pages"].to_list())
+        )
+        assert found.faults([1, 64, 4096])["memory_pages"].min() >= smallest
+        assert found.utilisation().equals(whole.utilisation())
+    sizes = [64, 256, 1024, 4096]
+    assert paging(pages, [1, 4, 64], memory=sizes).equals(whole.faults(sizes))
+    with pytest.raises(BadInputError):
+        curves(pages, [1], smallest=-1)

@@ -3,13 +3,13 @@
 //! usage: `paging_speed TRACE [ROUNDS [THREADS [TIMES [clock]]]]`; the trace is counted TIMES over. TRACE:
 //! `zipf:EXPONENT:PAGES`, `uniform:PAGES`, `sweep:PAGES`, `mixed:PAGES` (Zipf 1.0, between sweeps over all pages), or a
 //! pagelab trace's file. With `clock` or `opt`, not the stacks, but memories under CLOCK or OPT of 1/2, 1/4 ... 1/128
-//! of the pages.
+//! of the pages. With a number in its place, the stacks are for memories of at least so many pages.
 
 #![allow(unsafe_code, reason = "CPU time comes from the C library")]
 
 use std::time::{Duration, Instant};
 
-use pagelab_simulate::paging::{Colouring, Memories, Parallel, Policy, Size};
+use pagelab_simulate::paging::{Colouring, Curve, Memories, Parallel, Policy, Size};
 use pagelab_trace::{Kinds, RunSource, TraceReader};
 
 const REFERENCES: u64 = 20_000_000;
@@ -91,12 +91,17 @@ fn main() {
         Some("opt") => return seven_sizes(&input, Policy::Optimal, &pages, rounds),
         _ => {}
     }
+    let memory = number(5).unwrap_or(1) as u64;
     for counts in [&[1][..], &[1, 2, 4, 8, 16, 32, 64]] {
         for _ in 0..rounds {
             let (cpu, wall) = (cpu_time(), Instant::now());
-            let mut stacks = Parallel::new(&Colouring::Modulo, counts, threads).expect("colours that there are");
+            let mut stacks =
+                Parallel::exact_from(&Colouring::Modulo, counts, memory, threads).expect("colours that there are");
             (0..times).for_each(|_| pages.chunks(PIECE).for_each(|piece| stacks.feed(piece)));
-            let found: u64 = stacks.curves().iter().map(|curve| curve.faults().iter().sum::<u64>()).sum();
+            let faults = |curve: Curve| {
+                curve.faults().iter().skip((memory as usize).div_ceil(curve.colours as usize)).sum::<u64>()
+            };
+            let found: u64 = stacks.curves().into_iter().map(faults).sum();
             let [cpu, wall] = [cpu_time() - cpu, wall.elapsed()].map(|time| time.as_secs_f64());
             let rate = (times * pages.len()) as f64 / cpu / 1e6;
             println!(

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{distances, filled, lru_faults, noise};
-use pagelab_simulate::paging::{Colouring, Parallel, Sampled, Sampling, Stacks};
+use pagelab_simulate::paging::{Colouring, Curve, Parallel, Sampled, Sampling, Stacks};
 use proptest::prelude::*;
 
 /// A trace with loops, repeats and jumps over few or many pages.
@@ -153,12 +153,91 @@ fn more_than_a_million_slots() {
     assert_exact(&trace, &[1, 2, 4]);
 }
 
+/// Faults of every memory of at least `memory` pages, by colour count and frames.
+fn from(curves: &[Curve], memory: u64) -> Vec<Vec<u64>> {
+    let large = |curve: &Curve| {
+        let faults = curve.faults();
+        let sizes = memory.div_ceil(u64::from(curve.colours)) as usize..2000;
+        sizes.map(|frames| *faults.get(frames).unwrap_or(&curve.cold)).collect()
+    };
+    curves.iter().map(large).collect()
+}
+
+fn assert_exact_from(trace: &[u64], colouring: &Colouring, counts: &[u32], memory: u64, piece: usize) {
+    let mut all = Stacks::new(colouring, counts).unwrap();
+    let mut large = Stacks::exact_from(colouring, counts, memory).unwrap();
+    for part in trace.chunks(piece) {
+        all.feed(part);
+        large.feed(part);
+    }
+    let (expected, found) = (all.curves(), large.curves());
+    assert_eq!(from(&found, memory), from(&expected, memory), "{counts:?}, {memory} pages");
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!((found.references, found.cold), (expected.references, expected.cold));
+        assert_eq!(found.filled, expected.filled);
+    }
+    assert_eq!(large.pages(), all.pages());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn large_memories_have_the_same_faults_where_small_ones_do_not_matter(
+        trace in traces(),
+        counts in proptest::collection::vec(1..70_u32, 1..7),
+        memory in prop_oneof![1..20_u64, 1..2000_u64],
+        piece in 1..3000_usize,
+        hashed in any::<bool>(),
+        parts in 1..5_usize,
+    ) {
+        let colouring = if hashed { Colouring::PidHashed } else { Colouring::Modulo };
+        assert_exact_from(&trace, &colouring, &counts, memory, piece);
+        let mut appended = Stacks::exact_from(&colouring, &counts, memory).unwrap();
+        for part in trace.chunks(trace.len().div_ceil(parts)) {
+            let mut stacks = Stacks::exact_from(&colouring, &counts, memory).unwrap();
+            part.chunks(piece).for_each(|some| stacks.feed(some));
+            appended.append(&mut stacks);
+        }
+        let mut whole = Stacks::new(&colouring, &counts).unwrap();
+        whole.feed(&trace);
+        prop_assert_eq!(from(&appended.curves(), memory), from(&whole.curves(), memory));
+        prop_assert_eq!(appended.pages(), whole.pages());
+    }
+}
+
+/// Few pages for long, then many, then few: batches are kept back, then not, then again.
+#[test]
+fn small_memories_do_not_matter_to_phases_of_every_kind() {
+    let mut trace: Vec<u64> = Vec::new();
+    for (nth, x) in (0..).zip(noise(11).take(60)) {
+        let (first, span) = (x % 3000, [1, 3, 17, 60, 64, 70, 300, 5000][nth % 8]);
+        trace.extend(noise(x).take(1 + (x >> 32) as usize % 9000).map(|y| first + (y % span) * (y >> 40) % span));
+        // Pages of one colour.
+        trace.extend(noise(x + 1).take(2000).map(|y| first + y % 9 * 64));
+    }
+    for memory in [2, 8, 63, 64, 256, 1024, 100_000] {
+        for counts in [&ALL[..], &[1], &[3, 6, 12, 5], &[4096, 64]] {
+            assert_exact_from(&trace, &Colouring::Modulo, counts, memory, 10_000);
+        }
+    }
+    let expected = {
+        let mut stacks = Stacks::new(&Colouring::Modulo, &ALL).unwrap();
+        (0..8).for_each(|_| stacks.feed(&trace));
+        from(&stacks.curves(), 512)
+    };
+    for threads in 1..4 {
+        let mut stacks = Parallel::exact_from(&Colouring::Modulo, &ALL, 512, threads).unwrap();
+        (0..8).for_each(|_| trace.chunks(70_001).for_each(|part| stacks.feed(part)));
+        assert_eq!(from(&stacks.curves(), 512), expected, "{threads} threads");
+    }
+}
+
 fn split_as(trace: &[u64], counts: &[u32], parts: usize) -> Stacks {
     let mut whole = Stacks::new(&Colouring::Modulo, counts).unwrap();
     for part in trace.chunks(trace.len().div_ceil(parts)) {
         let mut stacks = Stacks::new(&Colouring::Modulo, counts).unwrap();
         stacks.feed(part);
-        whole.append(&stacks);
+        whole.append(&mut stacks);
     }
     whole
 }
@@ -170,7 +249,7 @@ proptest! {
         let counts = [1, 2, 3, 4, 8];
         let mut whole = Stacks::new(&Colouring::Modulo, &counts).unwrap();
         whole.feed(&trace);
-        let parted = split_as(&trace, &counts, parts);
+        let mut parted = split_as(&trace, &counts, parts);
         prop_assert_eq!(parted.references(), whole.references());
         prop_assert_eq!(parted.pages(), whole.pages());
         prop_assert_eq!(parted.held(), whole.held());

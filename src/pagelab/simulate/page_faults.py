@@ -53,7 +53,8 @@ class Curves:
     header: dict[str, Any]
     """The trace file's header; empty for arrays."""
     exact_from: int = 1
-    """The smallest memory, in pages, that the trace is exact for: more than one where it was reduced."""
+    """The smallest memory, in pages, that the curves are exact for: more than one if the trace was reduced, or if no
+    smaller memory was asked about."""
 
     @property
     def references(self) -> int:
@@ -174,10 +175,14 @@ def curves(
     colouring: str = "modulo",
     masks: Sequence[int] = (),
     page_bytes: int = 4096,
+    smallest: int = 1,
     threads: int = 1,
     report: Report | None = None,
 ) -> Curves:
     """One pass over ``trace``: exact LRU faults for every memory size and each of ``colours``, and how memory fills.
+
+    ``smallest``: the smallest memory, in pages, that matters. Most references of programs are to a few pages and hits
+    in any larger memory, so that a pass takes less time; smaller memories are left out of the result.
 
     ``colouring``: "modulo" (virtual page number modulo colours, whatever the address space), "pid-hashed" (after
     every address space was shifted by a pseudo-random distance) or "xor" (bit i of the colour is the parity of the page
@@ -189,7 +194,7 @@ def curves(
     from pagelab._native import Paging
 
     try:
-        stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours], threads)
+        stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours], smallest, threads)
     except (ValueError, OverflowError) as error:
         raise BadInputError(str(error)) from error
 
@@ -203,7 +208,7 @@ def curves(
     )
     if found[0].references == 0:
         raise BadInputError("the trace has no references")
-    return Curves(found, header, exact_from(header, colours, colouring, page_bytes))
+    return Curves(found, header, max(smallest, exact_from(header, colours, colouring, page_bytes)))
 
 
 def paging(
@@ -219,6 +224,18 @@ def paging(
 ) -> pl.DataFrame:
     """Page faults of ``trace`` for each colour count and memory size: :func:`curves`, then :meth:`Curves.faults`."""
     found = curves(
-        trace, colours, colouring=colouring, masks=masks, page_bytes=page_bytes, threads=threads, report=report
+        trace,
+        colours,
+        colouring=colouring,
+        masks=masks,
+        page_bytes=page_bytes,
+        smallest=smallest_of(memory),
+        threads=threads,
+        report=report,
     )
     return found.faults(memory)
+
+
+def smallest_of(memory: Sequence[int] | None) -> int:
+    """The smallest of these sizes in pages; 1 for None, which stands for all sizes."""
+    return max(1, min(memory, default=1)) if memory is not None else 1

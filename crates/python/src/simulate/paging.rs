@@ -71,10 +71,11 @@ fn size_row((size, faults): (Size, u64)) -> SizeRow {
 
 #[pymethods]
 impl Paging {
-    /// Makes stacks: LRU for all memory sizes at these colour counts.
+    /// Makes stacks: LRU for all memory sizes from `smallest` pages on, at these colour counts.
     #[staticmethod]
-    fn stacks(name: &str, masks: Vec<u64>, colours: Vec<u32>, threads: usize) -> PyResult<Self> {
-        let stacks = Parallel::new(&colouring(name, masks)?, &colours, threads).map_err(refused)?;
+    fn stacks(name: &str, masks: Vec<u64>, colours: Vec<u32>, smallest: u64, threads: usize) -> PyResult<Self> {
+        let stacks =
+            Parallel::exact_from(&colouring(name, masks)?, &colours, smallest, threads).map_err(refused)?;
         Ok(Self(Kind::Stacks(stacks)))
     }
 

@@ -7,6 +7,7 @@
 mod alternations;
 mod distances;
 mod parallel;
+mod recent;
 mod reuses;
 mod top;
 mod walk;
@@ -18,6 +19,7 @@ use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use crate::pages::{Id, Pages};
 use alternations::{Alternations, BATCH, Parted};
+use recent::{Moves, Recent};
 use walk::{Walk, walk_of};
 
 /// Faults of LRU at one colour count, for every memory size, and the filling of memory.
@@ -29,7 +31,9 @@ pub struct Curve {
     pub references: u64,
     /// First uses: faults at every size.
     pub cold: u64,
-    /// `reused[d]`: references to a page after d other pages of its colour were used; d = 0 is included.
+    /// `reused[d]`: references to a page after d other pages of its colour were used; d = 0 is included. From stacks
+    /// for large memories ([`Stacks::exact_from`]), numbers of distances below their frames of a colour are too small,
+    /// and the rest is at d = 0.
     pub reused: Vec<u64>,
     /// `filled[k - 1]`: pages used until k pages of one colour had been used for the first time.
     pub filled: Vec<u64>,
@@ -54,6 +58,9 @@ pub struct Stacks {
     pages: Pages,
     walks: Vec<(Chain, Box<dyn Walk>)>,
     alternations: Alternations,
+    /// If small memories do not matter.
+    recent: Option<Recent>,
+    moves: Moves,
     references: u64,
 }
 
@@ -63,13 +70,21 @@ impl Stacks {
     /// # Errors
     /// Colour counts that cannot be simulated.
     pub fn new(colouring: &Colouring, counts: &[u32]) -> Result<Self, ColouringError> {
-        let walks = Chain::split(colouring, counts)?.into_iter().map(|chain| {
-            let walk = walk_of(&chain);
-            (chain, walk)
-        });
+        Self::exact_from(colouring, counts, 1)
+    }
+
+    /// Empty stacks for memories of at least `memory` pages: faults of smaller ones come out too small. Traces with
+    /// much locality take much less time.
+    ///
+    /// # Errors
+    /// As [`Stacks::new`].
+    pub fn exact_from(colouring: &Colouring, counts: &[u32], memory: u64) -> Result<Self, ColouringError> {
+        let chains = Chain::split(colouring, counts)?;
         Ok(Self {
             pages: Pages::default(),
-            walks: walks.collect(),
+            recent: (memory > 1).then(|| Recent::new(&chains, memory)),
+            walks: chains.into_iter().map(|chain| (chain.clone(), walk_of(&chain))).collect(),
+            moves: Moves::default(),
             alternations: Alternations::new(),
             references: 0,
         })
@@ -80,8 +95,44 @@ impl Stacks {
         let mut parted = Parted::EMPTY;
         for batch in references.chunks(BATCH) {
             self.references += batch.iter().map(Touch::count).sum::<u64>();
-            self.alternations.part(batch, &mut parted);
-            self.feed_batch(&parted);
+            if !self.keep_recent(batch) {
+                self.alternations.part(batch, &mut parted);
+                self.feed_batch(&parted);
+            }
+        }
+    }
+
+    /// Takes a batch, if small memories do not matter and some of its references are probably to recent pages; `false`:
+    /// nothing was done.
+    fn keep_recent<T: Touch>(&mut self, batch: &[T]) -> bool {
+        let Some(recent) = &mut self.recent else { return false };
+        if recent.rests() {
+            return false;
+        }
+        self.alternations.forget();
+        self.moves.clear();
+        recent.take(batch, &mut self.moves);
+        self.make_moves();
+        true
+    }
+
+    /// Puts the recent pages back on top of the stacks.
+    fn settle(&mut self) {
+        if let Some(recent) = &mut self.recent {
+            self.moves.clear();
+            recent.leave_all(&mut self.moves);
+            self.make_moves();
+        }
+    }
+
+    fn make_moves(&mut self) {
+        let (mut ids, mut codes) = ([0; BATCH], [0; BATCH]);
+        let entering = self.moves.pages.len();
+        let (ids, codes) = (&mut ids[..entering], &mut codes[..entering]);
+        self.pages.ids(&self.moves.pages, ids);
+        for (chain, walk) in &mut self.walks {
+            chain.codes(&self.moves.pages, codes);
+            walk.move_pages(&self.moves.moves, ids, codes, self.pages.len());
         }
     }
 
@@ -118,7 +169,8 @@ impl Stacks {
 
     /// Different pages in the stacks.
     #[must_use]
-    pub fn pages(&self) -> Vec<u64> {
+    pub fn pages(&mut self) -> Vec<u64> {
+        self.settle();
         self.walks[0].1.order().into_iter().map(|id| self.pages.page(id)).collect()
     }
 
@@ -133,8 +185,10 @@ impl Stacks {
     /// The first use of a page there gets, in their order, the distance that it would have had here; then the pages
     /// that `later` used lie above all others (Niu et al., "PARDA: a fast parallel reuse distance analysis algorithm",
     /// IPDPS 2012). `later` must have been made with the same colours.
-    pub fn append(&mut self, later: &Self) {
+    pub fn append(&mut self, later: &mut Self) {
         self.alternations.forget();
+        self.settle();
+        later.settle();
         for first_uses in later.walks[0].1.first_uses().chunks(BATCH) {
             self.each_walk(later, first_uses, |walk, ids, codes, bound| walk.take_out(ids, codes, bound));
         }
@@ -169,6 +223,7 @@ impl Stacks {
 
     /// Removes the pages for which `keep` is false from the stacks, and restarts all counts.
     pub fn restart(&mut self, keep: impl Fn(u64) -> bool) {
+        self.settle();
         let mut order = self.walks[0].1.order();
         order.retain(|&id| keep(self.pages.page(id)));
         self.arrange(&order);
@@ -180,6 +235,9 @@ impl Stacks {
     fn clear(&mut self) {
         self.references = 0;
         self.alternations.forget();
+        if let Some(recent) = &mut self.recent {
+            recent.clear();
+        }
         self.walks.iter_mut().for_each(|(_, walk)| walk.clear());
     }
 

@@ -180,18 +180,22 @@ def _tell(found: pl.DataFrame, wanted: _Wanted, out: Path | None, as_json: bool)
 
 def _all_sizes(wanted: _Wanted, threads: int, out: Path | None, as_json: bool) -> None:
     from pagelab.cli.simulate.progress import shown
-    from pagelab.simulate.page_faults import curves
+    from pagelab.simulate.page_faults import curves, smallest_of
     from pagelab.simulate.tables import size_name
 
+    # The files have all sizes.
+    smallest = smallest_of(wanted.sizes) if out is None else 1
     with shown(f"simulate {wanted.trace.name}") as report:
-        found = curves(wanted.trace, wanted.colours, threads=threads, report=report, **wanted.shared)
+        found = curves(
+            wanted.trace, wanted.colours, smallest=smallest, threads=threads, report=report, **wanted.shared
+        )
     faults = found.faults(wanted.sizes)
     if as_json:
         terminal.echo(faults.write_json())
     else:
         held = size_name(found.pages * wanted.page_bytes)
         terminal.echo(f"{wanted.trace.name}: {found.references:,} references to {found.pages:,} pages ({held})")
-        if found.exact_from > 1:
+        if found.exact_from > smallest:
             least = size_name(found.exact_from * wanted.page_bytes)
             terminal.echo(f"the trace was reduced to what matters from {least} on: smaller memories are left out")
         if wanted.sizes is not None:

@@ -20,7 +20,7 @@ import polars as pl
 
 from ..cache_runs import cache
 from ..hardware import Processor
-from ..page_faults import coloring, curves
+from ..page_faults import coloring, curves, smallest_of
 from ..placements import History, Placement
 from ..references import NoReferencesError
 from ..replacement_runs import replacement
@@ -122,7 +122,8 @@ class Paging:
                 **shared,
             ).with_omissions()
         if self.policy == "lru":
-            return curves(trace, self.colours, **shared).faults(self.memory_pages)
+            smallest = smallest_of(self.memory_pages)
+            return curves(trace, self.colours, smallest=smallest, **shared).faults(self.memory_pages)
         assert self.memory_pages is not None
         return replacement(trace, [self.policy], self.memory_pages, self.colours, seed=seed, **shared)
 

@@ -82,10 +82,24 @@ impl Parallel {
     /// # Errors
     /// As [`Stacks::new`].
     pub fn new(colouring: &Colouring, counts: &[u32], threads: usize) -> Result<Self, ColouringError> {
+        Self::exact_from(colouring, counts, 1, threads)
+    }
+
+    /// Empty stacks for memories of at least `memory` pages, as [`Stacks::exact_from`].
+    ///
+    /// # Errors
+    /// As [`Stacks::new`].
+    pub fn exact_from(
+        colouring: &Colouring,
+        counts: &[u32],
+        memory: u64,
+        threads: usize,
+    ) -> Result<Self, ColouringError> {
         let threads = threads.max(1);
-        let others = (2..2 * threads).map(|_| Stacks::new(colouring, counts)).collect::<Result<_, _>>()?;
+        let empty = || Stacks::exact_from(colouring, counts, memory);
+        let others = (2..2 * threads).map(|_| empty()).collect::<Result<_, _>>()?;
         let (later, chunks) = Default::default();
-        let stacks = Stacks::new(colouring, counts)?;
+        let stacks = empty()?;
         let team = Box::new(Team { stacks, threads, later, others, chunks, most_waiting: MOST_WAITING });
         let (waiting, filling, spare, counted) = Default::default();
         let enough = team.enough();
@@ -224,7 +238,7 @@ impl Team {
     /// Appends the later segments.
     fn append(&mut self) {
         for mut later in self.later.drain(..) {
-            self.stacks.append(&later);
+            self.stacks.append(&mut later);
             later.clear();
             self.others.push(later);
         }

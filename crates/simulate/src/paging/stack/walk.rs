@@ -5,6 +5,7 @@ use std::cell::Cell;
 use super::super::colouring::{Chain, MAX_LEVELS};
 use super::Curve;
 use super::distances::Distances;
+use super::recent::{self, Move};
 use super::reuses::Reuses;
 use super::top::{PLACES, Top};
 use super::window::Window;
@@ -26,6 +27,9 @@ const NEAR: u32 = 2 * PLACES as u32;
 pub trait Walk: std::fmt::Debug + Send + Sync {
     /// Takes at most [`super::alternations::BATCH`] references, as ids below `bound` and codes.
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize);
+    /// Takes pages, given as for [`Walk::feed`], to the recent ones, which are outside of the stack but count, and takes
+    /// others of them back.
+    fn move_pages(&mut self, moves: &[Move], ids: &[Id], codes: &[u16], bound: usize);
     /// Counts pairs of references that go from one page to another, which was used before it, and back; given by their
     /// codes.
     fn count_alternations(&mut self, there: &[u16], back: &[u16]);
@@ -80,6 +84,10 @@ struct Levels<const L: usize, const W: usize> {
     tried: u32,
     against: u32,
     top: Top<L, W>,
+    /// The pages that [`Walk::move_pages`] has outside, by place, with their codes, and a bit for each such place. Then
+    /// the top is empty.
+    recent: [(Id, u16); recent::PLACES],
+    is_recent: u64,
     /// Distances of references found in the top, if there are several levels.
     distances: Distances<W>,
     window: Window<L>,
@@ -103,6 +111,8 @@ impl<const L: usize, const W: usize> Levels<L, W> {
             tried: 0,
             against: 0,
             top: Top::new(masks),
+            recent: [(0, 0); recent::PLACES],
+            is_recent: 0,
             distances: Distances::EMPTY,
             window: Window::new(masks),
             stamps: Table::default(),
@@ -213,6 +223,56 @@ impl<const L: usize, const W: usize> Levels<L, W> {
     }
 
     #[inline(always)]
+    fn move_all(&mut self, moves: &[Move], ids: &[Id], codes: &[u16]) {
+        for &id in ids {
+            cpu::prefetch(&self.stamps, id as usize);
+        }
+        let fetches = self.window.is_far();
+        let mut entering = ids.iter().zip(codes).enumerate();
+        for &change in moves {
+            match change {
+                Move::Enter(place) => {
+                    let Some((nth, (&id, &code))) = entering.next() else { return };
+                    if fetches && let Some(&soon) = ids.get(nth + AHEAD) {
+                        let stamp = self.stamps[soon as usize];
+                        if stamp < IN_TOP {
+                            self.window.prefetch(stamp, codes[nth + AHEAD]);
+                        }
+                    }
+                    self.enter(place as usize % recent::PLACES, id, code);
+                }
+                Move::Leave(place) => self.leave(place as usize % recent::PLACES),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, place: usize, id: Id, code: u16) {
+        let stamp = self.stamps[id as usize];
+        if stamp == NEVER {
+            self.first_use(id, code);
+        } else {
+            let above = self.window.take(stamp, code);
+            self.reuses.count_below(above);
+        }
+        self.stamps[id as usize] = IN_TOP;
+        self.recent[place] = (id, code);
+        self.is_recent |= 1 << place;
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, place: usize) {
+        if self.window.is_full() {
+            self.compact();
+        }
+        let (id, code) = self.recent[place];
+        let is_recent = self.is_recent;
+        let outside = (0..recent::PLACES).filter(|place| is_recent >> place & 1 == 1);
+        self.stamps[id as usize] = self.window.push(id, code, outside.map(|place| self.recent[place].1));
+        self.is_recent &= !(1 << place);
+    }
+
+    #[inline(always)]
     fn take_out_all(&mut self, ids: &[Id], codes: &[u16]) {
         for &id in ids {
             cpu::prefetch(&self.stamps, id as usize);
@@ -257,6 +317,9 @@ impl<const L: usize, const W: usize> Levels<L, W> {
     }
 
     fn empty_top(&mut self) {
+        if self.top.codes().is_empty() {
+            return;
+        }
         let pages: Vec<(Id, u16)> = self.top.pages().collect();
         self.top = Top::new(self.masks);
         for (nth, &(id, code)) in pages.iter().enumerate() {
@@ -301,11 +364,33 @@ impl<const L: usize, const W: usize, const OUT: bool> Leveled for Feed<'_, L, W,
     }
 }
 
+/// Pages on their way to the recent ones and back.
+struct MovePages<'a, const L: usize, const W: usize> {
+    levels: &'a mut Levels<L, W>,
+    moves: &'a [Move],
+    ids: &'a [Id],
+    codes: &'a [u16],
+}
+
+impl<const L: usize, const W: usize> Leveled for MovePages<'_, L, W> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        self.levels.move_all(self.moves, self.ids, self.codes);
+    }
+}
+
 impl<const L: usize, const W: usize> Walk for Levels<L, W> {
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize) {
         self.stamps.resize(bound, NEVER);
         self.reuses.prepare(ids.len());
         cpu::widest_level(Feed::<_, _, false> { levels: self, ids, codes });
+    }
+
+    fn move_pages(&mut self, moves: &[Move], ids: &[Id], codes: &[u16], bound: usize) {
+        self.stamps.resize(bound, NEVER);
+        self.empty_top();
+        self.reuses.prepare(ids.len());
+        cpu::widest_level(MovePages { levels: self, moves, ids, codes });
     }
 
     fn count_alternations(&mut self, there: &[u16], back: &[u16]) {
@@ -350,6 +435,7 @@ impl<const L: usize, const W: usize> Walk for Levels<L, W> {
         self.stamps.clear();
         self.stamps.resize(bound, NEVER);
         self.top = Top::new(self.masks);
+        self.is_recent = 0;
         self.window.clear(ids.len());
         for (&id, &code) in ids.iter().zip(codes) {
             self.stamps[id as usize] = self.window.push(id, code, std::iter::empty());
