@@ -65,7 +65,7 @@ def capture(
     grace_s: float = 5.0,
     pools: bool | Policy = False,
     force: bool = False,
-    level: int = 3,
+    level: int = 1,
 ) -> Capture:
     """Runs a program in the emulator and writes its references (docs/trace defines them).
 
@@ -73,6 +73,9 @@ def capture(
     [low, high). The window is given by ``first`` and ``count``, in instructions of each process image, or by
     ``marker``: the part of the program between ``pagelab_begin`` and ``pagelab_end`` (docs/api), or between
     ``prctl(0x50474c42, 1)`` and ``prctl(0x50474c42, 0)``. ``end_program`` ends the program at the end of the window.
+
+    ``level`` is that of zstd's compression, 1 to 19. With 3, files are some 5% smaller, and a capture takes some 4% more
+    processor time.
 
     ``pools``: heap, mappings and arenas lie where a run under this policy puts them (``True``: each in a pool of its
     own), and the header contains these places.
