@@ -16,6 +16,7 @@ from pagelab import foreign_files, whole_file
 from pagelab.machine.colours.store import stored
 from pagelab.placement import governed
 from pagelab.report import write
+from pagelab.simulate import tables
 from pagelab.study.on_host import _end_of
 from pagelab.study.pair import _last_line
 from pagelab.study.prepare import OUTPUT
@@ -161,3 +162,28 @@ def test_a_directory_is_no_place_for_a_record(name: str, tmp_path: Path) -> None
     )  # fmt: skip
     assert done.returncode == 2
     assert "it is a directory; name a file" in done.stderr
+
+
+def test_map_replaces_a_link_in_the_place_of_its_output(tmp_path: Path) -> None:
+    """Regression: the map was written through links that another user had put there, as root to any file."""
+    precious = tmp_path / "precious"
+    precious.write_text("root's own")
+    for name in ("map.json", "map.svg"):
+        (tmp_path / name).symlink_to(precious)
+    subprocess.run(
+        [sys.executable, "-m", "pagelab", "map", "-o", "map.json", "--picture", "map.svg", "--", "true"],
+        cwd=tmp_path, capture_output=True, check=True,
+    )  # fmt: skip
+    assert precious.read_text() == "root's own"
+    assert '"regions"' in (tmp_path / "map.json").read_text()
+    assert "<svg" in (tmp_path / "map.svg").read_text()
+
+
+def test_figures_replace_links(tmp_path: Path) -> None:
+    """Regression: as of maps, in the directory of `simulate paging --out`."""
+    precious = tmp_path / "precious"
+    precious.write_text("root's own")
+    for kind in ("svg", "png", "html"):
+        (tmp_path / f"figure.{kind}").symlink_to(precious)
+    tables.write_figure({"data": {"values": [{"x": 1}]}, "mark": "point", "encoding": {}}, tmp_path / "figure")
+    assert precious.read_text() == "root's own"

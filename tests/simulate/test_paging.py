@@ -170,9 +170,7 @@ def test_the_smallest_memory_that_matters_changes_no_count() -> None:
     for smallest in (2, 64, 256, 4096):
         found = curves(pages, [1, 4, 64], smallest=smallest)
         expected = whole.faults().filter(pl.col("memory_pages") >= smallest)
-        assert found.faults(expected["memory_pages"].to_list()).equals(
-            whole.faults(expected["memory_pages"].to_list())
-        )
+        assert found.faults(expected["memory_pages"].to_list()).equals(whole.faults(expected["memory_pages"].to_list()))
         assert found.faults([1, 64, 4096])["memory_pages"].min() >= smallest
         assert found.utilisation().equals(whole.utilisation())
     sizes = [64, 256, 1024, 4096]

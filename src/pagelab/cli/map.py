@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from pagelab import terminal
+from pagelab import terminal, whole_file
 from pagelab.cli.options import on_off
 from pagelab.cli.quoted import refuse_quoted
 from pagelab.cli.run_once import check_output
@@ -333,7 +333,7 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
     text = found.model_dump_json(by_alias=True)
     if output is not None:
         try:
-            output.write_text(text + "\n")
+            whole_file.put(output, text + "\n")
         except OSError as error:
             raise MachineError(
                 f"cannot write {output}: {system_reason(error)}; run: df -h {quoted(output.absolute().parent)}"

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from pagelab import whole_file
 from pagelab.charts import PICTURE_FORMATS, render, theme
 from pagelab.errors import BadInputError, PagelabError
 from pagelab.layouts.footprint import Footprint
@@ -82,6 +83,6 @@ def write(profile: Profile, footprint: Footprint, path: Path) -> None:
     if not np.any(profile.misses):
         raise BadInputError(f"--picture {path}: the profile has no misses in the program's pools")
     try:
-        path.write_bytes(render(specification(profile, footprint), kind))
+        whole_file.put(path, render(specification(profile, footprint), kind))
     except OSError as error:
         raise PagelabError(f"cannot write the picture {path}: {error.strerror} (errno {error.errno})") from error

@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from .. import whole_file
 from ..charts import render, theme
 from ..errors import MachineError, PagelabError
 from .model import AddressMap, Region, RegionColours
@@ -29,7 +30,7 @@ def write(found: AddressMap, path: Path) -> None:
     """
     drawing = render(specification(found), path.suffix.lower().removeprefix("."))
     try:
-        path.write_bytes(drawing)
+        whole_file.put(path, drawing)
     except OSError as error:
         raise PagelabError(f"cannot write the picture {path}: {error.strerror} (errno {error.errno})") from error
 

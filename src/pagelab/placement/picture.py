@@ -13,6 +13,7 @@ import altair as alt
 import numpy as np
 import numpy.typing as npt
 
+from .. import whole_file
 from ..charts import PICTURE_FORMATS, render, theme
 from ..errors import BadInputError, PagelabError
 from .model import AddressMap, Region
@@ -41,7 +42,7 @@ def write(found: AddressMap, path: Path) -> None:
         raise BadInputError(f"--picture {path}: unknown kind of picture; allowed: a name in .svg, .png or .html")
     drawing = render(specification(found), kind)
     try:
-        path.write_bytes(drawing)
+        whole_file.put(path, drawing)
     except OSError as error:
         message = f"cannot write the picture {path}: {error.strerror} (errno {error.errno})"
         raise PagelabError(message) from error

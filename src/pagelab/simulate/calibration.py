@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import whole_file
 from ..errors import BadInputError, MachineError
 from ..sizes import size_bytes
 from .hardware import load, presets
@@ -239,7 +240,7 @@ def _value(value: Any) -> str:
 def write(document: Mapping[str, Any], path: Path) -> None:
     """Writes the document. Raises :class:`BadInputError` with the file and the reason."""
     try:
-        path.write_text(text(document), encoding="utf-8")
+        whole_file.put(path, text(document))
     except OSError as error:
         raise BadInputError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
 

@@ -93,7 +93,7 @@ def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
     for kind in ("svg", "png", "html"):
         path = stem.with_suffix(f".{kind}")
         try:
-            path.write_bytes(render(paper, kind))
+            whole_file.put(path, render(paper, kind))
         except OSError as error:
             raise MachineError(
                 f"cannot write {path}: {system_reason(error)}; make room, or name another place; "

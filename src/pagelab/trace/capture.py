@@ -74,8 +74,8 @@ def capture(
     ``marker``: the part of the program between ``pagelab_begin`` and ``pagelab_end`` (docs/api), or between
     ``prctl(0x50474c42, 1)`` and ``prctl(0x50474c42, 0)``. ``end_program`` ends the program at the end of the window.
 
-    ``level`` is that of zstd's compression, 1 to 19. With 3, files are some 5% smaller, and a capture takes some 4% more
-    processor time.
+    ``level`` is that of zstd's compression, 1 to 19. With 3, files are some 5% smaller, and a capture takes some 4%
+    more processor time.
 
     ``pools``: heap, mappings and arenas lie where a run under this policy puts them (``True``: each in a pool of its
     own), and the header contains these places.

@@ -186,9 +186,7 @@ def _all_sizes(wanted: _Wanted, threads: int, out: Path | None, as_json: bool) -
     # The files have all sizes.
     smallest = smallest_of(wanted.sizes) if out is None else 1
     with shown(f"simulate {wanted.trace.name}") as report:
-        found = curves(
-            wanted.trace, wanted.colours, smallest=smallest, threads=threads, report=report, **wanted.shared
-        )
+        found = curves(wanted.trace, wanted.colours, smallest=smallest, threads=threads, report=report, **wanted.shared)
     faults = found.faults(wanted.sizes)
     if as_json:
         terminal.echo(faults.write_json())
