@@ -293,7 +293,8 @@ fn conclude(
     let (guests, windows) = ended.intake.finish(&ready.run_dir);
     guests.warn(ended.pid, &mut ready.warnings);
     let in_windows = handed.map(|handed| handed.in_windows(&ready.events, &counted.counters));
-    windows.warn(handed.map_or(0, Handed::left_out), &mut ready.warnings);
+    let withheld = if may_hand_over(&ready) { 0 } else { ready.events.len() };
+    windows.warn([handed.map_or(0, Handed::left_out), withheld], &mut ready.warnings);
     let was_full = measure.as_ref().is_some_and(Capture::is_full);
     let mut measurements = collect(&ready, measure, found);
     if was_full {
@@ -321,12 +322,17 @@ fn conclude(
 /// user gets none, and none gets some where the launcher's file capabilities let it count: it may have opened them with rights
 /// that the program's user does not have.
 fn hand_over(ready: &Ready<'_>, counting: &Counting, pid: i32, measure: Option<RawFd>) -> Result<Option<Handed>> {
-    let allowed = ready.preloaded && !ready.runner.change && !sys::user::counts_by_capabilities_of_its_own();
+    let allowed = ready.preloaded && may_hand_over(ready);
     let handed = allowed.then(|| counting.hand_over(pid, measure)).flatten();
     if let Some(handed) = &handed {
         ready.run_dir.write(&CString::new(HANDED).unwrap_or_default(), &handed.file())?;
     }
     Ok(handed)
+}
+
+/// Whether the program's user may read what the launcher counts.
+fn may_hand_over(ready: &Ready<'_>) -> bool {
+    !ready.runner.change && !sys::user::counts_by_capabilities_of_its_own()
 }
 
 /// The program's own measurements of its operations.

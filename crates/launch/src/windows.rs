@@ -99,9 +99,9 @@ impl Collection {
         }
     }
 
-    /// Warns of calls without a window, and of doubtful windows. `not_handed` counters had no room among those read in
-    /// windows.
-    pub fn warn(&self, not_handed: usize, warnings: &mut Warnings) {
+    /// Warns of calls without a window, and of doubtful windows. `not_handed`: counters that had no room among those read
+    /// in windows, and those that the program must not read.
+    pub fn warn(&self, not_handed: [usize; 2], warnings: &mut Warnings) {
         let open: Vec<&String> = self.never_ended().collect();
         let wrong: Vec<_> =
             self.irregular(open.len(), not_handed).into_iter().filter(|one| one.count > 0).collect();
@@ -114,9 +114,15 @@ impl Collection {
             "never_ended" => format!("{} {} ({})", one.count, one.what, names.join(", ")),
             _ => format!("{} {}", one.count, one.what),
         };
+        let is_misuse = |one: &Irregular| matches!(one.key, "never_ended" | "not_begun" | "begun_twice");
         let message = format!(
-            "windows that are not as they were meant: {}; a thread ends what it began with pagelab_begin by pagelab_end",
-            wrong.iter().map(text).collect::<Vec<_>>().join("; ")
+            "windows that are not as they were meant: {}{}",
+            wrong.iter().map(text).collect::<Vec<_>>().join("; "),
+            if wrong.iter().any(is_misuse) {
+                "; a thread ends what it began with pagelab_begin by pagelab_end"
+            } else {
+                ""
+            }
         );
         let data: Map<String, Value> = wrong.iter().map(|one| (one.key.to_owned(), one.count.into())).collect();
         warnings.warn(Kind::WindowMisused, message, Value::Object(data));
@@ -133,12 +139,13 @@ impl Collection {
     }
 
     /// All faults of windows, with their numbers.
-    fn irregular(&self, never_ended: usize, not_handed: usize) -> [Irregular; 9] {
+    fn irregular(&self, never_ended: usize, not_handed: [usize; 2]) -> [Irregular; 10] {
         let total = |of: fn(&Told) -> u64| of(&self.told);
         let one = |key, count, what| Irregular { key, count, what };
         let uncounted =
             self.windows().filter(|(file, window)| window.counts.iter().take(file.events).any(Option::is_none));
-        let counters_left_out = if self.windows().next().is_some() { not_handed as u64 } else { 0 };
+        let has_windows = self.windows().next().is_some();
+        let [left_out, withheld] = not_handed.map(|counters| if has_windows { counters as u64 } else { 0 });
         let not_kept = total(|told| told.windows_left_out).saturating_add(self.left_out);
         [
             one("never_ended", never_ended as u64, "begun and never ended"),
@@ -169,10 +176,12 @@ impl Collection {
                 uncounted.count() as u64,
                 "without some counters (the program closed their descriptors, or they were not on the processor within it)",
             ),
+            one("counters_left_out", left_out, "counters that no window has (16 events can be read in windows)"),
             one(
-                "counters_left_out",
-                counters_left_out,
-                "counters that no window has (16 events can be read in windows)",
+                "counters_withheld",
+                withheld,
+                "counters that no window has (they may count what the program's user may not: it is another user's, or \
+                 the launcher has capabilities of its own)",
             ),
         ]
     }
@@ -234,9 +243,10 @@ mod tests {
         assert_eq!(found[7..9], [("load.cycles", 5.0, ""), ("load.task-clock", 7.0, "ns")]);
         assert_eq!(found[16..], [("load.cycles", 5.0, "")]);
         let mut warnings = Warnings::default();
-        windows.warn(3, &mut warnings);
+        windows.warn([3, 2], &mut warnings);
         let told = |key| warnings.0[0].data.get(key).and_then(Value::as_u64);
         assert_eq!((told("not_counted"), told("counters_left_out")), (Some(1), Some(3)));
+        assert_eq!(told("counters_withheld"), Some(2));
     }
 
     #[test]
@@ -244,7 +254,7 @@ mod tests {
         let mut windows = Collection::default();
         windows.keep(image());
         let mut warnings = Warnings::default();
-        windows.warn(0, &mut warnings);
+        windows.warn([0, 0], &mut warnings);
         let warning = &warnings.0[0];
         assert!(warning.message.contains("1 begun and never ended") && warning.message.contains("2 ended"));
         assert!(!warning.message.contains('\u{1b}'));
