@@ -13,7 +13,10 @@ kernel_package() { # name, architecture, size
   local deb=$cache/packages/$1_${version/:/%3a}_$2.deb
   if [ ! -f "$deb" ]; then
     echo "kernel/$(basename "$0"): downloading $1 $version ($3) ..." >&2
-    (cd "$cache/packages" && apt-get -qq -o APT::Sandbox::User=root download "$1=$version") >&2 ||
+    # The lists may be older than the package.
+    (cd "$cache/packages" && { apt-get -qq -o APT::Sandbox::User=root download "$1=$version" ||
+      { [ "$(id -u)" = 0 ] && apt-get -qq update &&
+        apt-get -qq -o APT::Sandbox::User=root download "$1=$version"; }; }) >&2 ||
       fail "cannot download $1 $version; run: apt-get update; apt-cache policy $1;" \
         "another 6.12 is asked for by PAGELAB_KERNEL_VERSION"
   fi

@@ -179,6 +179,30 @@ def test_map_replaces_a_link_in_the_place_of_its_output(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "map.svg").read_text()
 
 
+def test_an_output_keeps_the_permissions_of_the_callers_own_file(tmp_path: Path) -> None:
+    """A map as root has frame numbers: who prepared a private file for it does not publish them."""
+    (tmp_path / "own").write_text("before")
+    (tmp_path / "own").chmod(0o600)
+    whole_file.put(tmp_path / "own", "text")
+    assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o600
+    with pytest.raises(IsADirectoryError):
+        whole_file.put(Path("/"), "text")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's FIFO; run: sudo make test")
+def test_nothing_is_written_to_anothers_fifo(tmp_path: Path) -> None:
+    """Regression: it was replaced, and whoever read it waited for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    os.chown(tmp_path / "pipe", 65534, 65534)
+    done = subprocess.run(
+        [sys.executable, "-m", "pagelab", "map", "-o", "pipe", "--", "true"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "not this user's" in done.stderr
+    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
+
+
 def test_figures_replace_links(tmp_path: Path) -> None:
     """Regression: as of maps, in the directory of `simulate paging --out`."""
     precious = tmp_path / "precious"

@@ -6,6 +6,7 @@ that others may write to (``/tmp``), somebody could place a link there to one of
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -23,12 +24,16 @@ _OPEN_FILE = re.compile(r"/proc/(self|thread-self|\d+)/fd/\d+|/dev/(fd/\d+|stdin
 def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
     """Writes ``content`` to ``path``; it is on the disk before it has that name. Raises :class:`OSError`.
 
-    ``mode``: permissions of the file; None: as for any new file. What is no file (a pipe of the caller's, a device) is
-    written to.
+    ``mode``: permissions of the file; None: those of the caller's own file that it replaces, or as for any new file.
+    What is no file (a pipe of the caller's, a device) is written to.
     """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if is_stream(path):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return
+    if mode is None:
+        mode = _own_mode(path)
     temporary = path.with_name(f".pagelab-{os.urandom(8).hex()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
@@ -43,6 +48,16 @@ def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def _own_mode(path: Path) -> int | None:
+    """Permissions of a file that is there, if it is the caller's own."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return None
+    is_own = stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid()
+    return stat.S_IMODE(state.st_mode) & 0o777 if is_own else None
 
 
 def is_stream(path: Path) -> bool:

@@ -175,5 +175,7 @@ def test_the_smallest_memory_that_matters_changes_no_count() -> None:
         assert found.utilisation().equals(whole.utilisation())
     sizes = [64, 256, 1024, 4096]
     assert paging(pages, [1, 4, 64], memory=sizes).equals(whole.faults(sizes))
-    with pytest.raises(BadInputError):
+    loop = np.tile(np.arange(64, dtype=np.uint64), 5)
+    assert curves(loop, [1], smallest=64).faults().rows() == [("lru", 1, 64, 320, 64, 2e5)]
+    with pytest.raises(BadInputError, match="at least 1 page"):
         curves(pages, [1], smallest=-1)

@@ -90,13 +90,13 @@ const LONGEST_INSTRUCTION: usize = 16;
 fn meeting(instruction: &Instruction) -> Meeting {
     let mut copied = [0u8; LONGEST_INSTRUCTION];
     let size = api::qemu_plugin_insn_size(instruction).min(LONGEST_INSTRUCTION);
-    // SAFETY: the place has as many bytes as are said.
-    let answer = unsafe { api::qemu_plugin_insn_data(instruction, copied.as_mut_ptr().cast(), size) };
-    let code = if answer <= LONGEST_INSTRUCTION {
-        &copied[..answer]
-    } else {
-        // SAFETY: the older interface answers with the address of the instruction's bytes, valid for this call.
-        unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(answer), size) }
+    // SAFETY: the place has as many bytes as are said. The older interface answers with the address of the instruction's
+    // bytes, valid for this call.
+    let code = unsafe {
+        match api::qemu_plugin_insn_data(instruction, copied.as_mut_ptr().cast(), size) {
+            answer if answer <= LONGEST_INSTRUCTION => &copied[..answer],
+            address => std::slice::from_raw_parts(ptr::with_exposed_provenance(address), size),
+        }
     };
     instructions::meeting(&shared().target, code)
 }

@@ -21,6 +21,7 @@ use crate::api::{CurrentVcpu, Data};
 use crate::channel::{self, Channel};
 use crate::config::{Mode, Window, shared};
 use pagelab_trace::capture::protocol::{BlockKind, End, Segment};
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::{
@@ -118,29 +119,21 @@ impl Ring {
 }
 
 impl Vcpu {
-    /// The optimiser makes it where it stays. On the stack of an emulated thread, which has 256 KiB, it has no place;
-    /// captures of programs with threads would end at once.
+    /// On the heap from the beginning, because the stack of an emulated thread has no place for it. Memory of the ring
+    /// is used only when words are written.
     fn new() -> Box<Vcpu> {
-        Box::new(Vcpu {
-            own: UnsafeCell::new(Own {
-                seen: STALE,
-                limit: 0,
-                released: 0,
-                last: (0, 0),
-                known: [(u32::MAX, 0); 16],
-            }),
-            ring: Ring {
-                thread: THREADS.fetch_add(1, Relaxed),
-                written: AtomicU64::new(0),
-                alone: AtomicU64::new(0),
-                begun: AtomicU64::new(0),
-                sent: AtomicU64::new(0),
-                passed: AtomicU64::new(0),
-                sending: UnsafeCell::default(),
-                groups: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; GROUPS],
-                words: [const { AtomicU64::new(0) }; RING],
-            },
-        })
+        let layout = Layout::new::<Vcpu>();
+        // SAFETY: the layout has bytes, and zeros are a vCPU: it consists of integers.
+        let mut made = unsafe {
+            let place = alloc_zeroed(layout);
+            if place.is_null() {
+                handle_alloc_error(layout);
+            }
+            Box::from_raw(place.cast::<Vcpu>())
+        };
+        *made.own.get_mut() = Own { seen: STALE, limit: 0, released: 0, last: (0, 0), known: [(u32::MAX, 0); 16] };
+        made.ring.thread = THREADS.fetch_add(1, Relaxed);
+        made
     }
 }
 

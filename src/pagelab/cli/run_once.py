@@ -165,6 +165,11 @@ def check_output(output: Path | None, option: str = "--output") -> None:
         raise BadInputError(f"{option} {output}: it is a directory; name a file")
     if not directory.is_dir():
         raise BadInputError(f"{option} {output}: there is no directory {directory}")
+    if output.exists() and not output.is_file() and not whole_file.is_stream(output):
+        raise BadInputError(
+            f"{option} {output}: it is no file, and not this user's, so nothing is written to it; name a file, or "
+            "/dev/stdout, which the shell redirects"
+        )
     place = output if _is_special(output) else directory
     if not os.access(place, os.W_OK):
         denied = f"{os.strerror(errno.EACCES)} (errno {errno.EACCES})"
@@ -173,7 +178,7 @@ def check_output(output: Path | None, option: str = "--output") -> None:
 
 def _is_special(path: Path) -> bool:
     """Whether the path is a device or a pipe, such as /dev/null or /dev/stdout: written to, and never replaced."""
-    return (path.exists() and not path.is_file()) or whole_file.is_stream(path)
+    return whole_file.is_stream(path)
 
 
 def _write(text: str, one: Asked) -> None:

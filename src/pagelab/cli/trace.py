@@ -141,7 +141,7 @@ def capture_command(
         str | None,
         typer.Option("--sysroot", metavar="DIR", help="A foreign program's library directory.", rich_help_panel=_HOW),
     ] = None,
-    level: Level = 3,
+    level: Level = 1,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

@@ -34,12 +34,15 @@ class Curve:
     cold: int
     """First uses: faults at every size."""
     reused: NDArray[np.uint64]
-    """Shape (d,): references to a page with d other pages of its colour used since."""
+    """Shape (d,): references to a page with d other pages of its colour used since. If small memories did not matter
+    (:attr:`Curves.exact_from`), those below their frames of a colour may be counted at 0."""
     filled: NDArray[np.uint64]
     """Shape (k,): pages used until, for the first time, k + 1 pages of one colour have been used."""
 
     def faults(self) -> NDArray[np.uint64]:
-        """Shape (m,): faults with 0, 1, 2 … frames of each colour; the last is where only first uses fault."""
+        """Shape (m,): faults with 0, 1, 2 … frames of each colour; the last is where only first uses fault. Too small below
+        the memory from which the curve is exact (:attr:`Curves.exact_from`).
+        """
         depth = int(np.max(np.nonzero(self.reused)[0], initial=-1)) + 1
         beyond = np.cumsum(self.reused[:depth][::-1], dtype=np.uint64)[::-1]
         return np.append(beyond, np.uint64(0)) + np.uint64(self.cold)
@@ -79,7 +82,9 @@ class Curves:
         parts = []
         for curve in self.curves:
             faults = curve.faults()
-            sizes = np.arange(1, max(len(faults), 2), dtype=np.int64) * curve.colours
+            # The first exact size has a row, too.
+            least = -(-self.exact_from // curve.colours)
+            sizes = np.arange(1, max(len(faults), least + 1, 2), dtype=np.int64) * curve.colours
             if memory is not None:
                 asked = np.array(sorted(set(memory)), dtype=np.int64)
                 sizes = asked[(asked % curve.colours == 0) & (asked > 0)]
@@ -193,8 +198,10 @@ def curves(
     """
     from pagelab._native import Paging
 
+    if smallest < 1:
+        raise BadInputError(f"smallest = {smallest}: the smallest memory has at least 1 page")
     try:
-        stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours], smallest, threads)
+        stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours], int(smallest), threads)
     except (ValueError, OverflowError) as error:
         raise BadInputError(str(error)) from error
 
@@ -238,4 +245,4 @@ def paging(
 
 def smallest_of(memory: Sequence[int] | None) -> int:
     """The smallest of these sizes in pages; 1 for None, which stands for all sizes."""
-    return max(1, min(memory, default=1)) if memory is not None else 1
+    return min((int(pages) for pages in memory or () if pages > 0), default=1)

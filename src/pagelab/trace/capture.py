@@ -228,7 +228,7 @@ def capture_with_lackey(
     page_bytes: int | str = 4096,
     kinds: Iterable[str] = ("load", "store"),
     force: bool = False,
-    level: int = 3,
+    level: int = 1,
 ) -> Capture:
     """Captures with valgrind's lackey, like :func:`~pagelab.trace.capture` but without windows, ranges and children;
     threads are not distinguished.

@@ -20,8 +20,15 @@ const ROWS: usize = 4;
 const LANES: usize = 16;
 /// The table that tells where a page is: more entries than pages, so that few pages share one.
 const HINT_BITS: u32 = 12;
-/// If more than three quarters of a batch's references enter, this many batches after it go to the stacks directly.
+/// If too many of a batch's references enter, so many batches after it go to the stacks directly; twice as many each
+/// time that this happens again, up to [`MOST_RESTS`].
 const RESTS: u32 = 15;
+const MOST_RESTS: u32 = 511;
+/// Eighths of a batch that may enter: more where the stacks' work for several colour counts is saved.
+const MAY_ENTER: usize = 2;
+const SEVERAL_MAY_ENTER: usize = 3;
+/// As many colour counts are several.
+const SEVERAL: usize = 4;
 /// Stands for the time of a place without a page.
 const VACANT: u32 = u32::MAX;
 
@@ -105,12 +112,15 @@ pub(super) struct Recent {
     hints: Box<[u8; 1 << HINT_BITS]>,
     now: u32,
     limits: Vec<Limits>,
+    may_enter: usize,
     rests: u32,
+    rests_next: u32,
 }
 
 impl Recent {
     /// No recent pages; every memory that is asked about has at least `memory` pages.
     pub(super) fn new(chains: &[Chain], memory: u64) -> Self {
+        let counts: usize = chains.iter().map(|chain| chain.counts().len()).sum();
         Self {
             pages: [0; PLACES],
             tags: [[0; LANES]; ROWS],
@@ -119,7 +129,9 @@ impl Recent {
             hints: Box::new([0; 1 << HINT_BITS]),
             now: 0,
             limits: chains.iter().map(|chain| Limits::new(chain, memory)).collect(),
+            may_enter: if counts < SEVERAL { MAY_ENTER } else { SEVERAL_MAY_ENTER },
             rests: 0,
+            rests_next: RESTS,
         }
     }
 
@@ -150,9 +162,12 @@ impl Recent {
                 }
             },
         );
-        if moves.pages.len() * 4 > batch.len() * 3 {
+        if moves.pages.len() * 8 > batch.len() * self.may_enter {
             self.leave_all(moves);
-            self.rests = RESTS + 1;
+            self.rests = self.rests_next + 1;
+            self.rests_next = (self.rests_next * 2 + 1).min(MOST_RESTS);
+        } else {
+            self.rests_next = RESTS;
         }
     }
 
@@ -219,7 +234,7 @@ impl Recent {
     /// Forgets all pages.
     pub(super) fn clear(&mut self) {
         self.leave_all(&mut Moves::default());
-        self.rests = 0;
+        (self.rests, self.rests_next) = (0, RESTS);
     }
 }
 
