@@ -40,8 +40,9 @@ class Curve:
     """Shape (k,): pages used until, for the first time, k + 1 pages of one colour have been used."""
 
     def faults(self) -> NDArray[np.uint64]:
-        """Shape (m,): faults with 0, 1, 2 … frames of each colour; the last is where only first uses fault. Too small below
-        the memory from which the curve is exact (:attr:`Curves.exact_from`).
+        """Shape (m,): faults with 0, 1, 2 … frames of each colour; the last is where only first uses fault.
+
+        Too small below the memory from which the curve is exact (:attr:`Curves.exact_from`).
         """
         depth = int(np.max(np.nonzero(self.reused)[0], initial=-1)) + 1
         beyond = np.cumsum(self.reused[:depth][::-1], dtype=np.uint64)[::-1]
