@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, frames_guests, possible
+from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, frames_guests, possible, with_small_pool
 from harness.guests import Guest, Workshop, every_guest
 from harness.launching import Run, Runner
 from harness.placing import run_placed
@@ -96,4 +96,4 @@ def test_ordinary_guest_keeps_its_promises_under(
 def test_ordinary_guest_keeps_its_promises_under_variant(
     policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path
 ) -> None:
-    run_guest(policy, guest, workshop, run_under, tmp_path)
+    run_guest(with_small_pool(policy), guest, workshop, run_under, tmp_path)
