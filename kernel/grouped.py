@@ -1,8 +1,8 @@
 """Runs of ``pagelab-launch`` under the library in the guest, each in a control group of version 2 with little room.
 
 ``python3 -m kernel.grouped write DIRECTORY LAUNCHER`` writes requests, and the bytes that each policy may take besides
-the program; ``… check LOG SHARE`` judges the records on the console, with at most this share of pages astray; exit code 1
-if anything is not as it must be.
+the program; ``… check LOG SHARE`` judges the records on the console, with at most this share of pages astray; exit
+code 1 if anything is not as it must be.
 """
 
 from __future__ import annotations
