@@ -150,6 +150,41 @@ void test_memory_policy(void)
         });
 }
 
+/* With vm.zone_reclaim_mode the near node's clean cache goes before pages go to the other node, hinted or not. */
+void test_node_reclaim(void)
+{
+    enum { CACHED = 3072, STEP = 64, COUNT = 512 };
+    for (int is_hinted = 0; is_hinted < 2; is_hinted++)
+        CHILD({
+            static char page[PAGE];
+            int file = open("/mnt/cached", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+            size_t most = (size_t)free_pages();
+            size_t filled = 0;
+            size_t near = 0;
+            volatile char *filling = map(most);
+            volatile char *memory = map(COUNT);
+            madvise((void *)filling, most * PAGE, MADV_NOHUGEPAGE);
+            stay_on_first_node();
+            for (int at = 0; at < CACHED; at++) {
+                CHECK(write(file, page, PAGE) == (ssize_t)PAGE);
+                if (at % 256 == 255) fsync(file);
+            }
+            do {
+                CHECK(filled + STEP <= most, "the node is never full");
+                touch(filling + filled * PAGE, STEP);
+                filled += STEP;
+            } while (node_of(filling + (filled - 1) * PAGE) == 0);
+            write_file("/proc/sys/vm/zone_reclaim_mode", "1");
+            if (is_hinted) set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, COUNT));
+            touch(memory, COUNT);
+            write_file("/proc/sys/vm/zone_reclaim_mode", "0");
+            for (int at = 0; at < COUNT; at++) near += node_of(memory + at * PAGE) == 0;
+            printf("%s hint: %zu of %d pages on the near node\n", is_hinted ? "with a" : "without", near, COUNT);
+            CHECK(near > COUNT / 2);
+        });
+    unlink("/mnt/cached");
+}
+
 /* Pages that are placed count as hits of an interleaving policy, when they are touched first and when they move. */
 void test_interleave_hits(void)
 {

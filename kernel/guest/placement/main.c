@@ -35,6 +35,7 @@ static const struct {
     {"cma-balance", test_cma_balance},
     {"memory-policy", test_memory_policy},
     {"interleave-hits", test_interleave_hits},
+    {"node-reclaim", test_node_reclaim},
     {"compaction", test_compaction},
     {"pin", test_pin},
     {"pin-shared", test_pin_shared},

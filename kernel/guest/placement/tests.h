@@ -37,6 +37,7 @@ void test_memcg(void);
 void test_cma_balance(void);
 void test_memory_policy(void);
 void test_interleave_hits(void);
+void test_node_reclaim(void);
 void test_compaction(void);
 void test_pin(void);
 void test_pin_shared(void);
