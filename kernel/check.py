@@ -56,6 +56,8 @@ def problems(console: str, wanted: str) -> Iterator[str]:
         print(f"  KUnit: {cases} cases passed")
         if cases < 3:
             yield "KUnit's cases of page colors did not run"
+    if "page_color_slab: needs page_color=" in log:
+        yield "page_color_slab=0 is taken for page_color_slab"
     said = "page_color=1000,7,nonsense: -" in log
     if said != (wanted == "bad-parameter"):
         yield f"the bad boot parameter is {'' if said else 'not '}complained about"

@@ -1,7 +1,8 @@
 """Runs of ``pagelab-launch`` under the library in the guest, each in a control group of version 2 with little room.
 
 ``python3 -m kernel.grouped write DIRECTORY LAUNCHER`` writes requests, and the bytes that each policy may take besides
-the program; ``… check LOG`` judges the records on the console; exit code 1 if anything is not as it must be.
+the program; ``… check LOG SHARE`` judges the records on the console, with at most this share of pages astray; exit
+code 1 if anything is not as it must be.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def write(directory: Path, launcher: str) -> None:
         (directory / f"{name}.bytes").write_text(f"{adds[column]}\n")
 
 
-def wrong(name: str, record: dict[str, Any], limit: int) -> Iterator[str]:
+def wrong(name: str, record: dict[str, Any], limit: int, astray: float) -> Iterator[str]:
     if record["outcome"]["status"] != "ok":
         yield f"the program's outcome is {record['outcome']}"
     told = [
@@ -67,11 +68,11 @@ def wrong(name: str, record: dict[str, Any], limit: int) -> Iterator[str]:
         if one["requested_pages"] < 0.99 * PAGES or one["zero_pages"] > 0:
             yield f"{one['zero_pages']} of {one['requested_pages']} pages were left to the kernel"
         # With less than 2.7 MiB of room, colours may be missing (docs/frames.md); modulo would have to hold all others.
-        if one["fallback_pages"] > 0.01 * PAGES and one["kind"] != "modulo":
+        if one["fallback_pages"] > astray * PAGES and one["kind"] != "modulo":
             yield f"{one['fallback_pages']} pages are of other colours"
 
 
-def problems(console: str) -> Iterator[str]:
+def problems(console: str, astray: float) -> Iterator[str]:
     found, _ = parts(console)
     for name in CASES:
         text = found.get(name, "")
@@ -82,7 +83,7 @@ def problems(console: str) -> Iterator[str]:
             continue
         native, used, limit = map(int, room.groups())
         print(f"    {name}: {native >> 10} KiB natively, {used >> 10} of {limit >> 10}")
-        yield from (f"{name}: {why}" for why in wrong(name, json.loads(line), limit))
+        yield from (f"{name}: {why}" for why in wrong(name, json.loads(line), limit, astray))
 
 
 def main() -> int:
@@ -90,7 +91,7 @@ def main() -> int:
         write(Path(sys.argv[2]), sys.argv[3])
         return 0
     console = Path(sys.argv[2]).read_text(errors="replace").replace("\r", "")
-    said = list(problems(console))
+    said = list(problems(console, float(sys.argv[3])))
     for line in said:
         print(f"{sys.argv[2]}: {line}", file=sys.stderr)
     return 1 if said else 0

@@ -53,6 +53,11 @@ def test_a_fine_console_is_fine(tmp_path: Path) -> None:
         ("=== end\n", "", "did not come to the end"),
         (
             "=== end\n",
+            "[    0.9] page_color_slab: needs page_color=<kB>[,<ways>][,<strategy>]\n=== end",
+            "page_color_slab=0 is taken for page_color_slab",
+        ),
+        (
+            "=== end\n",
             "[    9.9] WARNING: CPU: 0 PID: 1 at mm/page_alloc.c:1\n=== end",
             "the kernel says: [    9.9] WARNING",
         ),

@@ -502,8 +502,12 @@ static int remap(int file, struct pages pages, struct pagelab_moved *moved)
     if (!is_governed(file, pages))
         return -EINVAL;
     int error = each_entry(pages, unshare_pages, NULL);
-    if (error == 0)
-        error = request(file, REMAP, &of_kernel);
+    if (error == 0) {
+        /* After a signal the same call goes on with what is left. */
+        do
+            error = request(file, REMAP, &of_kernel);
+        while (error == -EINTR);
+    }
     if (error == 0)
         error = each_entry(pages, count_present, &present);
     moved->pages = (pages.end - pages.start) / PAGE;

@@ -1,6 +1,9 @@
 /* Hints: defaults, ranges, kinds of memory, other processes, fork, exec, the boot parameter. */
 #include "tests.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 void test_default_and_ranges(void)
 {
     volatile char *memory = map(96);
@@ -263,6 +266,50 @@ void test_defaults(void)
     write_file("/proc/sys/vm/page_hints_exec", "0");
 }
 
+/* A program whose heap lies below its bss. */
+void test_static_pie(void)
+{
+    CHECK(run("/bin/placement-pie", "kinds", 0) == 0);
+    set_each();
+    write_file("/proc/sys/vm/page_hints_exec", "1");
+    CHECK(run("/bin/placement-pie", "exec-defaults", 0) == 0);
+    write_file("/proc/sys/vm/page_hints_exec", "0");
+}
+
+static volatile int replaced_enough;
+
+static void *replacer(void *unused)
+{
+    struct page_hint of = hint("page-coloring", 16);
+    int file = hints_of(0, O_RDWR | O_CLOEXEC);
+    while (!replaced_enough) CHECK(!command(file, PAGE_HINTS_SET_DEFAULT, &of));
+    close(file);
+    return unused;
+}
+
+/* A hint that another thread replaces by the same holds all the time: each page is asked for. */
+void test_replaced(void)
+{
+    enum { ROUNDS = 2000, COUNT = 64 };
+    volatile char *memory = map(COUNT);
+    struct page_hint_counters before;
+    unsigned long asked;
+    pthread_t thread;
+    madvise((void *)memory, COUNT * PAGE, MADV_NOHUGEPAGE);
+    set(PAGE_HINTS_SET_DEFAULT, hint("page-coloring", 16));
+    before = counters();
+    CHECK(pthread_create(&thread, NULL, replacer, NULL) == 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        touch(memory, COUNT);
+        madvise((void *)memory, COUNT * PAGE, MADV_DONTNEED);
+    }
+    replaced_enough = 1;
+    pthread_join(thread, NULL);
+    asked = counters().placed + fallen(counters()) - before.placed - fallen(before);
+    printf("%lu of %d pages were asked for\n", asked, ROUNDS * COUNT);
+    CHECK(asked >= ROUNDS * COUNT);
+}
+
 void test_per_process(void)
 {
     int pipes[2];
@@ -379,6 +426,37 @@ int exec_placed(void)
     return counters().placed >= 64 ? 1 : 0;
 }
 
+/* In an image started by exec: until it is killed. */
+int exec_waits(void)
+{
+    puts("begun");
+    fflush(stdout);
+    pause();
+    return 0;
+}
+
+/* Whether an image that another user executes has a default hint; root looks, as the user must not. */
+static int has_default_after(const char *path)
+{
+    char text[4096] = "", byte;
+    int from[2], child, status, file;
+    CHECK(pipe(from) == 0);
+    child = fork();
+    if (!child) {
+        CHECK(dup2(from[1], 1) == 1 && setuid(1000) == 0);
+        execl(path, path, "exec-waits", NULL);
+        _exit(99);
+    }
+    CHECK(read(from[0], &byte, 1) == 1);
+    file = hints_of(child, O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0 && read(file, text, sizeof text - 1) >= 0);
+    close(file);
+    close(from[0]);
+    close(from[1]);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+    return strstr(text, "default ") != NULL;
+}
+
 void test_exec(void)
 {
     set(PAGE_HINTS_SET_DEFAULT, hint("page-coloring", 16));
@@ -390,6 +468,19 @@ void test_exec(void)
     CHECK(system("cp /bin/placement /tmp/setuid && chmod 4755 /tmp/setuid") == 0);
     CHECK(run("/tmp/setuid", "exec-placed", 0) == 1);
     CHECK(run("/tmp/setuid", "exec-placed", 1000) == 0);
+    /* So does one of a file that the user must not read, and one that gives capabilities back. */
+    CHECK(system("cp /bin/placement /tmp/unreadable && chmod 0711 /tmp/unreadable") == 0);
+    CHECK(has_default_after("/bin/placement") == 1);
+    CHECK(has_default_after("/tmp/unreadable") == 0);
+    CHILD({
+        struct {
+            unsigned version;
+            int pid;
+        } header = {0x20080522, 0};
+        unsigned none[6] = {0};
+        CHECK(syscall(SYS_capset, &header, none) == 0);
+        CHECK(run("/bin/placement", "exec-placed", 0) == 0);
+    });
     write_file("/proc/sys/vm/page_hints_exec", "0");
     CHECK(run("/bin/placement", "exec-placed", 0) == 0);
 }
@@ -422,4 +513,16 @@ void test_boot_default(void)
             });
         });
     CHECK(statistic("bin-hopping", "placed") > 256);
+    /* Nor does it with an exec that keeps what there is. */
+    write_file("/proc/sys/vm/page_hints_exec", "1");
+    CHECK(run("/bin/placement", "exec-hinted", 0) == 5);
+    CHILD({
+        int file = hints_of(0, O_RDWR | O_CLOEXEC);
+        EXPECT(PAGE_HINTS_CLEAR, (&(struct page_hint_range){0, 0}), 0);
+        CHECK(run("/bin/placement", "exec-hinted", 0) == 0);
+        /* What has been set since is kept alone. */
+        set(PAGE_HINTS_SET_FILE, hint("bin-hopping", 8));
+        CHECK(run("/bin/placement", "exec-hinted", 0) == 1);
+    });
+    write_file("/proc/sys/vm/page_hints_exec", "0");
 }

@@ -142,7 +142,9 @@ void test_stress(void)
 {
     int children[4], status, removed = 0;
     time_t end;
-    long before = free_pages_everywhere();
+    long before;
+    shrink_slabs();
+    before = free_pages_everywhere();
     write_file("/proc/sys/vm/page_hints_exec", "1");
     for (int at = 0; at < 4; at++) {
         children[at] = fork();

@@ -12,6 +12,8 @@ static const struct {
     {"default-and-ranges", test_default_and_ranges},
     {"kinds", test_kinds},
     {"defaults", test_defaults},
+    {"static-pie", test_static_pie},
+    {"replaced", test_replaced},
     {"per-process", test_per_process},
     {"other-process", test_other_process},
     {"fork", test_fork},
@@ -20,6 +22,7 @@ static const struct {
     {"exec", test_exec},
     {"exact", test_exact},
     {"remap", test_remap},
+    {"remap-sparse", test_remap_sparse},
     {"remap-evicts", test_remap_evicts},
     {"remap-stays", test_remap_stays},
     {"swap", test_swap},
@@ -29,10 +32,13 @@ static const struct {
     {"exhaustion", test_exhaustion},
     {"memory-short", test_memory_short},
     {"memcg", test_memcg},
+    {"cma-balance", test_cma_balance},
     {"memory-policy", test_memory_policy},
     {"interleave-hits", test_interleave_hits},
+    {"node-reclaim", test_node_reclaim},
     {"compaction", test_compaction},
     {"pin", test_pin},
+    {"pin-shared", test_pin_shared},
     {"slab", test_slab},
     {"slab-unasked", test_slab_unasked},
     {"migration", test_migration},
@@ -49,6 +55,7 @@ static const struct {
     {"file", test_file},
     {"file-interleave", test_file_interleave},
     {"file-spread", test_file_spread},
+    {"file-unmovable", test_file_unmovable},
     {"file-dirty", test_file_dirty},
     {"stock", test_stock},
     {"cost", test_cost},
@@ -61,6 +68,7 @@ int main(int count, char **words)
     if (count == 2 && !strcmp(words[1], "exec-placed")) return exec_placed();
     if (count == 2 && !strcmp(words[1], "exec-hinted")) return exec_hinted();
     if (count == 2 && !strcmp(words[1], "exec-defaults")) return exec_defaults();
+    if (count == 2 && !strcmp(words[1], "exec-waits")) return exec_waits();
     for (size_t at = 0; count == 2 && at < sizeof tests / sizeof *tests; at++) {
         if (strcmp(words[1], tests[at].name)) continue;
         tests[at].run();

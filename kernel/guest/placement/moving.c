@@ -2,7 +2,9 @@
 #include "tests.h"
 
 #include <linux/mempolicy.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 
 /* Frames of `pages` pages, in their order. */
 static uint64_t *frames_of(volatile char *memory, size_t pages)
@@ -66,6 +68,45 @@ void test_remap(void)
     });
     free(before);
     CHECK(held != NULL);
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* Terabytes without pages take no time; where there are pages, a signal ends the call. */
+void test_remap_sparse(void)
+{
+    enum { COUNT = 8192 };
+    size_t bytes = 1UL << 45;
+    volatile char *sparse = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int child, status, waited = 0;
+    CHECK(sparse != MAP_FAILED);
+    sparse[bytes / 2] = 1;
+    child = fork();
+    if (!child) {
+        struct page_hint_remap all = {.start = (uintptr_t)sparse, .length = bytes};
+        sparse[bytes / 2] = 2;
+        _exit(command(hints_of(0, O_RDWR), PAGE_HINTS_REMAP, &all) || all.there != 1);
+    }
+    for (; waited < 100 && waitpid(child, &status, WNOHANG) == 0; waited++) usleep(100000);
+    if (waited == 100) kill(child, SIGKILL);
+    CHECK(waited < 100 && status == 0, "%d s, status %x", waited / 10, (unsigned)status);
+    CHILD({
+        volatile char *memory = map(COUNT);
+        struct page_hint_remap dense = {.start = (uintptr_t)memory, .length = COUNT * PAGE};
+        struct itimerval soon = {.it_value.tv_usec = 20000};
+        struct sigaction action = {.sa_handler = on_alarm};
+        madvise((void *)memory, COUNT * PAGE, MADV_NOHUGEPAGE);
+        touch(memory, COUNT);
+        set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, COUNT));
+        CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &soon, NULL) == 0);
+        expect(hints_of(0, O_RDWR), PAGE_HINTS_REMAP, &dense, EINTR, __LINE__);
+        remap(memory, COUNT, 0);
+        check_colors(memory, COUNT, 16);
+        check_contents(memory, COUNT);
+    });
 }
 
 /* Frames in use: what lies in them makes room, unless it is pinned or cannot move. */
@@ -258,6 +299,28 @@ void test_pin(void)
     CHECK(syscall(SYS_move_pages, 0, COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
     CHECK(elsewhere(pinned, COUNT, then[0]) > COUNT / 8 && node_of(pinned) == nodes[0]);
     for (size_t at = 0; at < COUNT; at++) CHECK(pinned[at * PAGE] == (char)(at + 1));
+}
+
+/* A pin of one process is enough, though another that shares the pages has a hint without it. */
+void test_pin_shared(void)
+{
+    enum { COUNT = 2048 };
+    static uint64_t then[COUNT];
+    volatile char *memory = map(COUNT);
+    char *held;
+    stay_on_first_node();
+    held = fragment((size_t)free_pages() / 2);
+    set(PAGE_HINTS_SET_DEFAULT, hint("page-coloring", 16));
+    touch(memory, COUNT);
+    munmap(held, PAGE);
+    CHILD({
+        struct page_hint pin = hint("page-coloring", 16);
+        pin.flags = PAGE_HINT_PIN;
+        set(PAGE_HINTS_SET_RANGE, ranged(pin, memory, COUNT));
+        remember(memory, COUNT, then);
+        for (int round = 0; round < 3; round++) write_file("/proc/sys/vm/compact_memory", "1");
+        CHECK(elsewhere(memory, COUNT, then) == 0, "%zu have moved", elsewhere(memory, COUNT, then));
+    });
 }
 
 /* Pages that are sent to the other node have their colors there; one that had to do without gets it. */

@@ -212,6 +212,16 @@ void test_attacker(void)
         EXPECT(PAGE_HINTS_SET_DEFAULT, &many, EPERM);
         many.value_count = PAGE / 8;
         EXPECT(PAGE_HINTS_SET_DEFAULT, &many, 0);
+        /* So are many colors, and masks of any bits: they would tell frame numbers at once. */
+        many = hint("page-coloring", 1024);
+        EXPECT(PAGE_HINTS_SET_DEFAULT, &many, 0);
+        many.colors = 1025;
+        EXPECT(PAGE_HINTS_SET_DEFAULT, &many, EPERM);
+        many.colors = 0;
+        many.masks = (uintptr_t)&frame;
+        many.mask_count = 1;
+        EXPECT(PAGE_HINTS_SET_DEFAULT, &many, EPERM);
+        EXPECT(PAGE_HINTS_SET_FILE, &many, EPERM);
         struct page_hint_remap own = {.start = (uintptr_t)memory, .length = PAGE};
         EXPECT(PAGE_HINTS_REMAP, &own, 0);
         CHECK(hints_of(1, O_RDWR) < 0);

@@ -4,6 +4,7 @@
 
 #include "../common.h"
 
+#include <dirent.h>
 #include <sched.h>
 
 void test_colors(void);
@@ -13,6 +14,8 @@ void test_hash(void);
 void test_default_and_ranges(void);
 void test_kinds(void);
 void test_defaults(void);
+void test_static_pie(void);
+void test_replaced(void);
 void test_per_process(void);
 void test_other_process(void);
 void test_fork(void);
@@ -21,6 +24,7 @@ void test_private_file(void);
 void test_exec(void);
 void test_exact(void);
 void test_remap(void);
+void test_remap_sparse(void);
 void test_remap_evicts(void);
 void test_remap_stays(void);
 void test_swap(void);
@@ -30,10 +34,13 @@ void test_huge_pages(void);
 void test_exhaustion(void);
 void test_memory_short(void);
 void test_memcg(void);
+void test_cma_balance(void);
 void test_memory_policy(void);
 void test_interleave_hits(void);
+void test_node_reclaim(void);
 void test_compaction(void);
 void test_pin(void);
+void test_pin_shared(void);
 void test_slab(void);
 void test_slab_unasked(void);
 void test_migration(void);
@@ -49,6 +56,7 @@ void test_demand(void);
 void test_file(void);
 void test_file_interleave(void);
 void test_file_spread(void);
+void test_file_unmovable(void);
 void test_file_dirty(void);
 void test_cost(void);
 void test_cost_hints(void);
@@ -57,6 +65,7 @@ void test_stock(void);
 int exec_placed(void);
 int exec_hinted(void);
 int exec_defaults(void);
+int exec_waits(void);
 
 /* A count of /proc/vmstat. */
 static inline long vmstat(const char *name)
@@ -103,12 +112,34 @@ static inline int has_huge(const volatile void *address)
     return huge;
 }
 
+static inline int has_thp(void)
+{
+    return access("/sys/kernel/mm/transparent_hugepage", F_OK) == 0;
+}
+
+/* Caches of objects give back what is free in them, and with KASAN what waits in its quarantine. */
+static inline void shrink_slabs(void)
+{
+    char path[512];
+    DIR *caches = opendir("/sys/kernel/slab");
+    for (struct dirent *each; caches && (each = readdir(caches)) != NULL;) {
+        int file;
+        snprintf(path, sizeof path, "/sys/kernel/slab/%s/shrink", each->d_name);
+        file = each->d_name[0] == '.' ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+        if (file < 0) continue;
+        if (write(file, "1", 1) != 1) printf("%s: not shrunk\n", path);
+        close(file);
+    }
+    if (caches) closedir(caches);
+}
+
 /* All memory is back but 2 MiB for the kernel's own caches; what is freed under RCU comes a moment later. */
 static inline void check_free_again(long before)
 {
     long after = free_pages_everywhere();
     for (int round = 0; round < 50 && after < before - 512; round++) {
         usleep(100000);
+        if (round % 10 == 9) shrink_slabs();
         after = free_pages_everywhere();
     }
     printf("%ld pages free before, %ld after\n", before, after);

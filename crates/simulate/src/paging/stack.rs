@@ -59,7 +59,7 @@ pub struct Stacks {
     walks: Vec<(Chain, Box<dyn Walk>)>,
     alternations: Alternations,
     /// If small memories do not matter.
-    recent: Option<Recent>,
+    recent: Option<Box<Recent>>,
     moves: Moves,
     references: u64,
 }
@@ -82,7 +82,7 @@ impl Stacks {
         let chains = Chain::split(colouring, counts)?;
         Ok(Self {
             pages: Pages::default(),
-            recent: (memory > 1).then(|| Recent::new(&chains, memory)),
+            recent: (memory > 1).then(|| Box::new(Recent::new(&chains, memory))),
             walks: chains.into_iter().map(|chain| (chain.clone(), walk_of(&chain))).collect(),
             moves: Moves::default(),
             alternations: Alternations::new(),

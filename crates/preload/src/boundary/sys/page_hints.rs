@@ -92,7 +92,13 @@ impl Hints {
     /// Moves the pages of a range to the frames that their hints request.
     pub fn remap(self, start: usize, length: usize) -> Result<Remap> {
         let mut remap = Remap { start: start as u64, length: length as u64, ..Remap::default() };
-        self.ask(REMAP, &mut remap).map(|()| remap)
+        // After a signal the same request goes on with what is left.
+        loop {
+            match self.ask(REMAP, &mut remap) {
+                Err(Errno::EINTR) => {}
+                result => return result.map(|()| remap),
+            }
+        }
     }
 }
 
