@@ -41,8 +41,8 @@ class FramesPolicy(Policy):
 
 
 def with_small_pool(policy: FramesPolicy) -> FramesPolicy:
-    """`modulo` on few colours holds the frames of others, up to a quarter of the free memory, unless it is told a budget:
-    ordinary guests look whether memory is given back.
+    """For guests that look whether memory is given back: without a budget, `modulo` on few colours holds the frames of
+    others, up to a quarter of the free memory.
     """
     return replace(policy, toml=policy.toml.replace('"modulo"', '"modulo", budget = "64M"'))
 
