@@ -170,15 +170,10 @@ def check_output(output: Path | None, option: str = "--output") -> None:
             f"{option} {output}: it is no file, and not this user's, so nothing is written to it; name a file, or "
             "/dev/stdout, which the shell redirects"
         )
-    place = output if _is_special(output) else directory
+    place = output if whole_file.is_stream(output) else directory
     if not os.access(place, os.W_OK):
         denied = f"{os.strerror(errno.EACCES)} (errno {errno.EACCES})"
         raise BadInputError(f"{option} {output}: cannot write to {place}: {denied}; run: ls -ld {quoted(place)}")
-
-
-def _is_special(path: Path) -> bool:
-    """Whether the path is a device or a pipe, such as /dev/null or /dev/stdout: written to, and never replaced."""
-    return whole_file.is_stream(path)
 
 
 def _write(text: str, one: Asked) -> None:

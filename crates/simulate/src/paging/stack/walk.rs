@@ -233,11 +233,8 @@ impl<const L: usize, const W: usize> Levels<L, W> {
             match change {
                 Move::Enter(place) => {
                     let Some((nth, (&id, &code))) = entering.next() else { return };
-                    if fetches && let Some(&soon) = ids.get(nth + AHEAD) {
-                        let stamp = self.stamps[soon as usize];
-                        if stamp < IN_TOP {
-                            self.window.prefetch(stamp, codes[nth + AHEAD]);
-                        }
+                    if fetches {
+                        self.fetch_soon(ids, codes, nth);
                     }
                     self.enter(place as usize % recent::PLACES, id, code);
                 }
@@ -246,8 +243,20 @@ impl<const L: usize, const W: usize> Levels<L, W> {
         }
     }
 
+    /// Prefetches the data for the page [`AHEAD`] places behind `at`, if it is in the window.
     #[inline(always)]
-    fn enter(&mut self, place: usize, id: Id, code: u16) {
+    fn fetch_soon(&self, ids: &[Id], codes: &[u16], at: usize) {
+        if let Some(&soon) = ids.get(at + AHEAD) {
+            let stamp = self.stamps[soon as usize];
+            if stamp < IN_TOP {
+                self.window.prefetch(stamp, codes[at + AHEAD]);
+            }
+        }
+    }
+
+    /// Takes a page out of the window, and counts this use of it.
+    #[inline(always)]
+    fn take(&mut self, id: Id, code: u16) {
         let stamp = self.stamps[id as usize];
         if stamp == NEVER {
             self.first_use(id, code);
@@ -255,6 +264,11 @@ impl<const L: usize, const W: usize> Levels<L, W> {
             let above = self.window.take(stamp, code);
             self.reuses.count_below(above);
         }
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, place: usize, id: Id, code: u16) {
+        self.take(id, code);
         self.stamps[id as usize] = IN_TOP;
         self.recent[place] = (id, code);
         self.is_recent |= 1 << place;
@@ -279,19 +293,10 @@ impl<const L: usize, const W: usize> Levels<L, W> {
         }
         let fetches = self.window.is_far();
         for (i, (&id, &code)) in ids.iter().zip(codes).enumerate() {
-            if fetches && let Some(&soon) = ids.get(i + AHEAD) {
-                let stamp = self.stamps[soon as usize];
-                if stamp != NEVER {
-                    self.window.prefetch(stamp, codes[i + AHEAD]);
-                }
+            if fetches {
+                self.fetch_soon(ids, codes, i);
             }
-            let stamp = self.stamps[id as usize];
-            if stamp == NEVER {
-                self.first_use(id, code);
-            } else {
-                let above = self.window.take(stamp, code);
-                self.reuses.count_below(above);
-            }
+            self.take(id, code);
             self.window.take_out(code);
         }
     }
