@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pagelab import foreign_files, whole_file
+from pagelab.errors import cannot_write
 from pagelab.machine.colours.store import stored
 from pagelab.placement import governed
 from pagelab.report import write
@@ -211,3 +213,38 @@ def test_figures_replace_links(tmp_path: Path) -> None:
         (tmp_path / f"figure.{kind}").symlink_to(precious)
     tables.write_figure({"data": {"values": [{"x": 1}]}, "mark": "point", "encoding": {}}, tmp_path / "figure")
     assert precious.read_text() == "root's own"
+
+
+IN_PLACE = """
+mount --bind seen.json mounted.json || exit 77
+{python} -c 'from pathlib import Path; from pagelab import whole_file; whole_file.put(Path("mounted.json"), "new")'
+"""
+
+
+def test_a_file_on_which_one_is_mounted_gets_the_content(tmp_path: Path) -> None:
+    """Regression: the output in a container's ``-v FILE:FILE`` was refused as busy, with the advice to make room."""
+    (tmp_path / "seen.json").write_text("what was there before")
+    (tmp_path / "mounted.json").touch()
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", IN_PLACE.format(python=sys.executable)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "seen.json").read_text() == "new"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["mounted.json", "seen.json"]
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code", "advice"),
+    [
+        (errno.ENOSPC, 3, "make room, or name another place; run: df -h '/a b'"),
+        (errno.EROFS, 3, "name a place that can be written to; run: findmnt -T '/a b'"),
+        (errno.EACCES, 2, "run: ls -ld '/a b'"),
+        (errno.ENOENT, 2, "run: ls -ld '/a b'"),
+    ],
+)
+def test_what_cannot_be_written_is_told_with_the_next_command(number: int, exit_code: int, advice: str) -> None:
+    """Regression: a picture on a full disk named none."""
+    found = cannot_write(Path("/a b/x.svg"), OSError(number, os.strerror(number)), "the picture")
+    assert str(found) == f"cannot write the picture /a b/x.svg: {os.strerror(number)} (errno {number}); {advice}"
+    assert found.exit_code == exit_code

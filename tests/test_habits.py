@@ -234,8 +234,9 @@ def test_a_study_file_that_cannot_be_written_whole_is_not_left_behind(tmp_path: 
         cwd=tmp_path,
         preexec_fn=no_room,
     )
-    assert done.returncode == 2
-    assert "cannot write study.toml: File too large (errno 27); run: df -h" in done.stderr
+    assert done.returncode == 3
+    told = "cannot write study.toml: File too large (errno 27); raise the limit of a file's size; run: ulimit -f"
+    assert told in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -259,7 +260,8 @@ def test_a_record_that_does_not_fit_is_told_by_its_name_and_leaves_no_part_of_it
         "except MachineError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout == f"cannot write r.json: File too large (errno 27); run: df -h {tmp_path}\n"
+    advice = "raise the limit of a file's size; run: ulimit -f"
+    assert done.stdout == f"cannot write r.json: File too large (errno 27); {advice}\n"
     assert list(tmp_path.iterdir()) == []
 
 

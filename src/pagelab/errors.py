@@ -5,6 +5,7 @@ The message names the operation, the object, the errno where there is one, and t
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -57,3 +58,30 @@ def system_reason(error: OSError) -> str:
     if error.errno is None:
         return re.sub(r"\(os error (\d+)\)", r"(errno \1)", str(error)) or type(error).__name__
     return f"{error.strerror or os.strerror(error.errno)} (errno {error.errno})"
+
+
+_OF_MEDIUM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EFBIG}
+_NEXT = {
+    errno.ENOSPC: "make room, or name another place; run: df -h {place}",
+    errno.EDQUOT: "make room, or name another place; run: quota",
+    errno.EROFS: "name a place that can be written to; run: findmnt -T {place}",
+    errno.EFBIG: "raise the limit of a file's size; run: ulimit -f",
+    errno.EISDIR: "name a file; run: ls -ld {place}",
+}
+
+
+def is_of_medium(error: OSError) -> bool:
+    """Whether the machine is short of something (room, memory, descriptors), rather than a name being wrong."""
+    return error.errno in _OF_MEDIUM
+
+
+def next_step(error: OSError, place: str | Path) -> str:
+    """What to do about a failed read or write, and the command that shows more of ``place``."""
+    return _NEXT.get(error.errno or 0, "run: ls -ld {place}").format(place=quoted(place))
+
+
+def cannot_write(path: Path, error: OSError, what: str = "") -> PagelabError:
+    """The error for a file that cannot be written, ``what`` being ``the picture``, for instance: to be raised."""
+    message = f"cannot write {what and what + ' '}{path}: {system_reason(error)}; "
+    kind = MachineError if is_of_medium(error) else BadInputError
+    return kind(message + next_step(error, path.absolute().parent))

@@ -43,11 +43,30 @@ def put(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-            temporary.replace(path)
+            _named(temporary, path)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def _named(temporary: Path, path: Path) -> None:
+    """Gives a finished file its name; where that name is a mount's (a container's ``-v FILE:FILE``), which no other
+    file can take, its content."""
+    try:
+        temporary.replace(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags), "wb") as mounted:
+            if not stat.S_ISREG(os.fstat(mounted.fileno()).st_mode):
+                raise
+            mounted.write(temporary.read_bytes())
+            mounted.truncate()
+            mounted.flush()
+            os.fsync(mounted.fileno())
+        temporary.unlink()
 
 
 def _own_mode(path: Path) -> int | None:

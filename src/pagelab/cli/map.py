@@ -15,7 +15,7 @@ from pagelab import terminal, whole_file
 from pagelab.cli.options import on_off
 from pagelab.cli.quoted import refuse_quoted
 from pagelab.cli.run_once import check_output
-from pagelab.errors import BadInputError, MachineError, PagelabError, quoted, system_reason
+from pagelab.errors import BadInputError, MachineError, PagelabError, cannot_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -335,9 +335,7 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
         try:
             whole_file.put(output, text + "\n")
         except OSError as error:
-            raise MachineError(
-                f"cannot write {output}: {system_reason(error)}; run: df -h {quoted(output.absolute().parent)}"
-            ) from error
+            raise cannot_write(output, error) from error
     if as_json:
         terminal.echo(text)
         return

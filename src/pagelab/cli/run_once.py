@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pagelab import launcher, machine, terminal, whole_file
 from pagelab.cli.settings import NOTHING, Typed, asked
-from pagelab.errors import BadInputError, MachineError, quoted
+from pagelab.errors import BadInputError, MachineError, cannot_write, quoted
 
 
 class Asked(NamedTuple):
@@ -181,10 +181,7 @@ def _write(text: str, one: Asked) -> None:
         try:
             whole_file.put(one.output, text + "\n")
         except OSError as error:
-            reason = f"{error.strerror} (errno {error.errno})"
-            raise MachineError(
-                f"cannot write {one.output}: {reason}; run: df -h {quoted(one.output.absolute().parent)}"
-            ) from None
+            raise cannot_write(one.output, error) from None
     if one.json_:
         terminal.echo(text)
 

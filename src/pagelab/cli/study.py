@@ -300,7 +300,7 @@ def init_command(
     """
     from importlib.resources import files
 
-    from pagelab.errors import BadInputError, system_reason
+    from pagelab.errors import BadInputError, cannot_write
 
     source = files("pagelab.study").joinpath("template.toml")
     if copy_of is not None:
@@ -317,9 +317,7 @@ def init_command(
         begun = error.filename is None  # the file was made, and the disk is full
         if begun:
             spec.unlink(missing_ok=True)
-        raise BadInputError(
-            f"cannot write {spec}: {system_reason(error)}; run: df -h {quoted(spec.absolute().parent)}"
-        ) from None
+        raise cannot_write(spec, error) from None
     terminal.echo(f"wrote {spec}; change it, then: pagelab study run {quoted(spec)}")
 
 

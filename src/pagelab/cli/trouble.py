@@ -15,21 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pagelab import terminal
+from pagelab.errors import is_of_medium, next_step
 
 SHOW_ALL = "PAGELAB_TRACEBACK"
 """Variable with which all of an error is shown."""
 _BAD_INPUT, _MACHINE, _OWN = 2, 3, 4
-_MEDIUM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EFBIG}
-_NEXT = {
-    errno.ENOSPC: "make room, or name another place; run: df -h {place}",
-    errno.EDQUOT: "make room, or name another place; run: quota",
-    errno.EROFS: "name a place that can be written to; run: findmnt -T {place}",
-    errno.ENOENT: "run: ls -ld {place}",
-    errno.EACCES: "run: ls -ld {place}",
-    errno.EPERM: "run: ls -ld {place}",
-    errno.ENOTDIR: "run: ls -ld {place}",
-    errno.EISDIR: "name a file; run: ls -ld {place}",
-}
 _SQLITE = {"database or disk is full": errno.ENOSPC, "disk I/O error": errno.EIO, "readonly": errno.EROFS}
 
 
@@ -49,7 +39,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     """The error's line, and its exit code."""
     for one in _chain(error):
         if isinstance(one, OSError) and one.errno is not None:
-            return _system(one), _MACHINE if one.errno in _MEDIUM else _BAD_INPUT
+            return _system(one), _MACHINE if is_of_medium(one) else _BAD_INPUT
         if type(one).__module__ == "sqlite3":
             return _database(str(one)), _MACHINE
         if _is_lost_cluster(one):
@@ -79,7 +69,7 @@ def _system(error: OSError) -> str:
     number = error.errno or 0
     object_ = " and ".join(names) or "a file"
     reason = error.strerror or os.strerror(number)
-    advice = _NEXT.get(number, "run: ls -ld {place}").format(place=place)
+    advice = next_step(error, place)
     if number == errno.ENOENT and names and not Path(names[-1]).parent.exists():
         advice = f"there is no directory {Path(names[-1]).parent}; run: ls -ld {shlex.quote(place)}"
     return f"cannot read or write {object_}: {reason} (errno {number}); {advice}"
@@ -128,7 +118,7 @@ def _nearest_directory(name: str) -> str:
 def _database(text: str) -> str:
     number = next((number for said, number in _SQLITE.items() if said in text), None)
     reason = f"{os.strerror(number)} (errno {number})" if number else text
-    advice = _NEXT.get(number or errno.ENOENT, "run: ls -ld {place}").format(place=".")
+    advice = next_step(OSError(number or errno.ENOENT, text), ".")
     if "locked" in text:
         advice = "to see which process holds it, run: lslocks"
     return f"cannot read or write the study's database study.db: {reason}; finished runs are kept; {advice}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pagelab import whole_file
-from pagelab.errors import BadInputError, PagelabError
+from pagelab.errors import BadInputError, cannot_write
 from pagelab.layouts.footprint import Footprint
 from pagelab.layouts.layout import Layout
 from pagelab.layouts.profile import Profile
@@ -55,7 +55,7 @@ def write(
                 rows.writerow([path.name, role, layout.huge_bytes, _share(footprint, layout, profile)])
         whole_file.put(index, table.getvalue())
     except OSError as error:
-        raise PagelabError(f"cannot write layouts into {directory}: {error.strerror} (errno {error.errno})") from error
+        raise cannot_write(directory / INDEX, error, "layouts and") from error
     return paths
 
 

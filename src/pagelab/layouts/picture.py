@@ -11,7 +11,7 @@ import numpy as np
 
 from pagelab import whole_file
 from pagelab.charts import PICTURE_FORMATS, render, theme
-from pagelab.errors import BadInputError, PagelabError
+from pagelab.errors import BadInputError, cannot_write
 from pagelab.layouts.footprint import Footprint
 from pagelab.layouts.profile import Profile
 from pagelab.layouts.windows import SHARES, hot_region
@@ -85,4 +85,4 @@ def write(profile: Profile, footprint: Footprint, path: Path) -> None:
     try:
         whole_file.put(path, render(specification(profile, footprint), kind))
     except OSError as error:
-        raise PagelabError(f"cannot write the picture {path}: {error.strerror} (errno {error.errno})") from error
+        raise cannot_write(path, error, "the picture") from error

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagelab import whole_file
-from pagelab.errors import BadInputError, MachineError, quoted
+from pagelab.errors import BadInputError, cannot_write, quoted
 from pagelab.machine.provenance import pagelab_version
 
 from .judgement import Errors, Floor, Judged, Judgement
@@ -337,8 +337,8 @@ def write(path: Path, file: ModelFile) -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """Writes a file whole or not at all: a temporary file beside it, synced, then renamed. Raises `MachineError`."""
+    """Writes a file whole or not at all: a temporary file beside it, synced, then renamed. Raises `PagelabError`."""
     try:
         whole_file.put(path, text)
     except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
+        raise cannot_write(path, error) from error

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pagelab import foreign_files, whole_file
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, cannot_write
 from pagelab.report import shell
 from pagelab.report.figure import Figure
 from pagelab.report.tables import without_empty_columns
@@ -219,7 +219,7 @@ def written(out: Path, by: str, figures: Sequence[Figure], others: Mapping[str, 
         finally:
             os.close(place)
     except OSError as error:
-        raise MachineError(f"cannot write a report to {out}: {error.strerror} (errno {error.errno})") from error
+        raise cannot_write(out / PAGE, error, "the report") from error
     return out / PAGE
 
 

@@ -10,7 +10,7 @@ import altair as alt
 
 from .. import whole_file
 from ..charts import render, theme
-from ..errors import MachineError, PagelabError
+from ..errors import MachineError, cannot_write
 from .model import AddressMap, Region, RegionColours
 from .picture import unit_of
 from .words import size
@@ -32,7 +32,7 @@ def write(found: AddressMap, path: Path) -> None:
     try:
         whole_file.put(path, drawing)
     except OSError as error:
-        raise PagelabError(f"cannot write the picture {path}: {error.strerror} (errno {error.errno})") from error
+        raise cannot_write(path, error, "the picture") from error
 
 
 def drawn(found: AddressMap) -> list[Region]:

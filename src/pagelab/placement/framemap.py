@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import whole_file
-from ..errors import BadInputError, MachineError, PagelabError
+from ..errors import BadInputError, MachineError, cannot_write
 from .colours import ColourFunction
 from .model import AddressMap, Region
 
@@ -90,5 +90,5 @@ def save(found: AddressMap, function: ColourFunction, path: Path) -> int:
     try:
         whole_file.put(path, text + "\n")
     except OSError as error:
-        raise PagelabError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
+        raise cannot_write(path, error) from error
     return sum(run.pages for region in found.regions if region.kind in _KINDS for run in region.frame_runs or [])

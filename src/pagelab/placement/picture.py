@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .. import whole_file
 from ..charts import PICTURE_FORMATS, render, theme
-from ..errors import BadInputError, PagelabError
+from ..errors import BadInputError, PagelabError, cannot_write
 from .model import AddressMap, Region
 from .words import page_size, size
 
@@ -44,8 +44,7 @@ def write(found: AddressMap, path: Path) -> None:
     try:
         whole_file.put(path, drawing)
     except OSError as error:
-        message = f"cannot write the picture {path}: {error.strerror} (errno {error.errno})"
-        raise PagelabError(message) from error
+        raise cannot_write(path, error, "the picture") from error
 
 
 def bins(region: Region, count: int = BINS) -> tuple[Shares, int]:

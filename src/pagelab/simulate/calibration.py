@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import whole_file
-from ..errors import BadInputError, MachineError
+from ..errors import BadInputError, MachineError, cannot_write
 from ..sizes import size_bytes
 from .hardware import load, presets
 from .placements import History, placement_of_pages
@@ -238,11 +238,11 @@ def _value(value: Any) -> str:
 
 
 def write(document: Mapping[str, Any], path: Path) -> None:
-    """Writes the document. Raises :class:`BadInputError` with the file and the reason."""
+    """Writes the document. Raises :class:`PagelabError` with the file and the reason."""
     try:
         whole_file.put(path, text(document))
     except OSError as error:
-        raise BadInputError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
+        raise cannot_write(path, error) from error
 
 
 def this_machine() -> str:

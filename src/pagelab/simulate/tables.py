@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pagelab import whole_file
-from pagelab.errors import MachineError, quoted, system_reason
+from pagelab.errors import cannot_write
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,7 +85,7 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 
 
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
-    """The figure as SVG, PNG and a standalone page, in one directory; raises :class:`MachineError`."""
+    """The figure as SVG, PNG and a standalone page, in one directory; raises :class:`PagelabError`."""
     from pagelab.charts import render, theme
 
     paper = theme.on_paper(spec)
@@ -95,25 +95,19 @@ def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
         try:
             whole_file.put(path, render(paper, kind))
         except OSError as error:
-            raise MachineError(
-                f"cannot write {path}: {system_reason(error)}; make room, or name another place; "
-                f"run: df -h {quoted(path.absolute().parent)}"
-            ) from error
+            raise cannot_write(path, error) from error
         written.append(path)
     return written
 
 
 def write_frame(frame: pl.DataFrame, stem: Path) -> list[Path]:
-    """The frame as CSV and Parquet beside each other; raises :class:`MachineError`."""
+    """The frame as CSV and Parquet beside each other; raises :class:`PagelabError`."""
     csv, parquet = stem.with_suffix(".csv"), stem.with_suffix(".parquet")
     for path in (csv, parquet):
         try:
             whole_file.put_table(path, frame)
         except OSError as error:
-            raise MachineError(
-                f"cannot write {path}: {system_reason(error)}; make room, or name another place with --out; "
-                f"run: df -h {quoted(path.absolute().parent)}"
-            ) from error
+            raise cannot_write(path, error) from error
     return [csv, parquet]
 
 
