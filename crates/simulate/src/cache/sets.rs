@@ -8,7 +8,7 @@
 mod all;
 pub(super) mod lru;
 
-pub(crate) use all::Place;
+pub(crate) use all::{Place, Questions};
 use serde::{Deserialize, Serialize};
 
 use crate::cpu;

@@ -2,10 +2,10 @@
 
 use pagelab_trace::ADDRESS_BITS;
 
-use super::behind::{Buffers, Missed};
+use super::behind::Missed;
 use super::spec::{ArraySpec, WalkCacheSpec, shape};
 use crate::allocate::PAGE_BITS;
-use crate::cache::{Index, Place, Replacement, Sets};
+use crate::cache::{Index, Place, Questions, Replacement, Sets};
 use crate::table::Table;
 
 /// Bits of a key that hold the page number; the address space and the size are above.
@@ -69,21 +69,28 @@ impl Array {
         self.sets.touch(self.index.of(address >> grain), Array::key(asid, address, grain), false).is_some()
     }
 
-    /// Uses the entries of `addresses`, in their order, or inserts them; `found` gets whether each was there.
+    /// Uses the entries of the walks that `asking` names, in their order, or inserts them. A walk whose entry was there
+    /// starts at `start`; the others are then named by `asking`, whose new length is returned.
     #[inline(always)]
-    pub(super) fn use_or_insert_all(
+    pub(super) fn shorten(
         &mut self,
         asid: u16,
-        addresses: impl ExactSizeIterator<Item = u64>,
-        grain: u32,
-        buffers: &mut Buffers,
-    ) {
-        let (places, found) = (&mut buffers.places[..addresses.len()], &mut buffers.found[..addresses.len()]);
-        for (place, address) in places.iter_mut().zip(addresses) {
-            let set = self.index.of(address >> grain) as u32;
-            *place = Place { set, key: Array::key(asid, address, grain) };
-        }
-        self.sets.use_or_insert_all(places, found);
+        walks: &mut [Missed],
+        asking: &mut [u16],
+        (grain, start): (u32, u32),
+    ) -> usize {
+        let mut left = 0;
+        let start = start as u8;
+        self.sets.use_or_insert_all(Asking {
+            walks,
+            asking,
+            left: &mut left,
+            asid,
+            grain,
+            start,
+            index: &self.index,
+        });
+        left
     }
 
     /// Inserts an entry that is not there.
@@ -104,6 +111,69 @@ impl Array {
 
     pub(super) fn check(&self) -> Result<(), String> {
         self.sets.check()
+    }
+}
+
+/// Walks that ask a walk cache.
+struct Asking<'a> {
+    walks: &'a mut [Missed],
+    asking: &'a mut [u16],
+    /// The number of those without an entry, which come first in `asking`.
+    left: &'a mut usize,
+    asid: u16,
+    grain: u32,
+    /// Where a walk with an entry starts.
+    start: u8,
+    index: &'a Index,
+}
+
+impl Questions for Asking<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.asking.len()
+    }
+
+    #[inline(always)]
+    fn place(&self, nth: usize) -> Place {
+        let address = self.walks[usize::from(self.asking[nth])].address;
+        Place { set: self.index.of(address >> self.grain) as u32, key: Array::key(self.asid, address, self.grain) }
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, nth: usize, was_there: bool) {
+        let number = self.asking[nth];
+        let walk = &mut self.walks[usize::from(number)];
+        walk.start = if was_there { self.start } else { walk.start };
+        self.asking[*self.left] = number;
+        *self.left += usize::from(!was_there);
+    }
+}
+
+/// Misses that ask a second level.
+struct Listed<'a> {
+    missed: &'a [Missed],
+    found: &'a mut [bool],
+    asid: u16,
+    table: &'a [Option<Held>; 31],
+    index: &'a Index,
+}
+
+impl Questions for Listed<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.missed.len()
+    }
+
+    #[inline(always)]
+    fn place(&self, nth: usize) -> Place {
+        let Missed { address, entry_bits, .. } = self.missed[nth];
+        let grain = self.table[usize::from(entry_bits)].map_or(0, |held| u32::from(held.grain));
+        Place { set: self.index.of(address >> grain) as u32, key: Array::key(self.asid, address, grain) }
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, nth: usize, was_there: bool) {
+        self.found[nth] = was_there;
     }
 }
 
@@ -256,21 +326,13 @@ impl Arrays {
 
     /// Uses the entries of `missed`, in their order, or inserts them; `found` gets whether each was there.
     #[inline(always)]
-    pub(super) fn use_or_insert_all(&mut self, asid: u16, missed: &[Missed], buffers: &mut Buffers) {
-        let (places, found) = (&mut buffers.places[..missed.len()], &mut buffers.found[..missed.len()]);
+    pub(super) fn use_or_insert_all(&mut self, asid: u16, missed: &[Missed], found: &mut [bool]) {
         let [Array { sets, index, .. }] = &mut self.arrays[..] else {
             return self.each(asid, missed, found);
         };
-        let mut are_held = true;
-        for (place, one) in places.iter_mut().zip(missed) {
-            let held = self.table[usize::from(one.entry_bits)];
-            are_held &= held.is_some();
-            let grain = held.map_or(0, |held| u32::from(held.grain));
-            *place =
-                Place { set: index.of(one.address >> grain) as u32, key: Array::key(asid, one.address, grain) };
-        }
-        if are_held {
-            sets.use_or_insert_all(places, found);
+        let table = &self.table;
+        if missed.iter().all(|one| table[usize::from(one.entry_bits)].is_some()) {
+            sets.use_or_insert_all(Listed { missed, found, asid, table, index });
         } else {
             self.each(asid, missed, found);
         }

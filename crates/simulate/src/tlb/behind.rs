@@ -7,7 +7,6 @@
 use super::array::leaf;
 use super::core::{Core, Machine, leaf_number};
 use super::windows::Windows;
-use crate::cache::Place;
 
 /// Number of references whose misses are handled together.
 pub(super) const BATCH: usize = 1024;
@@ -21,7 +20,7 @@ pub(super) struct Missed {
     /// Number of the translation.
     pub(super) now: u64,
     /// Number of its window, after it is known.
-    window: u32,
+    pub(super) window: u32,
     pub(super) page_bits: u8,
     /// Size of the entry: no more than both dimensions map.
     pub(super) entry_bits: u8,
@@ -41,15 +40,6 @@ impl Missed {
     }
 }
 
-/// Questions to an array, and its answers.
-#[derive(Clone, Debug)]
-pub(super) struct Buffers {
-    pub(super) places: Box<[Place]>,
-    pub(super) found: Box<[bool]>,
-    /// Numbers of the misses that ask.
-    pub(super) asking: Box<[u16]>,
-}
-
 /// The translations of a batch that missed.
 #[derive(Clone, Debug)]
 pub(super) struct List {
@@ -58,17 +48,21 @@ pub(super) struct List {
     length: usize,
     /// Its length in the batch before.
     before: usize,
-    buffers: Buffers,
+    /// Whether the second level has each of them.
+    found: Box<[bool]>,
+    /// Numbers of the walks that ask a walk cache, and one place more.
+    asking: Box<[u16]>,
 }
 
 impl List {
     pub(super) fn new() -> List {
-        let buffers = Buffers {
-            places: vec![Place::default(); MOST].into(),
+        List {
+            missed: vec![Missed::default(); MOST + 1].into(),
+            length: 0,
+            before: 0,
             found: vec![false; MOST].into(),
             asking: vec![0; MOST + 1].into(),
-        };
-        List { missed: vec![Missed::default(); MOST + 1].into(), length: 0, before: 0, buffers }
+        }
     }
 
     /// Adds a miss.
@@ -112,12 +106,12 @@ impl Core {
     pub(super) fn go_behind(&mut self, machine: &mut Machine, windows: &mut Windows, asid: u16) {
         let Some(mut list) = self.missed.take() else { return };
         let missed = &mut list.missed[..list.length];
-        self.second.use_or_insert_all(asid, missed, &mut list.buffers);
+        self.second.use_or_insert_all(asid, missed, &mut list.found[..missed.len()]);
         let (mut length, mut hits, mut misses) = (0, 0_u64, 0_u64);
         for at in 0..missed.len() {
             let mut one = missed[at];
             one.window = windows.number(asid, one.address);
-            let is_hit = list.buffers.found[at];
+            let is_hit = list.found[at];
             windows.cost(one.window).add_one(is_hit);
             // Sixteen bits for each size are enough for a batch.
             let shift = 16 * leaf_number(u32::from(one.page_bits));
@@ -131,9 +125,9 @@ impl Core {
             sum.misses += misses >> (16 * number) & 0xffff;
         }
         let walks = &mut missed[..length];
-        self.caches.start_all(asid, walks, machine.tables.top(), &mut list.buffers);
+        self.caches.start_all(asid, walks, machine.tables.top(), &mut list.asking);
         for one in walks {
-            let cycles = self.walk(machine, asid, one);
+            let cycles = self.walk(machine, windows, asid, one);
             windows.cost(one.window).walk_cycles += cycles;
             self.leaf_cost(u32::from(one.page_bits)).walk_cycles += cycles;
         }

@@ -8,7 +8,7 @@ use super::run::Sizes;
 use super::settled::Settled;
 use super::spec::{NestedSpec, Side, TlbSpec};
 use super::walk::{INDEX_BITS, PageTables, WalkCaches, steps};
-use super::windows::Cost;
+use super::windows::{Cost, Windows};
 use crate::allocate::{Memory, PAGE_BITS};
 use crate::cache::Hierarchy;
 
@@ -407,13 +407,27 @@ impl Core {
     fn start_walk(&mut self, machine: &mut Machine, asid: u16, mut missed: Missed) -> u64 {
         let leaf = leaf(u32::from(missed.page_bits));
         missed.start = self.caches.start(asid, missed.address, leaf, machine.tables.top()) as u8;
-        self.walk(machine, asid, &missed)
+        let cycles = self.walk_tables(machine, asid, &missed);
+        self.wait_for_walker(&missed, cycles);
+        cycles
     }
 
-    /// Cycles of a walk. It waits for a walker, and references wait with it.
+    /// Cycles of a walk of a batch, in the window that it knows.
     #[inline(always)]
-    pub(super) fn walk(&mut self, machine: &mut Machine, asid: u16, walk: &Missed) -> u64 {
-        let cycles = self.walk_tables(machine, asid, walk);
+    pub(super) fn walk(&mut self, machine: &mut Machine, windows: &mut Windows, asid: u16, walk: &Missed) -> u64 {
+        let only_counts = self.nested.is_none() && machine.caches.is_none();
+        let to_base_pages = walk.leaf() == PAGE_BITS;
+        let cycles = match only_counts && to_base_pages && windows.had_tables(walk.window) {
+            true => self.count_reads(machine, walk),
+            false => self.walk_tables(machine, asid, walk),
+        };
+        self.wait_for_walker(walk, cycles);
+        cycles
+    }
+
+    /// A walk waits for a walker, and references wait with it.
+    #[inline(always)]
+    fn wait_for_walker(&mut self, walk: &Missed, cycles: u64) {
         let now = walk.now as f64 * self.cycles_per_reference + self.waited;
         let first =
             self.walkers.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(walker, _)| walker);
@@ -424,22 +438,26 @@ impl Core {
         self.counts.queue_cycles += start - now;
         self.counts.active_cycles += end - start.max(self.covered).min(end);
         self.covered = self.covered.max(end);
-        cycles
+    }
+
+    /// Cycles of a walk whose reads all cost the same.
+    #[inline(always)]
+    fn count_reads(&mut self, machine: &Machine, walk: &Missed) -> u64 {
+        let reads = u64::from((u32::from(walk.start) - walk.leaf()) / INDEX_BITS + 1);
+        self.counts.reads += reads;
+        reads * u64::from(machine.entry_cycles)
     }
 
     #[inline(always)]
     fn walk_tables(&mut self, machine: &mut Machine, asid: u16, walk: &Missed) -> u64 {
         let (address, page_bits, start) = (walk.address, u32::from(walk.page_bits), u32::from(walk.start));
         if self.nested.is_none() && machine.caches.is_none() {
-            let last = leaf(page_bits);
             // A walk that hit a cached entry has the frame of the table below it.
             let known = start - if start == machine.tables.top() { 0 } else { INDEX_BITS };
             for bits in steps(known, page_bits) {
                 machine.tables.entry(&mut machine.memory, asid, address, bits);
             }
-            let reads = u64::from((start - last) / INDEX_BITS + 1);
-            self.counts.reads += reads;
-            return reads * u64::from(machine.entry_cycles);
+            return self.count_reads(machine, walk);
         }
         let mut cycles = 0;
         for bits in steps(start, page_bits) {

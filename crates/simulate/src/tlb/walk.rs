@@ -1,7 +1,7 @@
 //! Page walks: the table entries that they read, their addresses, and the effect of walk caches.
 
 use super::array::{Array, leaf};
-use super::behind::{Buffers, Missed};
+use super::behind::Missed;
 use super::spec::WalkCacheSpec;
 use crate::allocate::{Memory, PAGE_BITS};
 use crate::pages::{NONE, PageMap};
@@ -75,34 +75,25 @@ impl WalkCaches {
 
     /// [`WalkCaches::start`] of each of `walks`, in their order.
     #[inline(always)]
-    pub(super) fn start_all(&mut self, asid: u16, walks: &mut [Missed], top: u32, buffers: &mut Buffers) {
-        let mut asking = std::mem::take(&mut buffers.asking);
-        let mut length = walks.len();
+    pub(super) fn start_all(&mut self, asid: u16, walks: &mut [Missed], top: u32, asking: &mut [u16]) {
         let all_ask = self.caches.first().is_none_or(|(bits, _)| walks.iter().all(|walk| walk.leaf() < *bits));
-        walks.iter_mut().for_each(|walk| walk.start = top as u8);
-        for (number, (bits, cache)) in self.caches.iter_mut().enumerate() {
+        let mut length = walks.len();
+        for (walk, (number, asking)) in walks.iter_mut().zip((0..).zip(asking.iter_mut())) {
+            (walk.start, *asking) = (top as u8, number);
+        }
+        for (bits, cache) in &mut self.caches {
             // Some larger pages ask only a later cache.
-            if number == 0 || !all_ask {
+            if !all_ask {
                 length = 0;
                 for (walk, number) in walks.iter().zip(0_u16..) {
                     asking[length] = number;
                     length += usize::from(walk.start == top as u8 && walk.leaf() < *bits);
                 }
             }
-            let addresses = asking[..length].iter().map(|number| walks[usize::from(*number)].address);
-            cache.use_or_insert_all(asid, addresses, *bits, buffers);
-            let mut without = 0;
-            for at in 0..length {
-                let (number, found) = (asking[at], buffers.found[at]);
-                let start = if found { *bits - INDEX_BITS } else { top };
-                walks[usize::from(number)].start = start as u8;
-                self.hits += u64::from(found);
-                asking[without] = number;
-                without += usize::from(!found);
-            }
-            length = without;
+            let left = cache.shorten(asid, walks, &mut asking[..length], (*bits, *bits - INDEX_BITS));
+            self.hits += (length - left) as u64;
+            length = left;
         }
-        buffers.asking = asking;
     }
 
     pub(super) fn check(&self) -> Result<(), String> {

@@ -45,25 +45,34 @@ pub struct Window {
     pub cost: Cost,
 }
 
+/// What is known of one window.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
+struct Known {
+    cost: Cost,
+    /// Whether a walk went down to base pages, so that each of its tables has a frame.
+    has_tables: bool,
+}
+
 /// Costs by the number of a window among all address spaces'; windows that were never requested lie between them,
 /// without cost.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     numbers: Pages,
-    costs: Table<Cost>,
+    known: Table<Known>,
 }
 
 impl Windows {
     pub(super) fn new() -> Windows {
-        Windows { numbers: Pages::default(), costs: Table::default() }
+        Windows { numbers: Pages::default(), known: Table::default() }
     }
 
     /// The number of the window that contains `address`.
     #[inline(always)]
     pub(super) fn number(&mut self, asid: u16, address: u64) -> u32 {
         let number = self.numbers.id(u64::from(asid) << NUMBER_BITS | address >> WINDOW_BITS);
-        if number as usize >= self.costs.len() {
-            self.costs.resize(self.numbers.len(), Cost::default());
+        if number as usize >= self.known.len() {
+            self.known.resize(self.numbers.len(), Known::default());
         }
         number
     }
@@ -71,17 +80,23 @@ impl Windows {
     /// The cost of the window with this number.
     #[inline(always)]
     pub(super) fn cost(&mut self, number: u32) -> &mut Cost {
-        &mut self.costs[number as usize]
+        &mut self.known[number as usize].cost
+    }
+
+    /// Whether the tables for base pages of the window with this number exist; from now on they do.
+    #[inline(always)]
+    pub(super) fn had_tables(&mut self, number: u32) -> bool {
+        std::mem::replace(&mut self.known[number as usize].has_tables, true)
     }
 
     pub(super) fn finish(self) -> Vec<Window> {
         let mut windows: Vec<Window> = (0..)
-            .zip(self.costs.iter())
-            .filter(|(_, cost)| **cost != Cost::default())
+            .zip(self.known.iter().map(|known| known.cost))
+            .filter(|(_, cost)| *cost != Cost::default())
             .map(|(number, cost)| {
                 let key = self.numbers.page(number);
                 let start = (key & ((1 << NUMBER_BITS) - 1)) << WINDOW_BITS;
-                Window { asid: (key >> NUMBER_BITS) as u16, start, cost: *cost }
+                Window { asid: (key >> NUMBER_BITS) as u16, start, cost }
             })
             .collect();
         windows.sort_unstable_by_key(|window| (window.asid, window.start));

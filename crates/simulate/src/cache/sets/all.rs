@@ -15,31 +15,43 @@ pub(crate) struct Place {
     pub(crate) key: u64,
 }
 
+/// Questions to an array of sets, to be answered in order: is this key there?
+pub(crate) trait Questions {
+    fn len(&self) -> usize;
+
+    /// The nth question.
+    fn place(&self, nth: usize) -> Place;
+
+    /// Takes the answer to the nth question.
+    fn answer(&mut self, nth: usize, was_there: bool);
+}
+
 impl Sets {
-    /// Uses each key, or inserts it; `found`, of the same length, gets whether each was there.
+    /// Uses the key of each question, or inserts it, and tells whether it was there.
     #[inline(always)]
-    pub(crate) fn use_or_insert_all(&mut self, places: &[Place], found: &mut [bool]) {
+    pub(crate) fn use_or_insert_all(&mut self, mut questions: impl Questions) {
         if self.is_ordered() {
-            cpu::widest_level(All { sets: self, places, found });
+            cpu::widest_level(All { sets: self, questions });
             return;
         }
-        for (place, found) in places.iter().zip(found) {
-            *found = self.touch(place.set as usize, place.key, false).is_some();
-            if !*found {
-                self.insert(place.set as usize, place.key, false);
+        for nth in 0..questions.len() {
+            let Place { set, key } = questions.place(nth);
+            let was_there = self.touch(set as usize, key, false).is_some();
+            if !was_there {
+                self.insert(set as usize, key, false);
             }
+            questions.answer(nth, was_there);
         }
     }
 }
 
 /// The work under LRU.
-struct All<'a> {
+struct All<'a, Q> {
     sets: &'a mut Sets,
-    places: &'a [Place],
-    found: &'a mut [bool],
+    questions: Q,
 }
 
-impl Leveled for All<'_> {
+impl<Q: Questions> Leveled for All<'_, Q> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         match self.sets.ways() {
@@ -52,37 +64,39 @@ impl Leveled for All<'_> {
     }
 }
 
-impl All<'_> {
+impl<Q: Questions> All<'_, Q> {
     /// The loop for `W` ways; 0: any other number.
     #[inline(always)]
     fn each<const W: usize, const LEVEL: u8>(self) {
-        let All { sets, places, found } = self;
+        let All { sets, mut questions } = self;
         // With few sets, each use waits for the one before, unless a test shows that the set does not change.
         let are_few = sets.words.len() < FEW * sets.ways;
         let is_large = sets.words.len() > 512 * LINE_WORDS;
-        for (at, (place, found)) in places.iter().zip(found).enumerate() {
-            if is_large && let Some(soon) = places.get(at + AHEAD) {
-                sets.prefetch(soon.set as usize);
+        for nth in 0..questions.len() {
+            if is_large && nth + AHEAD < questions.len() {
+                sets.prefetch(questions.place(nth + AHEAD).set as usize);
             }
-            let words = sets.ordered(place.set as usize);
-            if are_few && words[0] == place.key << 1 {
-                *found = true;
+            let Place { set, key } = questions.place(nth);
+            let words = sets.ordered(set as usize);
+            if are_few && words[0] == key << 1 {
+                questions.answer(nth, true);
                 continue;
             }
             // The evicted entry is the last; whether there is one is unpredictable, so no branch depends on it.
-            *found = match <&mut [u64; W]>::try_from(&mut *words) {
+            let was_there = match <&mut [u64; W]>::try_from(&mut *words) {
                 Ok(words) if W > 0 => {
-                    let found = cpu::equal_words::<W, 1, LEVEL>(words, place.key << 1 | 1);
+                    let found = cpu::equal_words::<W, 1, LEVEL>(words, key << 1 | 1);
                     let way = (found | 1 << (W - 1)).trailing_zeros() as usize;
-                    cpu::to_front::<W, LEVEL>(words, way, place.key << 1);
+                    cpu::to_front::<W, LEVEL>(words, way, key << 1);
                     found != 0
                 }
                 _ => {
-                    let way = lru::position::<0, LEVEL>(words, place.key << 1 | 1);
-                    lru::to_front::<0, LEVEL>(words, way.unwrap_or(words.len() - 1), place.key << 1);
+                    let way = lru::position::<0, LEVEL>(words, key << 1 | 1);
+                    lru::to_front::<0, LEVEL>(words, way.unwrap_or(words.len() - 1), key << 1);
                     way.is_some()
                 }
             };
+            questions.answer(nth, was_there);
         }
     }
 }
@@ -94,6 +108,25 @@ mod tests {
     use super::super::Replacement;
     use super::*;
     use crate::cpu::tests::on_every_level;
+
+    struct Listed<'a> {
+        places: &'a [Place],
+        found: &'a mut [bool],
+    }
+
+    impl Questions for Listed<'_> {
+        fn len(&self) -> usize {
+            self.places.len()
+        }
+
+        fn place(&self, nth: usize) -> Place {
+            self.places[nth]
+        }
+
+        fn answer(&mut self, nth: usize, was_there: bool) {
+            self.found[nth] = was_there;
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
@@ -120,7 +153,7 @@ mod tests {
             for (found, words) in on_every_level(|| {
                 let (mut together, mut found) = (empty.clone(), vec![false; places.len()]);
                 for (places, found) in places.chunks(cut).zip(found.chunks_mut(cut)) {
-                    together.use_or_insert_all(places, found);
+                    together.use_or_insert_all(Listed { places, found });
                 }
                 (found, (0..sets).flat_map(|set| together.words(set).to_vec()).collect::<Vec<u64>>())
             }) {
