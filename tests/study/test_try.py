@@ -398,7 +398,7 @@ def test_a_change_that_would_be_seen_is_found_in_four_of_five_studies(family: in
 def test_what_an_answer_would_take_is_said_with_the_command() -> None:
     found = answer(-0.12, 0.12, 0.7)
     assert found.needed == 333
-    told = more(found, 2.0, lambda n: f"again {n}")
+    told = more(found, 20, 2.0, lambda n: f"again {n}")
     assert told == "±3% needs 333 executions of each (11 min 06 s): again 333"
     assert more(answer(-0.01, 0.01, 0.7), 2.0, str) is None
     assert (answer(-0.12, 0.12, 0.7, family=20).seen or 0) > (found.seen or 0)
@@ -410,7 +410,7 @@ def test_what_is_narrow_and_undecided_takes_more_than_there_are() -> None:
     assert found.said == "cannot-tell"
     assert found.needed is not None
     assert 60 < found.needed < 120
-    told = more(found, 0.1, lambda n: f"run {n}")
+    told = more(found, 60, 0.1, lambda n: f"run {n}")
     assert told is not None
     assert told.startswith(f"an answer needs {found.needed} executions of each (")
 

@@ -51,6 +51,8 @@ class Answer:
     shift: float | None = None
     """The change in the metric's unit, where there is no percentage."""
     shift_interval: Interval | None = None
+    seen_shift: float | None = None
+    """As ``seen``, in the metric's unit, where there is no percentage."""
 
     @property
     def has_size(self) -> bool:
@@ -96,7 +98,8 @@ def judged(found: Evidence, *, level: float, family: int = 1, comparisons: int =
 
     The direction is that of the test. Time-outs are in the test and in no size, and sizes ignore the blocks of a
     stratified test: where the two disagree, the answer has no size; and with time-outs nothing is ``same``. Where most
-    differences are 0, the ranks of the others give a direction beside an estimate of 0 (``tied``).
+    differences are 0, the ranks of the others give a direction beside an estimate of 0 (``tied``). Of differences
+    without a percentage ``same`` means that all are 0.
     """
     answer = answer_of(
         found.change,
@@ -109,18 +112,47 @@ def judged(found: Evidence, *, level: float, family: int = 1, comparisons: int =
         said=found.towards,
         smallest_p=found.smallest_p,
     )
-    size = found.change if found.change is not None else found.shift
-    agrees = found.towards is None or (size is not None and (size <= 0 if found.towards == "lower" else size >= 0))
     answer = replace(answer, comparisons=comparisons, late=found.late, tested=found.tested, against=found.against)
-    if not agrees or (size == 0 and found.towards and found.late):
+    if not _agree(found):
         return replace(answer, change=None, interval=None, seen=None, needed=None)
     if found.change is None:
         answer = replace(answer, shift=found.shift, shift_interval=found.shift_interval)
+        answer = _of_differences(answer, 1 - level, family)
     if answer.tied:
         return replace(answer, seen=None, needed=None)
     if found.late and answer.said not in ("lower", "higher"):
         return replace(answer, said="cannot-tell", seen=None, needed=None)
     return answer
+
+
+def _agree(found: Evidence) -> bool:
+    """Whether the size may stand beside the direction of the test: it points the same way, and it is no accident of
+    which executions finished.
+
+    With time-outs that needs an interval on that side of 0, and an estimate that exists with them: the Hodges-Lehmann
+    one is infinite as soon as half of all averages of two pairs have a time-out.
+    """
+    if found.towards is None:
+        return True
+    size, ends = (found.change, found.interval) if found.change is not None else (found.shift, found.shift_interval)
+    if size is None or (size > 0 if found.towards == "lower" else size < 0):
+        return False
+    if not found.late:
+        return True
+    apart = ends is not None and (ends.high < 0 if found.towards == "lower" else ends.low > 0)
+    return apart and 2 * found.pairs * (found.pairs + 1) > found.tested * (found.tested + 1)
+
+
+def _of_differences(found: Answer, alpha: float, family: int) -> Answer:
+    """The answer where there is no percentage, such as of counts that may be 0."""
+    ends = found.shift_interval
+    if found.said != "cannot-tell" or ends is None or found.too_few or found.late:
+        return found
+    if ends.low == ends.high == 0:
+        return replace(found, said="same")
+    reach = shift_seen(found.pairs, _exactly(alpha / family), found.test)
+    width = (ends.high - ends.low) / 2
+    return replace(found, seen_shift=width * reach / median_half_width(found.pairs, ends.level, found.test))
 
 
 def answer_of(
@@ -233,6 +265,8 @@ def words(found: Answer, metric: Metric) -> str:
             return f"{wording.digits(1 + found.change)} times as {'long' if metric.kind == 'time' else 'high'}"
         size = "under 0.01%" if abs(found.change) < 5e-5 else wording.percent(abs(found.change), signed=False)
         return f"{size} {names[found.said == 'higher']}"
+    if found.said == "same" and found.interval is None:
+        return f"same: no difference in any {'pair' if found.test == 'pairs' else 'execution'}"
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_about(max(abs(found.interval.low), abs(found.interval.high)))}"
     if found.test == "pairs" and not _tested(found):
@@ -248,6 +282,8 @@ def words(found: Answer, metric: Metric) -> str:
     if excludes_nothing(found):
         among = f" among {found.comparisons} comparisons"
         return f"cannot tell{among if found.comparisons > 1 else ': the test and the interval disagree'}"
+    if found.seen is None and found.seen_shift is not None:
+        return f"cannot tell: under {_amount(found.seen_shift, metric)} would not be seen"
     if found.seen is None:
         return "cannot tell"
     if found.seen >= 1:
@@ -347,11 +383,25 @@ def facts(found: Answer, metric: Metric) -> list[str]:
     return shown + ([wording.p_value(found.p)] if found.p is not None and possible else [])
 
 
-def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], str]) -> str | None:
-    """The next step: ``±3% needs 155 executions (11 min): COMMAND``; None where nothing is missing."""
+def further(found: Answer, made: int, *, strictly: float = 1.0) -> int:
+    """Executions of each condition for an answer: those that give ±3%, where that is known; else twice as many.
+
+    ``made``: executions of each so far, of which some may have no value or no partner; as many of the next will have
+    none. ``strictly``: how many times as many a further look needs.
+    """
+    if not found.needed:
+        return max(2 * found.fewest, 2 * made)
+    return ceil(found.needed * max(1.0, made / max(1, found.pairs)) * strictly)
+
+
+def more(found: Answer, made: int, seconds_a_block: float | None, command: Callable[[int], str]) -> str | None:
+    """The next step: ``±3% needs 155 executions (11 min): COMMAND``; None where nothing is missing.
+
+    ``made``: executions of each condition so far.
+    """
     if found.said != "cannot-tell" or found.late:  # more executions under the same time limit are no answer
         return None
-    needed = found.needed or 2 * FEWEST_PAIRS
+    needed = further(found, made)
     from pagelab.study.progress import shown_duration
 
     long = f" ({shown_duration(needed * seconds_a_block)})" if seconds_a_block is not None else ""

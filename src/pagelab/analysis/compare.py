@@ -14,7 +14,7 @@ from pagelab.analysis.contrasts import size_within
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.design import not_in_turn, stand_alone
 from pagelab.analysis.following import resuming
-from pagelab.analysis.gates import Gate, InPairs, Judgement, Outcome, TimeOuts, judge, overall
+from pagelab.analysis.gates import Gate, InPairs, Judgement, Lost, Outcome, judge, overall
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of as runs_of
 from pagelab.analysis.metrics import metric_named, metrics_of, samples_of
@@ -152,7 +152,7 @@ def compare(
     compared, refused, judgements = [], [], []
     in_pairs = None if unpaired else _in_pairs(base, new, column, asked, gate_level)
     for condition in common:
-        late = _time_outs(base, new, condition)
+        late, failed = _lost(base, new, condition)
         found: Changes | str
         try:
             one = replace(_compared(base, new, condition, column, resampling, gate_level), in_pairs=in_pairs)
@@ -161,7 +161,7 @@ def compare(
         except StatsRefusedError as error:
             found = str(error)
             refused.append((condition, found))
-        judgements += [judge(gate, condition, found, gate_level, in_pairs, chosen.seed, late) for gate in gates]
+        judgements += [judge(gate, condition, found, gate_level, in_pairs, chosen.seed, late, failed) for gate in gates]
     unfinished = _unfinished(base, new, one_study)
     if unfinished:
         why = told_unfinished(unfinished)
@@ -284,12 +284,14 @@ def _compared(
     return Compared(condition, found, tuple(left_out))
 
 
-def _time_outs(base: StudyData, new: StudyData, condition: str) -> TimeOuts:
-    sides = []
+def _lost(base: StudyData, new: StudyData, condition: str) -> tuple[Lost, Lost]:
+    """The executions of both sides that timed out, and those that failed otherwise."""
+    late, failed = [], []
     for data in (base, new):
-        runs = data.runs.filter((pl.col("condition") == condition) & ~pl.col("warmup"))
-        sides.append((runs.filter(pl.col("status") == "timed-out").height, runs.height))
-    return TimeOuts(*sides)
+        ended = data.runs.filter((pl.col("condition") == condition) & ~pl.col("warmup"))["status"]
+        late.append((int((ended == "timed-out").sum()), ended.len()))
+        failed.append((int((~ended.is_in(["ok", "timed-out"])).sum()), ended.len()))
+    return Lost("timed out", *late), Lost("failed", *failed)
 
 
 def _in_pairs(base: StudyData, new: StudyData, column: Column, level: float, gate_level: float) -> InPairs | None:
@@ -329,6 +331,7 @@ def _in_pairs(base: StudyData, new: StudyData, column: Column, level: float, gat
         narrower=None if pay is None else pay.narrower,
         seconds_a_block=sum(long) if len(long) == 2 else None,
         late=(int(np.isposinf(every.baseline).sum()), int(np.isposinf(every.treatment).sum())),
+        failed=_lost(base, new, TOGETHER)[1],
     )
 
 

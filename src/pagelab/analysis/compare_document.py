@@ -71,6 +71,8 @@ class InPairs(_Model):
     """Executions whose block lacks the other side."""
     timed_out: Executions
     """Executions with a partner that the time limit ended and the test counts as slowest; they are in no size."""
+    failed: Executions
+    """Executions that failed otherwise, of all: they are in no pair."""
     ratio: Number
     """100 (B / A - 1), the Hodges-Lehmann estimate of the pairs' ratios, in percent, with its interval at ``level``."""
     p: float
@@ -274,6 +276,7 @@ def _in_pairs(found: gates.InPairs) -> InPairs:
         pairs=answer.pairs,
         left_out=found.pairs.left_out,
         timed_out=Executions(a=found.late[0], b=found.late[1]),
+        failed=Executions(a=found.failed.a[0], b=found.failed.b[0]),
         ratio=_ratio(found),
         p=answer.p,
         said=answer.said,

@@ -6,18 +6,21 @@ import shlex
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from statistics import NormalDist
 
 import polars as pl
 
 from pagelab.analysis import set_words
-from pagelab.analysis.answer import needs
+from pagelab.analysis.answer import further, needs
 from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Judged, judged_of
 from pagelab.errors import quoted
+from pagelab.stats.precision import looked_level
 from pagelab.study.answering import fewest_for_tests, looked_at, set_unreachable
 from pagelab.study.budget import MOST_BLOCKS, MOST_OF_A_COMMAND, lasts, minutes_for
+from pagelab.study.plan import Condition
 from pagelab.study.progress import shown_duration
 from pagelab.study.setting import AXES, flags_of
 from pagelab.study.sides import again, chosen, kept, measured, words_of
@@ -66,7 +69,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
     found = [one for one in judged if one.answer.said in ("lower", "higher")]
     for one in found:
-        used = _run(one, analysis)
+        used = _run(one, analysis, data)
         if used is not None:
             return used
     return Following(f"pagelab report {where}", "every number of it, as CSV and JSON", "contrasts.csv")
@@ -90,25 +93,41 @@ def _with_tests(data: StudyData, where: str) -> Following:
 def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Following:
     """More executions of the whole study, as a further look at it."""
     c = one.contrast
-    needed = _needed(one)
+    needed = _needed(one, data)
     executions = max(needed, (analysis.design.executions or one.answer.pairs) + 1)
     # A study with different numbers of executions is extended to the same number for all programs.
     of_all = "" if executions == needed else f", the study goes on to {executions:,} of every condition"
     return Following(
         resuming(data, where, f" --executions {executions}"),
-        f"{_aim(one)} for {c.workload} under {c.policy} needs about {needed:,} executions of each{of_all}: "
+        f"{_aim(one, data)} for {c.workload} under {c.policy} needs about {needed:,} executions of each{of_all}: "
         f"{_longer(data, executions)} more, and a further look, which is judged more strictly",
     )
 
 
-def _needed(one: Judged) -> int:
+def _needed(one: Judged, data: StudyData) -> int:
     """Executions of each condition for the next look: at least twice the present ones."""
-    return max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
+    return max(_wanted(one, data), 2 * _made(one, data))
 
 
-def _aim(one: Judged) -> str:
+def _wanted(one: Judged, data: StudyData) -> int:
+    """Executions of each condition, at a further look, for ±3%, or for an answer."""
+    strictly, ends = 1.0, one.answer.interval
+    if ends is not None:
+        normal = NormalDist()
+        now, then = (normal.inv_cdf((1 + level) / 2) for level in (ends.level, looked_level(ends.level, 2)))
+        strictly = (then / now) ** 2
+    return further(one.answer, _made(one, data), strictly=strictly)
+
+
+def _made(one: Judged, data: StudyData) -> int:
+    """Executions of each condition of this comparison so far, with those that failed or have no value."""
+    both = [each.name for each in _both(one, data)]
+    return max((number for name, _, number in _durations(data).iter_rows() if name in both), default=0)
+
+
+def _aim(one: Judged, data: StudyData) -> str:
     """What the next executions are likely to give."""
-    return needs(one.answer) if _needed(one) == one.answer.needed else "an answer"
+    return needs(one.answer) if one.answer.needed and _needed(one, data) == _wanted(one, data) else "an answer"
 
 
 def resuming(data: StudyData, where: str, more: str = "") -> str:
@@ -179,9 +198,12 @@ def _undecided_limits(data: StudyData) -> Following | None:
     words = None if needed is None else again(kept(data.plan))
     if words is None:
         return None
-    limits = [word for one in data.limits for word in ("--fail-if", one.text)]
-    more = [*words, *measured(data.plan), *limits, "--executions", str(needed)]
+    more = [*words, *measured(data.plan), *_limits(data), "--executions", str(needed)]
     return Following(shlex.join(more), f"if the change stays what it is, {needed:,} executions of each decide")
+
+
+def _limits(data: StudyData) -> list[str]:
+    return [word for one in data.limits for word in ("--fail-if", one.text)]
 
 
 def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Following:
@@ -189,28 +211,59 @@ def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Followi
     words = again(kept(data.plan))
     for one in judged:
         if _needs_more(one) and words is not None:
-            more = [*words, *measured(data.plan), "--executions", str(_needed(one))]
-            return Following(shlex.join(more), f"{_aim(one)} needs about {_needed(one):,} executions of each")
+            executions = further(one.answer, _made(one, data))
+            more = [*words, *measured(data.plan), *_limits(data), "--executions", str(executions)]
+            aim = needs(one.answer) if one.answer.needed else "an answer"
+            return Following(shlex.join(more), f"{aim} needs about {executions:,} executions of each")
     return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
 
 
 def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     """This comparison alone, in pairs, with the minutes for ±3%; None where ``pagelab try`` cannot run it."""
     c = one.contrast
-    command = analysis.design.commands.get(c.workload)
+    command = _command(one, analysis, data)
     settings = _settings(one, data)
     block_s = _block_s(one, data)
     # A study that begins anew has one look at its end, and need not have twice the executions of this one.
-    executions = one.answer.needed or 2 * one.answer.fewest
+    executions = further(one.answer, _made(one, data))
     if not command or not settings or block_s is None or not _known_to_try(one, data) or executions > MOST_BLOCKS:
         return None
     minutes = minutes_for(executions, block_s, spent_s=_PILOT_BLOCKS * block_s)
     if minutes > MOST_OF_A_COMMAND:
         return None
     words = ["pagelab", "try", *settings, *measured(data.plan, one.metric.name), "--minutes", f"{minutes:g}", "--"]
+    there = _there(one, data)
     aim = needs(one.answer) if one.answer.needed else "an answer"
     why = f"{aim} for {c.workload} under {c.policy} needs about {executions:,} executions of each"
-    return Following(f"{shlex.join(words)} {command}", f"{why}, {shown_duration(60 * minutes)}")
+    return Following(f"{there}{shlex.join(words)} {command}", f"{why}, {shown_duration(60 * minutes)}")
+
+
+def _command(one: Judged, analysis: Analysis, data: StudyData) -> str | None:
+    """The program's command line; None where it alone would be another piece of work: with input, with files that are
+    flushed, between other steps, in an environment with fewer variables, or with measurements that are left out.
+    """
+    for condition in _both(one, data):
+        ran = condition.request
+        if ran.stdin != "null" or ran.flush.mode != "none" or ran.env.unset or ran.env.clear:
+            return None
+        if condition.setup or condition.teardown or condition.drop_first:
+            return None
+    if data.plan.setup or data.plan.teardown:
+        return None
+    return analysis.design.commands.get(one.contrast.workload)
+
+
+def _both(one: Judged, data: StudyData) -> list[Condition]:
+    """The two conditions of a comparison."""
+    c = one.contrast
+    policies = (c.policy, c.baseline)
+    return [each for each in data.plan.conditions if each.workload == c.workload and each.policy in policies]
+
+
+def _there(one: Judged, data: StudyData) -> str:
+    """``cd DIR && `` where the study ran its programs in another directory than this."""
+    ran_in = {condition.request.cwd for condition in _both(one, data)} - {None, str(Path.cwd())}
+    return f"cd {quoted(ran_in.pop())} && " if ran_in else ""
 
 
 def _settings(one: Judged, data: StudyData) -> list[str] | None:
@@ -233,12 +286,7 @@ def _settings(one: Judged, data: StudyData) -> list[str] | None:
 
 def _block_s(one: Judged, data: StudyData) -> float | None:
     """Seconds that one execution of each took so far, with the launcher and the records."""
-    c = one.contrast
-    both = [
-        each.name
-        for each in data.plan.conditions
-        if each.workload == c.workload and each.policy in (c.policy, c.baseline)
-    ]
+    both = [each.name for each in _both(one, data)]
     seconds = [mean for name, mean, _ in _durations(data).iter_rows() if name in both and mean]
     return lasts(data.plan, seconds) if len(seconds) == 2 else None
 
@@ -251,14 +299,15 @@ def _known_to_try(one: Judged, data: StudyData) -> bool:
     return one.metric.name.startswith("measure.") and patterns == {None}
 
 
-def _run(one: Judged, analysis: Analysis) -> Following | None:
+def _run(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     """One run under the policy with the greatest effect: requested and actual placement."""
     c = one.contrast
-    command, flags = analysis.design.commands.get(c.workload), _flags(analysis.design.policy_texts, c.policy)
+    command, flags = _command(one, analysis, data), _flags(analysis.design.policy_texts, c.policy)
     if not command or not flags:
         return None
     words = ["pagelab", "run", *(word for axis, value in flags.items() for word in (f"--{axis}", value)), "--"]
-    return Following(f"{shlex.join(words)} {command}", f"one run under {c.policy}: requested and actual placement")
+    used = f"{_there(one, data)}{shlex.join(words)} {command}"
+    return Following(used, f"one run under {c.policy}: requested and actual placement")
 
 
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:

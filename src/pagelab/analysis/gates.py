@@ -45,6 +45,32 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """Executions without a value for one reason, and all executions, of each side."""
+
+    why: Literal["timed out", "failed"]
+    a: tuple[int, int] = (0, 1)
+    b: tuple[int, int] = (0, 1)
+
+    @property
+    def any(self) -> bool:
+        return self.a[0] > 0 or self.b[0] > 0
+
+    def more(self, side: Literal["A", "B"]) -> bool:
+        """Whether a greater share of this side's executions is lost."""
+        mine, other = (self.a, self.b) if side == "A" else (self.b, self.a)
+        return mine[0] * other[1] > other[0] * mine[1]
+
+    def __str__(self) -> str:
+        """``11 of 24 executions of B timed out, and none of A``."""
+        (first, second), (one, other) = ("B", "A"), (self.b, self.a)
+        if self.more("A"):
+            (first, second), (one, other) = ("A", "B"), (self.a, self.b)
+        rest = f"{other[0]} of {other[1]}" if other[0] else "none"
+        return f"{one[0]} of {one[1]} executions of {first} {self.why}, and {rest} of {second}"
+
+
+@dataclass(frozen=True)
 class InPairs:
     """B against A within blocks of one execution of each command."""
 
@@ -64,6 +90,8 @@ class InPairs:
     seconds_a_block: float | None
     late: tuple[int, int] = (0, 0)
     """Executions of A and of B in these pairs that timed out, where the test counts them as slowest."""
+    failed: Lost = Lost("failed")
+    """Of all executions: they are in no pair."""
 
     @property
     def ends(self) -> Ends | NotAchievable | None:
@@ -71,27 +99,6 @@ class InPairs:
         if self.ratio is None:
             return None
         return self.ratio.any_shape if self.any_shape else self.ratio.interval
-
-
-@dataclass(frozen=True)
-class TimeOuts:
-    """Executions that the time limit ended, and all executions, of each side."""
-
-    a: tuple[int, int] = (0, 1)
-    b: tuple[int, int] = (0, 1)
-
-    def more(self, side: Literal["A", "B"]) -> bool:
-        """Whether a greater share of this side's executions timed out."""
-        mine, other = (self.a, self.b) if side == "A" else (self.b, self.a)
-        return mine[0] * other[1] > other[0] * mine[1]
-
-    def __str__(self) -> str:
-        """``11 of 24 executions of B timed out, and none of A``."""
-        (first, second), (one, other) = ("B", "A"), (self.b, self.a)
-        if self.more("A"):
-            (first, second), (one, other) = ("A", "B"), (self.a, self.b)
-        rest = f"{other[0]} of {other[1]}" if other[0] else "none"
-        return f"{one[0]} of {one[1]} executions of {first} timed out, and {rest} of {second}"
 
 
 @dataclass(frozen=True)
@@ -134,15 +141,16 @@ def judge(
     level: float,
     in_pairs: InPairs | None = None,
     seed: int = 1,
-    late: TimeOuts | None = None,
+    late: Lost | None = None,
+    failed: Lost | None = None,
 ) -> Judgement:
     """Judges a gate. ``found`` is a text where the data were refused; ``late``: the executions that timed out.
 
     Time-outs count as slowest in the ratio of pairs. They are in no other number, so an outcome that they may hide is
     inconclusive: a pass where more of the slower side timed out, which includes the ratio, and a failure where more of
-    the other side did.
+    the other side did. Nothing passes where more of B failed than of A: it works less well, however fast it is.
     """
-    late = late or TimeOuts()
+    late, failed = late or Lost("timed out"), failed or Lost("failed")
     made = _judge(gate, condition, found, level, in_pairs, seed)
     slow: Literal["A", "B"] = "B" if gate.above else "A"
     fast: Literal["A", "B"] = "A" if gate.above else "B"
@@ -151,6 +159,8 @@ def judge(
     if hidden:
         reason = f"{late}, and what finished does not show how slow {slow if late.more(slow) else fast} is"
         return Judgement(gate, condition, "inconclusive", f"{reason}; {_MORE_TIME}")
+    if made.outcome == "pass" and failed.more("B"):
+        return Judgement(gate, condition, "inconclusive", f"{failed}, and only those that ended well are compared")
     return made
 
 
@@ -168,7 +178,8 @@ def _judge(
         return _with_time_outs(gate, condition, in_pairs, (1 - level) / 2)
     ends = _interval(gate, found, in_pairs)
     if isinstance(ends, str):
-        return Judgement(gate, condition, "inconclusive", ends)
+        few = in_pairs is not None and gate.metric == "ratio" and isinstance(in_pairs.ends, NotAchievable)
+        return Judgement(gate, condition, "inconclusive", ends, fewest_of("pairs", 1 - level) if few else None)
     limit = gate.limit_percent
     low, middle, high = (limit if abs(end - limit) <= _ROUNDING * (100 + abs(limit)) else end for end in ends)
     if low == limit == high:

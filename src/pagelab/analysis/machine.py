@@ -19,7 +19,7 @@ from pagelab.analysis.model import Difference, Drift, Fact, Machine
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.record import Record
 from pagelab.study.host_backing import HUGE, largest_page, with_room
-from pagelab.study.primary import is_processor_time
+from pagelab.study.primary import may_wait
 
 _VOLATILE = frozenset(
     {"time", "free_pages", "reserved_pages", "surplus_pages", "pages", "run_dir", "loadavg", "writable"}
@@ -185,11 +185,11 @@ def waiting_of(data: StudyData) -> str | None:
     """A caveat where programs waited for a processor.
 
     None where they waited little, where that is not known, and where both ran at once on one processor by request. Only
-    conditions whose metric is not processor time count: waiting is no part of processor time.
+    conditions whose metric may contain waiting count: processor time does not, nor does a number of faults or events.
     """
     if "waiting_s" not in data.runs.columns or data.plan.co_run:
         return None
-    passing = [one.name for one in data.plan.conditions if not is_processor_time(one.metric)]
+    passing = [one.name for one in data.plan.conditions if may_wait(one.metric)]
     done = data.runs.filter(
         pl.col("condition").is_in(passing)
         & ~pl.col("warmup")

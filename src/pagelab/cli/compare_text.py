@@ -59,10 +59,13 @@ def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: st
     sentence = answer.sentence(told, whole.metric, "B", "A")
     judged = [one for one in whole.judgements if one.gate.metric == "ratio"]
     lines = [f"{sentence}{_interval(found)}: {_outcome(judged)}" if judged else f"{sentence} ({', '.join(facts)})"]
+    lines += [f"{found.failed}; only those that ended well are compared"] if found.failed.any else []
     lines += ["", *named, "", *_picture(found, whole, judged), ""]
     lines += [", ".join(facts)] if judged else []
     missing = max((one.needed for one in whole.judgements if one.needed is not None), default=None)
-    more = answer.more(told, found.seconds_a_block, lambda n: f"{again or 'the same with'} --executions {n}")
+    made = max(found.failed.a[1], found.failed.b[1])
+    repeated = f"{again or 'the same with'}{_limits(whole)}"
+    more = answer.more(told, made, found.seconds_a_block, lambda n: f"{repeated} --executions {n}")
     if not whole.unfinished:  # else the warning has the next command
         if missing is not None and again is not None:  # the limit is what was asked
             lines.append(f"next: {again}{_limits(whole)} --executions {missing}")

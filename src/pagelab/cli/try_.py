@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from math import log1p
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -244,17 +245,20 @@ def _further(
     answers: list[Answer], wanted: Trying, blocks: int, pilot: Pilot, again: list[str], directory: Path
 ) -> tuple[str, str] | None:
     """The command that would decide the undecided comparisons, and its purpose; None if all are decided."""
-    from pagelab.analysis.answer import needs
+    from pagelab.analysis.answer import further, needs
     from pagelab.study.budget import MOST_BLOCKS
     from pagelab.study.progress import shown_duration
 
     # More executions under a time limit that ended some of them would end as many again.
     missing = [one for one in answers if one.said == "cannot-tell" and not one.late]
-    needed = max((one.needed or 2 * wanted.fewest for one in missing), default=0)
+    if not missing:
+        return None
+    widest = max(missing, key=lambda one: further(one, blocks))
+    needed = further(widest, blocks)
     if needed <= blocks:
         return None
-    widest = max(missing, key=lambda one: one.needed or 0)
-    why = f"{needs(widest)} needs about {needed:,} executions of each"
+    aim = needs(widest) if widest.needed else "an answer"
+    why = f"{aim} needs about {needed:,} executions of each"
     if needed > MOST_BLOCKS:  # more than any time makes
         command = f"pagelab study resume {quoted(directory)} --executions {needed}"
         longer = shown_duration((needed - blocks) * pilot.block_s)
@@ -317,7 +321,7 @@ def _first(document: TryDocument) -> str:
     """The answer: the largest change that was found; else the answer on the only setting; else the common result."""
     found = [one for one in document.settings if one.said in ("lower", "higher")]
     if found:
-        return max(found, key=lambda one: abs(one.change_percent or 0.0)).sentence
+        return max(found, key=lambda one: abs(log1p((one.change_percent or 0.0) / 100))).sentence
     if len(document.settings) == 1:
         return document.settings[0].sentence
     same = sum(one.said == "same" for one in document.settings)

@@ -100,10 +100,10 @@ def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
     limit = longest_s(plan) or 0.0
     reason = (
         f"one execution of {name} takes more than {shown_duration(limit)}: {_so_many(plan, 'tell')} do not fit into "
-        f"{plan.minutes:g} min"
+        f"{plan.minutes:g} min; it was stopped there, so the time needed is not known"
     )
-    minutes = rounded_up(limit * plan.executions * (1 if plan.co_run else len(plan.active())) / 60)
-    return TooLongError(reason, directory, minutes, minutes)
+    more = f"{_much_more(plan.minutes):g}"
+    return TooLongError(reason, directory, more, more)
 
 
 def _so_many(plan: Plan, what: str) -> str:
@@ -247,11 +247,15 @@ def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
 
 def unknown_time(minutes: float, argv: Sequence[str]) -> str:
     """Advice where the first execution was stopped by its share of ``minutes``: any computed time would be a guess."""
-    more = min(MOST_OF_A_COMMAND, max(10, ceil(5 * minutes)))
     return (
-        f"it was stopped there, so the time needed is not known; try --minutes {more}, "
+        f"it was stopped there, so the time needed is not known; try --minutes {_much_more(minutes):g}, "
         f"or time it: pagelab run -- {shlex.join(argv)}"
     )
+
+
+def _much_more(minutes: float) -> int:
+    """Minutes to try next where nothing is known but that these are too few."""
+    return min(MOST_OF_A_COMMAND, max(10, ceil(5 * minutes)))
 
 
 def rounded_up(minutes: float) -> str:

@@ -37,7 +37,7 @@ def blocks_of(plan: Plan) -> dict[str, int]:
 
 
 def add_executions(store: Store, executions: int) -> None:
-    """Extends the study to ``executions`` of each condition, in all; for a finished study this is a further look.
+    """Extends the study to ``executions`` of each condition, in all; if any were made, this is a further look.
 
     Raises StudyError where the study has more already, or where planned looks decide the number.
     """
@@ -54,11 +54,8 @@ def add_executions(store: Store, executions: int) -> None:
 
 
 def seen_before(store: Store, plan: Plan) -> Plan:
-    """The plan; where the study has ended, with the look that was taken at its end."""
-    slots = store.slots()
-    if not slots or len(store.finished()) < len(slots):
-        return plan
-    return looked_at(plan)
+    """The plan, with the look that was taken before executions are added: a report shows unfinished studies, too."""
+    return looked_at(plan) if store.finished() else plan
 
 
 def extend(store: Store, plan: Plan, blocks: Mapping[str, int]) -> None:

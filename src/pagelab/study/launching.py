@@ -16,7 +16,7 @@ from ..runner import run, scarce
 from .feasible import cannot
 from .job import RunNotStarted
 from .plan import Condition, Plan
-from .primary import is_processor_time
+from .primary import is_disturbed, may_wait
 from .tools import Tools
 
 
@@ -61,8 +61,10 @@ def noise_now(plan: Plan, *, by_option: bool = False) -> RunWarning | None:
     from ..machine import noise
     from ..machine.sysfs import Tree
 
+    if not any(is_disturbed(condition.metric) for condition in plan.active()):
+        return None
     found = noise.measure(Tree())
-    wall = not all(is_processor_time(condition.metric) for condition in plan.active())
+    wall = any(may_wait(condition.metric) for condition in plan.active())
     how = noise.BY_OPTION if by_option else noise.IN_A_STUDY
     verdict = noise.judge(found, wall=wall, how=how)
     if verdict.quiet:

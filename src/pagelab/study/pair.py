@@ -11,14 +11,14 @@ from typing import Any
 from pagelab import whole_file
 from pagelab.errors import BadInputError, MachineError
 from pagelab.foreign_files import read_end
-from pagelab.study.budget import checked_minutes, rounded_up
+from pagelab.study.budget import checked_minutes, fewest_of, rounded_up, unknown_time
 from pagelab.study.control import run_study
 from pagelab.study.errors import ImpossibleError, NothingStartsError, SpecError, TooLongError
 from pagelab.study.job import stderr_of
 from pagelab.study.plan import CO_RUN
 from pagelab.study.prepare import OUTPUT, TRIAL
 from pagelab.study.primary import metric_of
-from pagelab.study.progress import Progress, Silent
+from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.setting import KERNEL, Setting, names, program_name
 from pagelab.study.shell import needs_shell
 from pagelab.study.sides import LEVEL, NAME, SIDES, alone
@@ -54,6 +54,11 @@ class Pair:
     timeout_s: float | None = None
     co_run: bool = False
     """Both executions of a pair run at once, on one processor (:mod:`pagelab.study.co_run`)."""
+
+    @property
+    def in_turn(self) -> int:
+        """Number of executions of a pair that follow each other."""
+        return 1 if self.co_run else 2
 
     @property
     def one_command(self) -> bool:
@@ -124,21 +129,24 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
     Returns the reason where pagelab chose another metric than wall time; else an empty text. Raises BadInputError where
     a command cannot run or fails, and the errors of studies.
     """
+    trial, allowed_s = pair, 0.0
     if pair.minutes is not None:
-        # The pair's share of the time, and some more for reading from the disk.
-        limit = max(1.0, 60 * checked_minutes(pair.minutes))
+        allowed_s = 60 * checked_minutes(pair.minutes) / fewest_of(1, pair.level) / pair.in_turn
+        # Its share of the time, and some more for reading from the disk.
+        limit = max(1.0, 2 * allowed_s)
         trial = replace(pair, timeout_s=min(pair.timeout_s or limit, limit))
-    else:
-        trial = pair
     # Measuring the machine's noise takes a second, so it is done only where times count.
     untimed = replace(tools, noise=lambda _plan: None)
     _run(trial, directory / TRIAL, {"executions": 1}, untimed, Silent())
-    failed = failures_of(directory / TRIAL)
+    failed = stopping(failures_of(directory / TRIAL), 2, own_limit=trial.timeout_s == pair.timeout_s)
     if failed:
         named = {name: side for (name, _), side in zip(_conditions(directory / TRIAL), SIDES, strict=True)}
-        cut = trial.timeout_s != pair.timeout_s and any(one.status == "timed-out" for one in failed)
-        hint = f"; all of it was given --minutes {pair.minutes:g}, so the time needed is not known" if cut else ""
-        raise BadInputError(told(failed, lambda one: named[one.condition], hint))
+        cut = [one for one in failed if one.status == "timed-out"] if trial.timeout_s != pair.timeout_s else []
+        if cut and pair.minutes is not None:
+            raise BadInputError(_cut_short(pair, named[cut[0].condition], trial.timeout_s or 0.0, allowed_s))
+        raise BadInputError(told(failed, lambda one: named[one.condition]))
+    if pair.minutes is not None:
+        _refuse_too_short(pair, directory / TRIAL, pair.minutes, allowed_s)
     why = ""
     if pair.regex is not None and pair.metric is None:
         pair = replace(pair, metric=only_measurement(directory / TRIAL))
@@ -153,6 +161,35 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
         size = {"minutes": pair.minutes}
     _run(pair, directory, size, tools, progress or Silent())
     return why
+
+
+def _cut_short(pair: Pair, side: str, limit_s: float, allowed_s: float) -> str:
+    """The message about an execution of the trial that reached its limit."""
+    assert pair.minutes is not None
+    executions = fewest_of(1, pair.level) * pair.in_turn
+    command = pair.commands[SIDES.index(side)] if side in SIDES else pair.commands[0]
+    argv = ["sh", "-c", command] if needs_shell(command) else _words(side, command)
+    return (
+        f"one execution of {side} takes more than {shown_duration(limit_s)}; {pair.minutes:g} min for {executions} "
+        f"executions allow {allowed_s:.2g} s each; {unknown_time(pair.minutes, argv)}"
+    )
+
+
+def _refuse_too_short(pair: Pair, trial: Path, minutes: float, allowed_s: float) -> None:
+    """Refuses minutes that do not hold the fewest pairs, by the trial, as far as reading from the disk leaves it sure:
+    the first execution of all may have been slow by that.
+    """
+    with Store.open(trial, write=False) as store:
+        durations = store.runs()["duration_s"].drop_nulls().to_list()
+    block_s = max(durations) if pair.co_run else sum(durations)
+    surely_s = min(durations) if pair.co_run else 2 * min(durations)
+    if surely_s > allowed_s * pair.in_turn:
+        fewest = fewest_of(1, pair.level)
+        raise TooShortError(
+            f"one execution of each takes {shown_duration(max(1, block_s))}: {fewest} of each, the fewest that can "
+            f"show a difference, do not fit into {minutes:g} min; give it --minutes "
+            f"{rounded_up(1.1 * fewest * block_s / 60)}"
+        )
 
 
 def _run(pair: Pair, directory: Path, size: dict[str, float], tools: Tools, progress: Progress) -> None:
@@ -204,11 +241,21 @@ def failures_of(directory: Path) -> list[Failure]:
     return found
 
 
-def told(failed: list[Failure], name: Callable[[Failure], str], hint: str = "") -> str:
+def told(failed: list[Failure], name: Callable[[Failure], str]) -> str:
     """The message about failed runs: ``B failed: exit code 2: no such file; nothing was compared; run it alone: …``."""
     parts = [f"{name(one)} {one.status}" + (f": {one.reason}" if one.reason else "") for one in failed]
-    alone = f"; run it alone: {failed[0].alone}" if failed[0].alone and failed[0].status != "timed-out" else ""
-    return f"{'; '.join(parts)}{hint}; nothing was compared{alone}"
+    further = f"; run it alone: {failed[0].alone}" if failed[0].alone else ""
+    if all(one.status == "timed-out" for one in failed):
+        further = "; give them more time: --timeout SECONDS"
+    return f"{'; '.join(parts)}; nothing was compared{further}"
+
+
+def stopping(failed: list[Failure], conditions: int, *, own_limit: bool) -> list[Failure]:
+    """Those failures of a pilot after which nothing can be compared. A time-out at the user's own limit is a result, as
+    in the study itself, as long as one of the ``conditions`` ends.
+    """
+    others = [one for one in failed if one.status != "timed-out" or not own_limit]
+    return failed if len(failed) == conditions else others
 
 
 def _conditions(directory: Path) -> list[tuple[str, str | None]]:

@@ -64,6 +64,16 @@ def _for_others(wall: float, cpu: float, waiting: float, steal: float) -> float 
     return max(0.0, other / wall)
 
 
+def may_wait(metric: str) -> bool:
+    """Whether waiting for a processor may be part of the metric: of wall time, and of what the program measures."""
+    return metric == "wall_s" or (metric.startswith("measure.") and not is_processor_time(metric))
+
+
+def is_disturbed(metric: str) -> bool:
+    """Whether other programs on the machine change the metric: not the numbers of faults and of bytes."""
+    return metric not in ("minor_faults", "major_faults", "peak_rss_bytes")
+
+
 def is_processor_time(metric: str) -> bool:
     """Whether the metric is processor time, of a whole run or inside one of its windows (docs/api)."""
     measurement = metric.removeprefix("measure.")

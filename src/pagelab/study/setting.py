@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ def names(settings: Sequence[Setting]) -> list[str]:
     found: list[str] = []
     for setting in settings:
         name = named(setting.name, "setting")
-        found.append(name if name not in found else f"{name}-{len(found) + 1}")
+        numbered = (f"{name}-{number}" for number in count(len(found) + 1))
+        found.append(name if name not in found else next(one for one in numbered if one not in found))
     return found
 
 

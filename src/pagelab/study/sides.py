@@ -97,7 +97,7 @@ def again(sides: Sides) -> list[str] | None:
 def measured(plan: Plan, metric: str | None = None) -> list[str]:
     """The words of a command line for the metric (the study's, or another), the level and the time limit of a study."""
     ran, metric = plan.conditions[0].request, metric or plan.metric
-    words = ["--metric", metric] if metric != "wall_s" else []
+    words = ["--metric", metric]  # where none is named, the program decides which one is compared
     words += ["--level", f"{plan.level:g}"] if plan.level != LEVEL else []
     words += ["--co-run"] if plan.co_run else []
     words += ["--measure-regex", ran.measurements.regex] if ran.measurements.regex is not None else []

@@ -11,7 +11,7 @@ import polars as pl
 from pagelab import whole_file
 from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of, minutes_for, spent_s, unknown_time
-from pagelab.study.pair import Failure, failures_of, only_measurement, run_own, told
+from pagelab.study.pair import Failure, failures_of, only_measurement, run_own, stopping, told
 from pagelab.study.plan import CO_RUN
 from pagelab.study.prepare import TRIAL
 from pagelab.study.primary import metric_of
@@ -151,7 +151,9 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
                 f"one execution takes more than {shown_duration(limit)}; {wanted.minutes:g} min for {executions} "
                 f"executions allow {allowed:.2g} s each; {unknown_time(wanted.minutes, wanted.argv)}"
             )
-        failed = failures_of(directory / str(number))
+        # The first execution alone tells nothing of the other settings.
+        conditions = len(part.settings) + (part is alone)
+        failed = stopping(failures_of(directory / str(number)), conditions, own_limit=limit == wanted.timeout_s)
         if failed:
             raise BadInputError(told(failed, part.typed))
         taken = dict(zip(runs["policy"], runs["duration_s"], strict=True))
