@@ -41,6 +41,13 @@ int main(void) {
     CHECK(holds(q, MIB, 4) && holds_from(q + 2 * MIB, 2 * MIB, 4, 2 * MIB));
     CHECK_ERRNO(mmap(q + 1, PAGE, RW, ANON | MAP_FIXED, -1, 0), MAP_FAILED, EINVAL);
 
+    /* MAP_POPULATE over a block: all of it is there at once. */
+    static unsigned char resident[1024];
+    CHECK(mmap(q, 4 * MIB, RW, ANON | MAP_FIXED | MAP_POPULATE, -1, 0) == q);
+    CHECK(mincore(q, 4 * MIB, resident) == 0);
+    for (size_t i = 0; i < sizeof resident; i++) CHECK(resident[i] & 1);
+    CHECK(all_zero(q, 4 * MIB));
+
     /* Far away, where nothing is: fixed means fixed, in the middle of the address space too. */
     for (uintptr_t at = 0x500000000000; at < 0x580000000000; at += 0x11000000000) {
         unsigned char *far = mmap((void *)at, 3 * MIB, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0);

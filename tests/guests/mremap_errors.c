@@ -10,7 +10,11 @@ int main(void) {
     unsigned char *hole = map_anon(MIB);
     CHECK(munmap(hole, MIB) == 0);
     CHECK_ERRNO(mremap(hole, PAGE, 2 * PAGE, MREMAP_MAYMOVE), MAP_FAILED, EFAULT);
-    CHECK(holds(p, MIB, 1));
+    CHECK_ERRNO(mremap(hole, 0, 2 * PAGE, MREMAP_MAYMOVE), MAP_FAILED, EFAULT);
+    CHECK_ERRNO(mremap(hole, 0, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p), MAP_FAILED, EFAULT);
+    CHECK_ERRNO(mremap(hole, 0, 2 * PAGE, 0), MAP_FAILED, EFAULT);
+    CHECK_ERRNO(mremap(p, 0, 2 * PAGE, 0), MAP_FAILED, EINVAL);
+    CHECK(holds_from(p + 2 * PAGE, MIB - 2 * PAGE, 1, 2 * PAGE)); /* kernels may unmap the target first */
 
     unsigned char *shared = mmap(NULL, MIB, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);

@@ -35,6 +35,11 @@ impl Mapping<'_> {
         bit(self.read, c::PROT_READ) | bit(self.write, c::PROT_WRITE) | bit(self.exec, c::PROT_EXEC)
     }
 
+    /// Whether it is anonymous memory from a pool of reserved pages, which the kernel shows as a file of its own.
+    pub fn is_reserved(&self) -> bool {
+        self.name.starts_with(b"/anon_hugepage")
+    }
+
     /// Whether a file is mapped.
     pub fn is_file(&self) -> bool {
         self.inode != 0

@@ -42,7 +42,12 @@ fn pointer(result: Result<usize>) -> *mut c_void {
 /// Runs a detoured call. If the program has installed a seccomp filter, it makes the program's own system call and
 /// nothing else; otherwise it runs `ours`, on one of the library's own stacks.
 fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
-    if flags::is_raw() { raw() } else { own_stack::run(ours) }
+    if flags::is_raw() {
+        return raw();
+    }
+    // On the stack, this thread is one that a thread with a filter waits for; so it asks again.
+    let on_stack = own_stack::run(|| if flags::is_raw() { None } else { Some(ours()) });
+    on_stack.unwrap_or_else(raw)
 }
 
 /// mmap; adds the address to which it returns, which says who made the call.

@@ -38,6 +38,8 @@ enum When {
     InChild {
         /// Whether the page existed before the fork.
         resident: bool,
+        /// Whether its protection differed from read and write before the fork.
+        shut: bool,
         /// Its protection in the child, once that was looked up.
         protection: Option<i32>,
     },
@@ -115,7 +117,7 @@ fn make_copies(stack: usize) {
         } else if now {
             copy_before(tile, shut).ok()
         } else {
-            Some(When::InChild { resident: hugetlb::is_resident(tile.start), protection: None })
+            Some(When::InChild { resident: hugetlb::is_resident(tile.start), shut, protection: None })
         };
         let Some(copy) = when.map(|when| Copy { tile, when }) else {
             // There is no copy: the child shares the page, and may be killed when it writes.
@@ -193,7 +195,7 @@ fn put_copies() {
     with_copies(&mut |copies| {
         // As the kernel has them: other threads of the parent may have changed protections after they were listed, and
         // what the tables say about them.
-        let _ = maps::each(&mut |mapping| {
+        let looked_up = maps::each(&mut |mapping| {
             for copy in copies.iter_mut().filter(|copy| mapping.span.and(copy.tile) == copy.tile) {
                 if let When::InChild { protection, .. } = &mut copy.when {
                     *protection = Some(mapping.protection());
@@ -201,6 +203,12 @@ fn put_copies() {
             }
             true
         });
+        // Without the file (a program in a chroot, or without a free descriptor), the tables and the kernel tell.
+        for copy in copies.iter_mut().filter(|_| looked_up.is_err()) {
+            if let When::InChild { shut: false, protection, .. } = &mut copy.when {
+                *protection = sys::is_mapped(copy.tile.start, copy.tile.len()).ok().map(|_| c::PROT_RW);
+            }
+        }
         copies.iter().for_each(put);
     });
     tables.all_demoted();

@@ -65,19 +65,29 @@ fn can_succeed(filter: usize) -> bool {
 
 /// Runs `install`, which, if `is_likely`, installs a filter, or makes memory calls wait for the program itself.
 pub fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
+    installing(is_likely, install, |_| true)
+}
+
+/// As [`around`]; `is_done` tells from the kernel's result whether there is a filter now.
+fn installing(
+    is_likely: bool,
+    install: impl Fn() -> Result<usize>,
+    is_done: impl Fn(usize) -> bool,
+) -> Result<usize> {
     // A filter of a process that only shares this memory (vfork) is not this process's.
     if flags::is_raw() || child::is_guest() {
         return install();
     }
     let opened = if is_likely { Some(enter()) } else { None };
     let result = install();
-    if let Some(opened) = opened.filter(|_| result.is_err()) {
-        calls::close_heap(opened);
+    let is_filtered = result.is_ok_and(is_done);
+    if let Some(opened) = opened.filter(|_| !is_filtered) {
+        own_stack::run(|| calls::close_heap(opened));
     }
-    if result.is_ok() != is_likely {
+    if is_filtered != is_likely {
         // The kernel refused the filter, or accepted it although it looked impossible.
-        flags::set_active(result.is_ok());
-        flags::set_raw(result.is_ok());
+        flags::set_active(is_filtered);
+        flags::set_raw(is_filtered);
     }
     result
 }
@@ -109,11 +119,18 @@ pub fn prctl(args: [usize; 5]) -> Result<usize> {
 pub fn seccomp(operation: usize, flags: usize, args: usize) -> Result<usize> {
     const SET_MODE_STRICT: u32 = 0;
     const SET_MODE_FILTER: u32 = 1;
+    const TSYNC: usize = 1;
+    const NEW_LISTENER: usize = 8;
+    const TSYNC_ESRCH: usize = 16;
     // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::seccomp(operation, flags, args) };
     match operation as u32 {
         SET_MODE_STRICT => around(flags == 0 && args == 0, raw),
-        SET_MODE_FILTER => around(can_succeed(args), raw),
+        // With TSYNC alone, a positive result is the thread that cannot take the filter; else it is a descriptor.
+        SET_MODE_FILTER => {
+            let is_thread = flags & (TSYNC | NEW_LISTENER | TSYNC_ESRCH) == TSYNC;
+            installing(can_succeed(args), raw, |value| value == 0 || !is_thread)
+        }
         _ => raw(),
     }
 }

@@ -148,7 +148,13 @@ fn passed(request: &Request) -> Result<usize> {
     }
     let span = request.span_at(request.addr);
     let over_heap = fixed && request.is_in_reach() && !span.and(HEAP).is_empty();
-    let result = if over_heap { laid_over(&mut tables::lock(), request, span) } else { request.raw() };
+    let result = match () {
+        () if over_heap => laid_over(&mut tables::lock(), request, span),
+        () => request.raw().or_else(|errno| match errno {
+            Errno::ENOMEM if tables::lock().drop_spare() => request.raw(),
+            errno => Err(errno),
+        }),
+    };
     guest_file::count(Counter::MmapPassed);
     if let Ok(at) = result
         && !request.is_anonymous()
@@ -184,13 +190,13 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     // A hint into a hole of another rule's pool is honoured, too.
     let wanted = hint.map(|hint| Span::new(hint, hint.saturating_add(len)));
     let other = wanted.filter(|span| guest.pool(span.start).is_some_and(|pool| pool.is_free(*span)));
-    let result = match guest.pool(other.map_or(base, |span| span.start)) {
+    let result = guest.or_without_spare(|guest| match guest.pool(other.map_or(base, |span| span.start)) {
         Some(pool) => {
             let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
             backing::retry_when_short(|| pool.map(len, request.how(), hint))
         }
         None => Err(Errno::EINVAL),
-    };
+    });
     drop(guest);
     match result {
         Ok(at) => {
@@ -269,7 +275,9 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         prefault::after_mmap(fetch, span, request.prot, request.flags);
         return Ok(span.start);
     }
-    let at = laid_over(&mut guest, request, span)?;
+    // While the kernel populated it, other threads would wait for the lock, and there would be no advice yet.
+    let later = c::MAP_POPULATE;
+    let at = laid_over(&mut guest, &Request { flags: request.flags & !later, ..*request }, span)?;
     let mut governed = false;
     for pool in guest.pools.iter_mut().flatten() {
         let part = request.span_at(at).and(pool.bounds());
@@ -281,6 +289,12 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     drop(guest);
     if governed {
         guest_file::count(Counter::MmapGoverned);
+    }
+    if request.is_governable() {
+        prefault::after_mmap(Fetch::Kernel, request.span_at(at), request.prot, request.flags);
+    } else if request.flags & (later | c::MAP_NONBLOCK) == later {
+        let written = request.prot & c::PROT_WRITE != 0 && request.flags & c::MAP_TYPE == c::MAP_PRIVATE;
+        prefault::as_asked(request.span_at(at), written);
     }
     if !request.is_anonymous() {
         files::after_mmap(request.span_at(at), request.prot, request.flags);

@@ -102,6 +102,16 @@ impl Heap {
         self.end
     }
 
+    /// Records the break that threads have set without the tables. What they gave back was not unmapped: it goes now.
+    pub fn was_moved(&mut self, end: usize) {
+        let page_end = align_up(end, PAGE).unwrap_or(end);
+        let is_same = end == self.end;
+        (self.end, self.mapped) = (end, self.mapped.max(page_end));
+        if !is_same && page_end < self.mapped {
+            let _ = self.cut(page_end);
+        }
+    }
+
     fn grow(&mut self, wanted: usize) -> Result<(), Errno> {
         let page_end = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
         // As the kernel, which keeps a page clear between the break and the program's next mapping.
@@ -238,12 +248,10 @@ impl Heap {
         if span.and(spare).is_empty() { Ok(()) } else { self.cut(spare.start) }
     }
 
-    /// Unmaps memory mapped in advance, unless it is part of a reserved page.
-    pub fn drop_spare(&mut self) {
+    /// Unmaps memory mapped in advance, unless it is part of a reserved page; returns whether there was any.
+    pub fn drop_spare(&mut self) -> bool {
         let spare = Span::new(self.own(self.bounds()).end, self.mapped);
-        if !spare.is_empty() && !self.hugetlb.overlaps(spare) {
-            let _ = self.cut(spare.start);
-        }
+        !spare.is_empty() && !self.hugetlb.overlaps(spare) && self.cut(spare.start).is_ok()
     }
 
     /// Prepares `span` for being unmapped, moved away or replaced by another mapping of the program's. If that succeeds,
@@ -348,20 +356,32 @@ impl Heap {
         Ok(())
     }
 
-    /// After a fork that caught another thread in the middle of a change: the heap is what is mapped without a hole.
+    /// After a fork that caught another thread in the middle of a change. The break is one word, and stays: malloc relies
+    /// on it. All below it counts as something that the program may have changed.
     pub fn rebuild(&mut self) {
-        let base = self.bounds().start;
-        let mut mapped = base;
-        let _ = maps::each(&mut |mapping| {
-            if mapping.span.start == mapped {
-                mapped = mapping.span.end;
-            }
-            true
-        });
+        let page_end = align_up(self.end, PAGE).unwrap_or(self.end);
+        let own = self.own(self.bounds());
+        if self.mapped > page_end && sys::is_mapped(page_end, self.mapped - page_end).is_err() {
+            self.mapped = page_end;
+        }
+        self.mapped = self.mapped.max(page_end);
+        if self.stale >= self.mapped {
+            self.stale = usize::MAX;
+        }
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
-        (self.stale, self.pending) = (usize::MAX, Pending::new());
-        self.mapped = mapped.max(base);
-        self.end = self.end.min(self.mapped);
+        (self.hugetlb, self.pending) = (Intervals::new(), Pending::new());
+        let mapped = self.mapped();
+        let _ = maps::each(&mut |mapping| {
+            let span = mapping.span.and(mapped);
+            if !span.is_empty() && mapping.is_reserved() && self.hugetlb.reserve(4).is_ok() {
+                let _ = self.hugetlb.insert(span);
+            }
+            mapping.span.end < mapped.end
+        });
+        if !own.is_empty() && self.foreign.reserve(4).is_ok() && self.shut.reserve(4).is_ok() {
+            let _ = self.foreign.insert(own);
+            let _ = self.shut.insert(own);
+        }
     }
 }
 

@@ -363,9 +363,12 @@ impl Pool {
         }
     }
 
-    /// Unmaps all spare memory, except parts of reserved pages.
-    pub fn drop_all_spare(&mut self) {
-        self.drop_normal_spare(self.bounds());
+    /// Unmaps all spare memory, except parts of reserved pages; returns whether there was any.
+    pub fn drop_all_spare(&mut self) -> bool {
+        let bounds = self.bounds();
+        let before = self.spare.next_after(bounds.start);
+        self.drop_normal_spare(bounds);
+        before != self.spare.next_after(bounds.start)
     }
 
     /// As [`Pool::drop_spare`], except parts of reserved pages, which the kernel cannot unmap.
@@ -423,7 +426,8 @@ impl Pool {
         [first, last]
     }
 
-    /// `span`, extended to whole tiles at its ends, as far as the program has nothing else in them.
+    /// `span`, extended to whole tiles at its ends, as far as the tables know nothing else of the program's in them. The
+    /// program may have attached something there past libc's memory calls.
     fn widen(&self, span: Span) -> Span {
         let mut wide = span;
         if self.align == PAGE {
@@ -447,6 +451,20 @@ impl Pool {
         wide
     }
 
+    /// Whether all of `wide` but `span`, which lies in it, is mapped, and the library's alone.
+    fn adds_only_spare(&self, wide: Span, span: Span) -> bool {
+        [Span::new(wide.start, span.start), Span::new(span.end, wide.end)].into_iter().all(|edge| {
+            let mut at = edge.start;
+            while at < edge.end {
+                match first_of(self.spare.next_after(at), self.held.next_after(at)) {
+                    Some(next) if next.start <= at => at = next.end,
+                    _ => return false,
+                }
+            }
+            true
+        })
+    }
+
     /// Whether all of `span` is mapped, used or spare.
     fn is_mapped(&self, span: Span) -> bool {
         let mut at = span.start;
@@ -468,7 +486,8 @@ impl Pool {
         }
         self.catch_up();
         self.keep_anchor_off(span);
-        let wide = self.widen(span);
+        let tiles = self.widen(span);
+        let wide = if self.adds_only_spare(tiles, span) { tiles } else { span };
         self.part_with(wide);
         let (wide, held) = self.edges_to_hold(wide)?;
         if wide.is_empty() {
@@ -476,9 +495,12 @@ impl Pool {
             return Ok(());
         }
         self.anchor(wide);
-        // SAFETY: the program requested that for `span`; `widen` adds only spare or unmapped memory.
+        // SAFETY: the program requested that for `span`; all that `wide` adds to it is the library's.
         backing::give_back(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
+        if wide != tiles {
+            self.unmap_spare(tiles);
+        }
         self.hold(held);
         if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
             self.churn.note(wide);
@@ -515,24 +537,35 @@ impl Pool {
     }
 
     /// Reads the pool's memory anew from `/proc/self/maps`, after a fork that caught another thread in the middle of a
-    /// change. Spare memory then counts as the program's (lost, but never handed out twice).
+    /// change. Spare memory then counts as the program's (lost, but never handed out twice). Where the file cannot be
+    /// read, all of the pool does.
     pub fn rebuild(&mut self) {
         let bounds = self.bounds();
         (self.used, self.spare) = (Intervals::new(), Intervals::new());
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         (self.held, self.attached) = (Intervals::new(), Intervals::new());
+        (self.broken, self.hugetlb) = (Intervals::new(), Intervals::new());
         self.advised = Intervals::new();
         self.pending = Pending::new();
         self.anchor = Anchor::default();
         self.arenas = Arenas::new(bounds.start);
-        let _ = maps::each(&mut |mapping| {
+        let mut is_whole = true;
+        let read = maps::each(&mut |mapping| {
             let span = mapping.span.and(bounds);
-            if !span.is_empty() && self.ready().is_ok() {
+            if !span.is_empty() {
+                is_whole &= self.ready().is_ok();
                 let _ = self.used.insert(span);
                 let _ = self.foreign.insert(span);
+                if mapping.is_reserved() {
+                    let _ = self.hugetlb.insert(span);
+                }
             }
-            true
+            is_whole
         });
+        if read.is_err() || !is_whole {
+            let _ = self.used.insert(bounds);
+            let _ = self.foreign.insert(bounds);
+        }
     }
 
     /// Backing of memory at `addr`.

@@ -57,6 +57,12 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     }
 }
 
+/// Populates what the program mapped with MAP_POPULATE, as the kernel does it: pages that it cannot get are left out.
+pub fn as_asked(span: Span, written: bool) {
+    let advice = if written { Advice::PopulateWrite } else { Advice::PopulateRead };
+    let _ = sys::advise(span.start, span.len(), advice);
+}
+
 /// Whether `bytes` can be populated so that an eighth of the memory is left that was available at most, and [`LARGE`].
 pub fn has_room(bytes: usize) -> bool {
     LOOKS.has_room(bytes, sys::monotonic_ns, available)

@@ -95,12 +95,22 @@ impl Tables {
         self.heap.as_ref().map_or(HEAP.start, |heap| heap.mapped().end)
     }
 
-    /// Unmaps memory that was mapped in advance, except parts of reserved pages.
-    pub fn drop_spare(&mut self) {
-        if let Some(heap) = &mut self.heap {
-            heap.drop_spare();
+    /// Unmaps memory that was mapped in advance, except parts of reserved pages; returns whether there was any.
+    pub fn drop_spare(&mut self) -> bool {
+        let heap = self.heap.as_mut().is_some_and(Heap::drop_spare);
+        self.pools.iter_mut().flatten().fold(heap, |some, pool| pool.drop_all_spare() || some)
+    }
+
+    /// Does `what`, which maps memory. If the program is at its limit, or the machine at its own, memory that was mapped
+    /// in advance is what it lacks: that is given up, and `what` is done again.
+    pub fn or_without_spare<T>(
+        &mut self,
+        mut what: impl FnMut(&mut Tables) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match what(self) {
+            Err(Errno::ENOMEM) if self.drop_spare() => what(self),
+            result => result,
         }
-        self.pools.iter_mut().flatten().for_each(Pool::drop_all_spare);
     }
 
     /// After a call that was to replace or move `span` and failed: forgets what is not mapped there any more.

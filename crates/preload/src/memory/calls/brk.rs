@@ -9,6 +9,7 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::libc;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::memory::heap::Heap;
 use crate::memory::{prefault, tables};
 use crate::state::guest_file;
 use crate::state::plan::{self, HEAP};
@@ -29,15 +30,15 @@ pub fn publish_heap(end: usize, room: usize) {
 /// Answers brk. Without a governed heap it is the kernel's own.
 pub fn brk(addr: usize) -> Result<()> {
     let mut guest = tables::lock();
-    let (before, end) = match &mut guest.heap {
-        Some(heap) => {
-            let before = heap.end();
-            let end = heap.set(addr);
-            publish_heap(end, heap.room());
-            (before, end)
-        }
-        None => (sys::brk(0), sys::brk(addr)),
-    };
+    let before = guest.heap.as_ref().map_or_else(|| sys::brk(0), Heap::end);
+    let moved = guest.or_without_spare(|guest| {
+        let end = guest.heap.as_mut().map_or_else(|| sys::brk(addr), |heap| heap.set(addr));
+        if end < addr { Err(Errno::ENOMEM) } else { Ok(end) }
+    });
+    let end = moved.unwrap_or_else(|_| guest.heap.as_ref().map_or_else(|| sys::brk(0), Heap::end));
+    if let Some(heap) = &guest.heap {
+        publish_heap(end, heap.room());
+    }
     drop(guest);
     guest_file::count(Counter::BrkGoverned);
     libc::set_current_break(end);
@@ -70,13 +71,19 @@ pub fn open_heap() -> Span {
     nothing
 }
 
-/// Unmaps the memory of [`open_heap`]: the program has not installed a filter after all.
+/// Unmaps the memory of [`open_heap`], as far as no other thread has raised the break into it: the program has not
+/// installed a filter after all.
 pub fn close_heap(opened: Span) {
-    HEAP_ROOM.store(opened.start, Ordering::Release);
-    if !opened.is_empty() {
-        // SAFETY: `open_heap` mapped the memory a moment ago, above the program's break.
-        let _ = unsafe { sys::munmap(opened.start, opened.len()) };
+    let mut guest = tables::lock();
+    let Some(heap) = &mut guest.heap else { return };
+    let end = HEAP_END.load(Ordering::Relaxed);
+    let rest = Span::new(align_up(end, PAGE).unwrap_or(end).clamp(opened.start, opened.end), opened.end);
+    if !rest.is_empty() {
+        // SAFETY: `open_heap` mapped the memory a moment ago, and it lies above the program's break.
+        let _ = unsafe { sys::munmap(rest.start, rest.len()) };
     }
+    heap.was_moved(end);
+    publish_heap(end, heap.room());
 }
 
 /// Limits above this count as none.

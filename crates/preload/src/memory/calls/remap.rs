@@ -18,6 +18,11 @@ use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     sys::part_with(old, old_len);
     let result = match moved(old, old_len, new_len, flags, new) {
+        Err(Errno::ENOMEM)
+            if new_len > old_len && flags & c::MREMAP_MAYMOVE != 0 && tables::lock().drop_spare() =>
+        {
+            moved(old, old_len, new_len, flags, new)
+        }
         // Locked memory may not grow beyond the limit, but the library, not the program, had locked it.
         Err(Errno::EAGAIN) if backing::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
         result => result,
@@ -65,12 +70,18 @@ pub fn after_growth(old: usize, growth: Span, grew: bool) {
 
 fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     match Asked::new(old, old_len, new_len, flags, new).filter(Asked::concerns_us) {
-        Some(asked) if asked.has_place() => asked.to_target(),
-        Some(asked) if asked.len <= asked.from.len() => asked.shrunk(),
-        Some(asked) => asked.grown(),
+        // Parts of reserved pages that the program gave back are mapped, but not its own.
+        Some(asked) if asked.from.is_empty() && is_held(old) => Err(Errno::EFAULT),
+        // Nothing is old, and nothing may move: the kernel knows which error that is.
+        Some(asked) if !asked.from.is_empty() || flags & c::MREMAP_MAYMOVE != 0 => asked.answer(),
         // SAFETY: the program makes this call itself, and answers for its arguments.
-        None => unsafe { sys::mremap(old, old_len, new_len, flags, new) },
+        _ => unsafe { sys::mremap(old, old_len, new_len, flags, new) },
     }
+}
+
+/// Whether the page at `addr` was given back, but is still mapped.
+fn is_held(addr: usize) -> bool {
+    tables::lock().pool(addr).is_some_and(|pool| pool.holds(Span::new(addr, addr + PAGE)))
 }
 
 /// A call whose arguments the kernel would accept; lengths are whole pages.
@@ -97,6 +108,14 @@ impl Asked {
                 && (flags & c::MREMAP_DONTUNMAP == 0 || len == from.len())
                 && from.and(Span::new(to, to + len)).is_empty());
         (known && fits && old.is_multiple_of(PAGE)).then_some(asked)
+    }
+
+    fn answer(&self) -> Result<usize> {
+        match () {
+            () if self.has_place() => self.to_target(),
+            () if self.len <= self.from.len() => self.shrunk(),
+            () => self.grown(),
+        }
     }
 
     /// Whether the kernel reads an address for the result.
@@ -276,7 +295,9 @@ impl Asked {
         // SAFETY: the program makes this call itself, and answers for its arguments.
         let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
         match raw {
-            Err(Errno::EFAULT) if plain || is_uniform(self.from) => self.carried_in_pieces(plain),
+            Err(Errno::EFAULT) if !self.from.is_empty() && (plain || is_uniform(self.from)) => {
+                self.carried_in_pieces(plain)
+            }
             result => {
                 let at = result?;
                 backing::after_move(self.from, at, self.keeps());
