@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import factory
 import pytest
@@ -13,9 +14,10 @@ from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.analysis.answer import fewest_of, reach
 from pagelab.analysis.following import following_of
 from pagelab.analysis.verdict import judged_of
-from pagelab.contract.request import EnvChanges
+from pagelab.contract.request import EnvChanges, Flush
 from pagelab.stats.paired import FEWEST_PAIRS
 from pagelab.study.budget import spent_s
+from pagelab.study.plan import Step
 from pagelab.study.setting import KERNEL
 from pagelab.study.store import Store
 from pagelab.study.trying import Pilot
@@ -38,7 +40,9 @@ def study(
 
 
 def at_a_further_look(needed: int) -> int:
-    """Half the error is left: intervals are wider by 2.2414 / 1.9600, so (2.2414 / 1.9600)² times as many are needed."""
+    """Half of the error is left: intervals are 2.2414 / 1.9600 times as wide, and the square of that times as many are
+    needed.
+    """
     return math.ceil(needed * (2.241403 / 1.959964) ** 2)
 
 
@@ -147,6 +151,30 @@ def test_what_try_cannot_ask_is_asked_by_more_executions(tmp_path: Path) -> None
     executions = at_a_further_look(told.answer.needed)
     assert following.command == f"pagelab study resume {tmp_path / 'study'} --executions {executions}"
     assert "more, and a further look, which is judged more strictly" in following.why
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"request": {"stdin": "/data/numbers.txt"}},
+        {"request": {"flush": Flush(mode="all", files=[])}},
+        {"request": {"env": EnvChanges(unset=["LANG"])}},
+        {"setup": [Step(argv=["make"], shown="make", cwd="/")]},
+        {"drop_first": 3},
+    ],
+)
+def test_no_command_measures_another_program_than_the_study(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """Regression: the next command of a study of `sort` with an input was a `try` of `sort` without one, whose answer
+    was sure, and another.
+    """
+    asked = changed.get("request", {})
+    changed = {name: value for name, value in changed.items() if name != "request"}
+    plan = factory.plan(["w"], ["kernel", "2M"], 8)
+    conditions = [one.asking(**asked).model_copy(update=changed) for one in plan.conditions]
+    for change, scatter in ((0.0, 0.05), (-0.5, 0.001)):
+        found, data = study(tmp_path / f"{change}", change, scatter, conditions=conditions)
+        command = following_of(found, data).command
+        assert command.startswith(("pagelab study resume ", "pagelab report "))
 
 
 def test_more_of_a_study_of_different_numbers_is_told_with_the_time_of_all(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytest
 from factory import Run, data_of
 
 from pagelab.analysis import analyse
-from pagelab.analysis.answer import Answer, words
+from pagelab.analysis.answer import Answer, Evidence, further, judged, words
 from pagelab.analysis.compare import compare, sides_of
 from pagelab.analysis.compare_document import document
 from pagelab.analysis.following import following_of
 from pagelab.analysis.gates import parse_gate
-from pagelab.analysis.model import Analysis, Execution, Metric
+from pagelab.analysis.model import Analysis, Execution, Interval, Metric
 from pagelab.analysis.planned_test import counts_as_slowest
 from pagelab.analysis.verdict import judged_of
 from pagelab.cli.compare_text import text
@@ -254,3 +254,90 @@ def test_the_next_command_is_not_more_of_what_times_out(tmp_path: Path) -> None:
     found = following_of(analyse(data), data)
     assert found.command.startswith("pagelab study status ")
     assert "next:" not in text(compare(*sides_of(data), one_study=True), None, "pagelab compare ./job")
+
+
+def crashes(share: float, slower: float = 1.0) -> Behaviour:
+    """B crashes in the first blocks."""
+
+    def behave(is_b: bool, slot: Slot) -> Run:
+        failed = is_b and slot.block < share * 24
+        level = (1 + 0.02 * math.sin(7.0 * slot.position)) * (slower if is_b else 1.0)
+        return Run(wall_s=level, status="failed" if failed else "ok")
+
+    return behave
+
+
+def test_nothing_passes_while_more_of_the_new_command_fails(tmp_path: Path) -> None:
+    """Regression: 15 of 24 executions of B died, and the limit "ratio>50%" passed."""
+    data = data_of(kept(tmp_path / "s", crashes(0.6)))
+    found = compare(*sides_of(data), one_study=True, gates=(parse_gate("ratio>50%"), parse_gate("mean<-50%")))
+    told = "15 of 24 executions of B failed, and none of A, and only those that ended well are compared"
+    assert [(one.outcome, one.reason) for one in found.judgements] == [("inconclusive", told)] * 2
+    shown = text(found, None, None).splitlines()
+    assert shown[1] == "15 of 24 executions of B failed, and none of A; only those that ended well are compared"
+    said = document(found).conditions[0].in_pairs
+    assert said is not None
+    assert (said.failed.a, said.failed.b) == (0, 15)
+
+
+def test_a_failure_of_a_limit_stays_one(tmp_path: Path) -> None:
+    data = data_of(kept(tmp_path / "s", crashes(0.25, slower=2.0)))
+    found = compare(*sides_of(data), one_study=True, gates=(parse_gate("ratio>50%"),))
+    assert found.outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("interval", "pairs", "has_size"),
+    [
+        ((0.01, 0.03), 16, True),
+        ((-0.02, 0.03), 16, False),  # chance decides on which side the estimate lies
+        ((0.01, 0.03), 14, False),  # half of the averages of two pairs have a time-out: 14 * 15 <= 20 * 21 / 2
+    ],
+)
+def test_survivors_give_no_size_that_would_not_exist_with_time_outs(
+    interval: tuple[float, float], pairs: int, has_size: bool
+) -> None:
+    """Regression: "B is 0.40% slower (-2.0% to +3.0%, p = 4e-6)", where 12 of 20 executions of B timed out."""
+    ends = Interval(*interval, 0.95)
+    late = 20 - pairs
+    found = Evidence(4e-6, "higher", 0.004, ends, None, None, pairs, tested=20, late=late)
+    answer = judged(found, level=0.95)
+    assert answer.said == "higher"
+    assert answer.has_size == has_size
+
+
+def no_faults(_is_b: bool, _slot: Slot) -> Run:
+    return Run(measurements=[0.0], measurement_name="errors", unit="1")
+
+
+def test_what_is_0_in_every_pair_is_the_same(tmp_path: Path) -> None:
+    """Regression: "cannot tell (0 to 0, p = 1)", and twice as many executions each time."""
+    _, answers = all_three(kept(tmp_path / "s", no_faults, metric="measure.errors"), "measure.errors")
+    assert answers == [("same", "same: no difference in any pair")] * 3
+
+
+def few_faults(_is_b: bool, slot: Slot) -> Run:
+    return Run(measurements=[float((slot.position * 7) % 3)], measurement_name="errors", unit="1")
+
+
+def test_what_would_not_be_seen_is_told_in_the_unit_where_there_is_no_percentage(tmp_path: Path) -> None:
+    _, answers = all_three(kept(tmp_path / "s", few_faults, metric="measure.errors"), "measure.errors")
+    assert len(set(answers)) == 1
+    assert answers[0][0] == "cannot-tell"
+    assert answers[0][1].startswith("cannot tell: under ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "made", "needed"),
+    [
+        (Answer("cannot-tell", 0.01, Interval(-0.1, 0.1, 0.95), 0.5, 20, 0.1, 155), 20, 155),
+        (Answer("cannot-tell", 0.01, Interval(-0.1, 0.1, 0.95), 0.5, 9, 0.1, 65), 24, 174),  # 9 of 24 have a partner
+        (Answer("cannot-tell", None, None, 0.5, 13, None, None, fewest=15), 13, 30),
+        (Answer("cannot-tell", None, None, 0.5, 70, None, None), 70, 140),
+    ],
+)
+def test_more_executions_are_more_than_there_are_and_count_those_without_a_partner(
+    answer: Answer, made: int, needed: int
+) -> None:
+    """Regression: "an answer needs more, such as 12 executions" after 12, 13 and 20."""
+    assert further(answer, made) == needed

@@ -13,7 +13,7 @@ use pagelab_policy::windows::Usage;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::BufRead;
 use std::rc::Rc;
 
@@ -21,6 +21,8 @@ use std::rc::Rc;
 const LINE_LIMIT: usize = 64 * 1024;
 /// How much of a bad line a warning shows.
 const SHOWN: usize = 200;
+/// How many names a warning shows.
+const SHOWN_NAMES: usize = 5;
 /// Most measurements kept of one run, most names and units, and characters of one of them.
 const MOST: usize = 2_000_000;
 const MOST_TEXTS: usize = 100_000;
@@ -41,6 +43,10 @@ pub struct Collected {
     /// They were looked for with a regular expression.
     by_expression: bool,
     texts: HashSet<Rc<str>>,
+    /// The window of which each name is a part; empty: none.
+    windows: HashMap<Rc<str>, Rc<str>>,
+    /// Names of which one window's part was kept, and another's was not: they would be two quantities.
+    ambiguous: BTreeSet<Rc<str>>,
     /// Measurements that were not kept, because there are too many of them, or of their names.
     left_out: u64,
     /// Input beyond the limit was not read.
@@ -160,8 +166,17 @@ impl Collected {
 
     /// Keeps one, if there is room.
     fn push(&mut self, name: &str, value: f64, unit: &str) {
-        match (self.text(name), self.text(unit)) {
-            (Some(name), Some(unit)) if self.measurements.len() < MOST => {
+        self.push_of("", name, value, unit);
+    }
+
+    /// Keeps a part of a window.
+    fn push_of(&mut self, window: &str, name: &str, value: f64, unit: &str) {
+        match (self.text(name), self.text(window), self.text(unit)) {
+            (Some(name), Some(window), Some(unit)) if self.measurements.len() < MOST => {
+                if *self.windows.entry(Rc::clone(&name)).or_insert_with(|| Rc::clone(&window)) != window {
+                    self.ambiguous.insert(name);
+                    return;
+                }
                 self.measurements.push(Measurement { name, value, unit });
             }
             _ => self.left_out += 1,
@@ -171,13 +186,13 @@ impl Collected {
     /// Keeps a window, part by part.
     pub fn push_window(&mut self, name: &str, passed: &Passed) {
         for (suffix, value, unit) in passed.measurements() {
-            self.push(&format!("{name}{suffix}"), value, unit);
+            self.push_of(name, &format!("{name}{suffix}"), value, unit);
         }
     }
 
     /// Keeps one more part of a window.
     pub fn push_part(&mut self, name: &str, part: &str, value: f64, unit: &str) {
-        self.push(&format!("{name}.{part}"), value, unit);
+        self.push_of(name, &format!("{name}.{part}"), value, unit);
     }
 
     fn bad(&mut self, line: &str) {
@@ -247,6 +262,15 @@ impl Collected {
             let unread = self.unread || self.stopped.is_some();
             let data = json!({"left_out": self.left_out, "kept": self.measurements.len(), "unread": unread});
             warnings.add(Kind::MeasurementUnparsed, Severity::Serious, message, data);
+        }
+        if !self.ambiguous.is_empty() {
+            let names: Vec<_> = self.ambiguous.iter().map(|name| words::plain(name)).collect();
+            let message = format!(
+                "{} would name two quantities, such as a window and a part of another one: only what came first is \
+                 kept; give windows names that are no parts of others (docs/api.md)",
+                names.iter().take(SHOWN_NAMES).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+            );
+            warnings.warn(Kind::WindowMisused, message, json!({"ambiguous": names}));
         }
         if self.cut_lines > 0 {
             let severity = if self.cut_found > 0 { Severity::Warning } else { Severity::Info };
@@ -437,6 +461,18 @@ mod tests {
             [("read", 1.5, "ns"), ("write", 2.0, "us"), ("plain", 3.0, ""), ("n", 4.0, "")]
         );
         assert_eq!(collected.bad_lines, 0);
+    }
+
+    /// Regression: the time of the window `a.cpu` and the processor time of the window `a` were one metric.
+    #[test]
+    fn one_name_is_one_quantity() {
+        let text = "{\"window\":\"a\",\"wall_ns\":3000000000,\"user_ns\":1000000000,\"system_ns\":0}\n\
+                    {\"window\":\"a.user\",\"wall_ns\":5000000000}\na.system 7\n\
+                    {\"window\":\"a\",\"wall_ns\":4000000000}\n";
+        let collected = read(text);
+        let kept: Vec<_> = triples(&collected).into_iter().map(|(name, value, _)| (name, value)).collect();
+        assert_eq!(kept, [("a", 3.0), ("a.cpu", 1.0), ("a.user", 1.0), ("a.system", 0.0), ("a", 4.0)]);
+        assert_eq!(collected.ambiguous.iter().map(|name| &**name).collect::<Vec<_>>(), ["a.system", "a.user"]);
     }
 
     #[test]
