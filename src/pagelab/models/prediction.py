@@ -17,8 +17,8 @@ from .base import Fitted, number
 from .catalogue import IN_CYCLES, chosen
 from .document import ModelFile, Told
 from .gaussian_process import FittedProcess, Of, effective
-from .points import LABELS, Points, independent
-from .reach import beyond
+from .points import LABELS, Points, PointsWarning, independent
+from .reach import beyond, unlike
 
 _NEAREST = 8
 """Degrees of freedom of the layouts that the spread of single runs at a place is taken from."""
@@ -104,6 +104,7 @@ def predict(
     # The process leaves out inputs that never varied; another value of such a one may matter all the same.
     varying = independent(points.role("train")) if isinstance(fitted, FittedProcess) else counts
     told = beyond(points, **{name: None if name in ignored and name in varying else counts[name] for name in counts})
+    told = told or _unlike(points.role("train"), fitted, counts, value)
     warnings += [Told(kind=one.kind, message=one.message) for one in told]
     warnings += _unused_told(ignored, model)
     low = high = None
@@ -132,6 +133,15 @@ def predict(
         warnings=warnings,
         estimator=None if file.campaign is None else file.campaign.estimator,
     )
+
+
+def _unlike(training: Points, fitted: Fitted, counts: Mapping[str, float | None], value: float) -> list[PointsWarning]:
+    """Whether R or its interval, that of a layout's mean, is unlike those of the fitted layouts."""
+    if not isinstance(fitted, FittedProcess):
+        return unlike(training, value)
+    low, high = fitted.interval(**counts)
+    lows, highs = fitted.interval(training.h, training.m, training.c)
+    return unlike(training, value, float(high - low) / 2, highs - lows)
 
 
 UNUSED = "unused-count"
