@@ -18,7 +18,7 @@ from pagelab.errors import BadInputError, cannot_write, quoted
 from pagelab.machine.provenance import pagelab_version
 
 from .judgement import Errors, Floor, Judged, Judgement
-from .points import CyclesKind, Points, Role, Source
+from .points import CyclesKind, Points, PointsWarning, Role, Source
 
 SCHEMA: Literal["pagelab.model/1"] = "pagelab.model/1"
 FILE = "model.json"
@@ -55,6 +55,13 @@ class Layout(_Model):
     extra: dict[str, float | None] = Field(default_factory=dict)
 
 
+class Told(_Model):
+    """Something that a reader of the model has to know; ``kind`` is a stable name."""
+
+    kind: str
+    message: str
+
+
 class Origin(_Model):
     """Where the points are from."""
 
@@ -62,6 +69,8 @@ class Origin(_Model):
     sha256: str
     provenance: dict[str, Any]
     """Of the import, not of the measurement: machine and software (pagelab.provenance/1)."""
+    told: list[Told] = Field(default_factory=list)
+    """What the import found wrong with single rows, or decided about them."""
 
 
 class ErrorsDocument(_Model):
@@ -134,13 +143,6 @@ class SimulatedBy(_Model):
     """Of the trace; null in models before it was kept."""
 
 
-class Told(_Model):
-    """Something that a reader of the model has to know; ``kind`` is a stable name."""
-
-    kind: str
-    message: str
-
-
 class CampaignSummary(_Model):
     """How ``pagelab model run`` made the points."""
 
@@ -197,6 +199,7 @@ class ModelFile(_Model):
             cycles=self.cycles,
             walkers=self.walkers,
             extra={name: [row.extra.get(name) for row in rows] for name in (rows[0].extra if rows else {})},
+            told=tuple(PointsWarning(one.kind, one.message) for one in self.origin.told),
         )
 
 
@@ -238,7 +241,10 @@ def file_of(points: Points, source: Path) -> ModelFile:
             for i, name in enumerate(points.layouts)
         ],
         origin=Origin(
-            file=str(source), sha256=hashlib.sha256(source.read_bytes()).hexdigest(), provenance=provenance()
+            file=str(source),
+            sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
+            provenance=provenance(),
+            told=[Told(kind=one.kind, message=one.message) for one in points.told],
         ),
     )
 
