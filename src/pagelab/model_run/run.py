@@ -29,7 +29,7 @@ from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, TRIAL, Execution, trial_records
 from pagelab.model_run.points import FEWEST_EXECUTIONS, gathered, left_out, simulated_by
-from pagelab.model_run.simulation import PROCESSOR, TRACE, Expectation, Simulator, needed
+from pagelab.model_run.simulation import PROCESSOR, TRACE, Expectation, Simulator, needed, uncalibrated
 from pagelab.models.answer import UNCALIBRATED
 from pagelab.models.catalogue import IN_CYCLES, models
 from pagelab.models.document import FILE, ModelFile, Told, file_of, fits_of
@@ -380,11 +380,12 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
     simulated, space = needed(asked, session.directory, trial, session.progress.note, known)
     refuse_other_input(session, space, records)
     session.keep(simulated=simulated, footprint=list(space.tiles))
-    if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):
+    why = uncalibrated(simulated, session.directory) if trial.counts == "simulated" else None
+    if why is not None:
         session.tell(
             UNCALIBRATED,
-            f"C is not calibrated to this machine ({simulated.processor} as its makers describe it): models whose "
-            f"slopes are cycles ({', '.join(IN_CYCLES)}) may be off by its scale; pagelab doctor --probe-translation",
+            f"C is not calibrated to this machine ({why}): models whose slopes are cycles ({', '.join(IN_CYCLES)}) may "
+            "be off by its scale; pagelab doctor --probe-translation",
         )
     return space, Simulator(session.directory, simulated, session.progress.note)
 
