@@ -240,6 +240,28 @@ def test_other_files_are_refused(tmp_path: Path, change: dict[str, object], mess
         read(path).points()
     with pytest.raises(BadInputError, match="it does not exist; make it with: pagelab model run --into "):
         read(tmp_path / "absent.model")
-    path.write_text("no JSON")
-    with pytest.raises(BadInputError, match="it is no model's file"):
-        read(path)
+    for text in ("no JSON", 100_000 * "["):
+        path.write_text(text)
+        with pytest.raises(BadInputError, match="it is no model's file"):
+            read(path)
+
+
+def test_fits_of_what_there_is_not_are_refused(tmp_path: Path) -> None:
+    """Regression: a KeyError, which was called a fault of pagelab itself."""
+    data = points(12)
+    file = file_of(data, table(tmp_path, MEAN))
+    fits = fits_of(data, judge(data, [models()["poly1"]], folds=4), 1)
+    path = tmp_path / "w.model"
+    write(path, file.model_copy(update={"fits": fits}))
+    for old, new, message in (
+        (
+            '"model": "poly1"',
+            '"model": "poly9"',
+            "model poly9, which this pagelab does not know; .* fit again: pagelab",
+        ),
+        ('"layout3":', '"layout99":', "layout layout99, not listed; remove the entry fits"),
+    ):
+        text = path.read_text()
+        (tmp_path / "other.model").write_text(text.replace(old, new))
+        with pytest.raises(BadInputError, match=message):
+            read(tmp_path / "other.model")

@@ -179,7 +179,7 @@ def read(directory: Path) -> Campaign | None:
         if data.get("schema") != SCHEMA:
             raise another_would_do(BadInputError(f"cannot go on with {directory}: {path.name} is no {SCHEMA}"))
         return Campaign.model_validate(data)
-    except (OSError, ValidationError, json.JSONDecodeError, AttributeError) as error:
+    except (OSError, ValidationError, json.JSONDecodeError, AttributeError, RecursionError) as error:
         text = str(error).splitlines()[0]
         raise another_would_do(BadInputError(f"cannot go on with {directory}: {path.name}: {text}")) from None
 

@@ -17,6 +17,7 @@ from pagelab import whole_file
 from pagelab.errors import BadInputError, cannot_write, quoted
 from pagelab.machine.provenance import pagelab_version
 
+from .catalogue import models
 from .judgement import Errors, Floor, Judged, Judgement
 from .points import CyclesKind, Points, PointsWarning, Role, Source
 
@@ -311,7 +312,7 @@ def read(path: Path) -> ModelFile:
             f"cannot read {path}: it does not exist; make it with: pagelab model run --into {quoted(path)} -- CMD; "
             f"or from measured times: pagelab model import FILE.csv --into {quoted(path)}"
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadInputError(f"cannot read {path}: it is no model's file ({error})") from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
@@ -319,11 +320,29 @@ def read(path: Path) -> ModelFile:
         why = f"it has {schema}, and this pagelab reads {SCHEMA}" if newer else f"it is no model's file ({SCHEMA})"
         raise BadInputError(f"cannot read {path}: {why}; make one with: pagelab model run -- CMD")
     try:
-        return ModelFile.model_validate(data)
+        found = ModelFile.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise BadInputError(f"cannot read {path}: {where}: {first['msg']}") from None
+    if found.fits is not None:
+        _check_fits(path, found, found.fits)
+    return found
+
+
+def _check_fits(path: Path, file: ModelFile, fits: Fits) -> None:
+    """Refuses fits of models or layouts that there are not: reports look both up by their names."""
+    known, layouts = models(), {row.layout for row in file.layouts}
+    for one in fits.models:
+        errors = [each for each in (one.in_sample, one.folds, one.left_out, one.test) if each is not None]
+        other = next((name for each in errors for name in each.relative if name not in layouts), None)
+        if one.model in known and other is None:
+            continue
+        why = f"model {one.model}, which this pagelab does not know" if other is None else f"layout {other}, not listed"
+        raise BadInputError(
+            f"cannot read {path}: its fits have {why}; remove the entry fits, and fit again: "
+            f"pagelab model fit {quoted(path)}"
+        )
 
 
 def inside(path: Path) -> Path:

@@ -17,7 +17,7 @@ from .base import Fitted, number
 from .catalogue import IN_CYCLES, chosen
 from .document import ModelFile, Told
 from .gaussian_process import FittedProcess, Of, effective
-from .points import LABELS, Points, PointsWarning, independent
+from .points import LABELS, LARGEST, Points, PointsWarning, independent
 from .reach import beyond, unlike
 
 _NEAREST = 8
@@ -91,8 +91,8 @@ def predict(
 ) -> Prediction:
     """Predicts R with a model fitted to the file's training layouts. Raises `BadInputError` for missing counts."""
     for name, value in (("h", h), ("m", m), ("c", c)):
-        if value is not None and not (np.isfinite(value) and value >= 0):
-            raise BadInputError(f"--{name} {value}: a count is zero or above")
+        if value is not None and not 0 <= value <= LARGEST:
+            raise BadInputError(f"--{name} {value:g}: not within 0 ... {LARGEST:g}")
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     points, (chosen_model,) = file.points(), chosen([model], 1 if file.fits is None else file.fits.seed)
