@@ -306,35 +306,41 @@ def _bars(told: AdviceDocument) -> list[str]:
 
 
 def _checks(told: AdviceDocument) -> list[str]:
-    from pagelab.analysis import wording
     from pagelab.cli.forest import Row, forest
 
     def share(percent: float | None) -> float | None:
         return None if percent is None else percent / 100
 
-    promised = ""
-    if told.promised_percent is not None:
-        low, high = share(told.promised_low_percent), share(told.promised_high_percent)
-        assert low is not None
-        assert high is not None
-        gain = wording.percent(told.promised_percent / 100, signed=False)
-        promised = f"; promised {gain} against 4K pages ({wording.percent(low)} to {wording.percent(high)})"
-    return forest(
-        [
-            Row(
-                one.condition,
-                share(one.change_percent),
-                share(one.low_percent),
-                share(one.high_percent),
-                one.words + (promised if one.condition == "advice" else ""),
-            )
-            for one in told.checked
-        ]
+    rows = [
+        Row(one.condition, share(one.change_percent), share(one.low_percent), share(one.high_percent), one.words)
+        for one in told.checked
+    ]
+    return [*forest(rows), *_promise(told)]
+
+
+def _promise(told: AdviceDocument) -> list[str]:
+    """What was promised and what the check found, both against 4K pages: the kernel's own way may be another."""
+    from pagelab.analysis import wording
+
+    if told.promised_percent is None or told.promised_low_percent is None or told.promised_high_percent is None:
+        return []
+    low, high = told.promised_low_percent / 100, told.promised_high_percent / 100
+    line = (
+        f"advice against 4K pages: promised a gain of {wording.percent(told.promised_percent / 100)} "
+        f"({wording.percent(low)} to {wording.percent(high)})"
     )
+    got = told.promise
+    if got is None or got.change_percent is None:
+        return [f"{line}; the check has no whole pair of both"]
+    found = f"; got {wording.percent(-got.change_percent / 100)}"
+    if got.low_percent is not None and got.high_percent is not None:
+        found += f" ({wording.percent(-got.high_percent / 100)} to {wording.percent(-got.low_percent / 100)})"
+    return [f"{line}{found}, {got.kept} what was promised"]
 
 
 def _outside(told: AdviceDocument) -> list[str]:
-    """How to get the same pages without pagelab, where that is possible; and the cost of everything in 2M pages."""
+    """How to get the same pages without pagelab, where that is possible; and the memory that it and everything in 2M
+    pages cost."""
     from pagelab.analysis import wording
 
     everything = all(one.chosen for one in told.regions)
@@ -345,6 +351,9 @@ def _outside(told: AdviceDocument) -> list[str]:
         lines.append(
             "outside pagelab: madvise(address, length, MADV_HUGEPAGE) on these blocks, before they are touched"
         )
+    more = (told.resident_advice_bytes or 0) - told.resident_base_bytes
+    if more > 2 << 20:
+        lines.append(f"the advice takes {wording.size(more)} more resident memory than 4K pages")
     more = told.resident_huge_bytes - told.resident_base_bytes
     if more > 2 << 20:
         lines.append(f"everything in 2M pages takes {wording.size(more)} more resident memory than 4K pages")
