@@ -11,7 +11,7 @@ import pytest
 
 from pagelab.advise import answer
 from pagelab.advise.campaign import Asked, Found
-from pagelab.advise.choose import Choice
+from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import Region
 from pagelab.advise.document import AdviceDocument, RegionGain
 from pagelab.advise.effects import Effects
@@ -46,6 +46,18 @@ def test_a_gain_of_everything_is_told_where_the_advice_is_not_confirmed(advice: 
     assert "verything in 2M pages is 12.7% faster than the kernel's own way" in said.split(". ")[0]
     assert "is not confirmed" in said
     assert "anon 0–2M" in said
+
+
+def test_a_budget_without_room_is_told_the_least_that_gains() -> None:
+    """Regression: of regions of 4 MiB without a gain and of 64 MiB with one, "--budget 4M"."""
+    regions = [Region("anon", 0, 2 * TILE), Region("anon", 2 * TILE, 34 * TILE), Region("anon", 34 * TILE, 98 * TILE)]
+    draws = np.array([[0.0, 0.1, 0.2]]).repeat(100, axis=0) + np.linspace(-0.01, 0.01, 100)[:, None]
+    effects = Effects(draws.mean(axis=0), (draws > 0).mean(axis=0), draws, 0.1)
+    choice = choose(regions, effects, 8 * TILE)
+    found = replace(_found([False] * 3), regions=regions, effects=effects, choice=choice)
+    said = answer.verdict(found, _answered(None, UNCLEAR), metric_named("cpu_s"))
+    assert said.startswith("The budget has no room for any region that gains: the smallest of 2 has 64 MiB, ")
+    assert "give it --budget 64M, or more --minutes" in said
 
 
 @pytest.mark.parametrize(("got", "kept"), [(-0.05, "within"), (-0.2, "above"), (0.01, "below"), (None, None)])

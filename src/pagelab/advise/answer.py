@@ -172,10 +172,11 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
     )
     if not chosen:
         if found.choice is not None and found.choice.left_out:
-            smallest = min(region.bytes for region in found.regions)
+            least = found.choice.least_left_out
             return (
-                f"The budget is less than a region, which has {wording.size(smallest)} or more: give it --budget "
-                f"{-(-smallest >> 20)}M; or more --minutes, with which regions are smaller."
+                f"The budget has no room for any region that gains: the smallest of {found.choice.left_out} has "
+                f"{wording.size(least)}, and mosaics do not tell which part of a region gains; give it --budget "
+                f"{-(-least >> 20)}M, or more --minutes, with which regions are smaller."
             )
         if everything.said == "lower":
             return f"No region stands out, but {whole}."
