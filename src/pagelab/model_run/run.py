@@ -8,7 +8,7 @@ and ``round-1`` … Every step is saved before the next begins, so that a killed
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,8 @@ _TRACED_BY = {"argv", "cwd", "window"}
 """What of a request its own trace depends on, beside that of every reference."""
 _PLANNED_BY = {"minutes", "layouts", "tests", "aim", "estimator"}
 """What only the plan depends on, and what follows it."""
+_KERNELS, _KERNELS_APART = 0.05, 0.02
+"""The kernel's share of a window's time, and the difference of it between the anchors, from which on it is told."""
 _FREE_BYTES = 256 << 20
 """Memory that must stay free beside the program's."""
 
@@ -306,6 +308,26 @@ def try_it(session: Session) -> None:
             f"the program marks no window: R is {measured(None, counted=source)}, and {trial.faults_share:.0%} of the "
             "processor time was the kernel's (faults); mark the phase with pagelab_begin (docs/api.md)",
         )
+    told = kernels_share({one.layout: one.faults_share for one in own}, counted=source)
+    if window is not None and told:
+        session.tell("kernel-in-window", told)
+
+
+def kernels_share(shares: Mapping[str, float], *, counted: bool) -> str:
+    """A warning if the kernel has a share of the window's time, or not the same in both anchors; else nothing.
+
+    A window's R includes the kernel's time. That of page faults falls with 2M pages as walks do, so models take it for
+    translation.
+    """
+    small, large = shares["4K"], shares["2M"]
+    if max(small, large) < _KERNELS and abs(small - large) < _KERNELS_APART:
+        return ""
+    where = ", unless cycles are counted in user mode alone," if counted else ""
+    return (
+        f"the kernel had {small:.0%} of the window's processor time in 4K pages and {large:.0%} in 2M pages (page "
+        f"faults, system calls): R includes it{where} and models take what differs for translation; touch memory "
+        "before pagelab_begin"
+    )
 
 
 def _forget_failed(study: Path) -> None:
