@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,6 +183,20 @@ def test_a_run_far_from_its_layout_is_told(tmp_path: Path) -> None:
     (told,) = read_csv(table(tmp_path, text)).told
     assert told.message.startswith("line 3: R is more than 10 times above or below the median of layout a, and 1 more:")
     assert read_csv(table(tmp_path, text.replace("3,1,90", "8e9,8e7,90"))).told == ()
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "said"),
+    [
+        ("layout,R,C,r_sd", "a,10,1,0.1\nb,20,2,0.1\n", "r_sd is not used, so the noise .* --column repeats=NAME"),
+        ("layout,R,C,repeats", "a,10,1,3\nb,20,2,3\n", "repeats is not used, so the noise .* --column r_sd=NAME"),
+        ("layout,R,C,r_sd", "a,10,1,0.1\na,11,1,0.1\n", "r_sd is not used: rows are runs"),
+    ],
+)
+def test_a_spread_that_is_not_used_is_told(tmp_path: Path, header: str, rows: str, said: str) -> None:
+    """Regression: r_sd without repeats was dropped without a word, and predict --run then asked for r_sd."""
+    (told,) = read_csv(table(tmp_path, f"{header}\n{rows}")).told
+    assert re.search(said, told.message)
 
 
 def test_only_the_first_column_may_be_unnamed(tmp_path: Path) -> None:

@@ -55,6 +55,15 @@ def test_counts_that_cannot_be_are_refused(value: float) -> None:
     assert "extrapolation" in told(data, 1e30, 1e30, 1e30, "gp")
 
 
+def test_one_run_is_refused_of_models_without_an_interval() -> None:
+    """Regression: --run was ignored."""
+    file = file_of(points(12), DIGITISED)
+    with pytest.raises(BadInputError, match="--run: poly1 has no interval, and only gp has one"):
+        predict(file, 1e9, 1e8, 1e9, model="poly1", of="run")
+    with pytest.raises(BadInputError, match="or both columns r_sd and repeats"):
+        predict(file, 1e9, 1e8, 1e9, of="run")
+
+
 def test_no_interval_of_a_run_time_begins_below_zero() -> None:
     """Regression: "-1.406e14 to 1.950e14" cycles, with a minus unlike all others."""
     data = points(30, noise=0.02)

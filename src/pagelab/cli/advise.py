@@ -38,6 +38,7 @@ _NAME = 60
 
 
 def advise_command(
+    context: typer.Context,
     argv: Annotated[
         list[str] | None,
         typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=command_words),
@@ -125,7 +126,7 @@ def advise_command(
         pagelab advise --pid 4242 --seconds 10
     """
     if pid is not None:
-        _refuse_with_pid(argv, trace, samples, into)
+        _refuse_with_pid(context, argv)
         terminal.echo(_live(pid, seconds, budget, as_json=as_json))
         return
     if not argv:
@@ -159,11 +160,16 @@ def advise_command(
     terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
 
 
-def _refuse_with_pid(argv: list[str] | None, trace: Path | None, samples: Path | None, into: Path | None) -> None:
+_OF_A_COMMAND = ("trace", "samples", "processor", "minutes", "timeout", "metric", "measure_regex", "seed", "into")
+
+
+def _refuse_with_pid(context: typer.Context, argv: list[str] | None) -> None:
     if argv:
         raise BadInputError(f"--pid and a command ({argv[0]}): give one of them")
-    for option, value in (("--trace", trace), ("--samples", samples), ("--into", into)):
-        if value is not None:
+    for name in _OF_A_COMMAND:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            option = f"--{name.replace('_', '-')}"
             raise BadInputError(f"{option}: does not apply to --pid, which runs and keeps nothing; leave it out")
 
 

@@ -114,7 +114,11 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
             for name in header
             if name not in used and (values := _maybe_numbers(rows, name)) is not None
         },
-        told=(*_merged(found, rows, groups), *_far_from_their_layout(rows, names, groups, numbers)),
+        told=(
+            *_merged(found, rows, groups),
+            *_unused_spread(found, repeats),
+            *_far_from_their_layout(rows, names, groups, numbers),
+        ),
     )
     return _with_anchors(path, points, how)
 
@@ -227,6 +231,22 @@ def _merged(found: Mapping[str, tuple[str, ...]], rows: Rows, groups: list[list[
         f"{len(groups)} layouts, each named by its first line"
     )
     return [PointsWarning("unnamed-layouts", message)]
+
+
+def _unused_spread(found: Mapping[str, tuple[str, ...]], repeats: Array | None) -> list[PointsWarning]:
+    """A warning of a column that means nothing without another one."""
+    if ("r_sd" in found) == ("repeats" in found):
+        return []
+    key, other = ("r_sd", "repeats") if "r_sd" in found else ("repeats", "r_sd")
+    column = found[key][0]
+    if repeats is not None:
+        message = f"the column {column} is not used: rows are runs, and the noise is taken from them"
+    else:
+        message = (
+            f"the column {column} is not used, so the noise is unknown: it takes {key} and {other}; name the other "
+            f"column with --column {other}=NAME, or import a row for every run"
+        )
+    return [PointsWarning("unused-spread", message)]
 
 
 def _check_runs(path: Path, rows: Rows, numbers: Mapping[str, Array], how: Reading) -> None:

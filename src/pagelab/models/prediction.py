@@ -97,6 +97,8 @@ def predict(
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     points, (chosen_model,) = file.points(), chosen([model], 1 if file.fits is None else file.fits.seed)
     fitted = chosen_model.fit(points if chosen_model.own_points else points.role("train"))
+    if of == "run" and not isinstance(fitted, FittedProcess):
+        raise BadInputError(f"--run: {model} has no interval, and only gp has one; leave --run or --model out")
     value = float(fitted.predict(h, m, c))
     warnings = uncalibrated(file) if model in IN_CYCLES else []
     counts = {"h": h, "m": m, "c": c}
@@ -179,7 +181,7 @@ def run_spread(points: Points, fitted: FittedProcess, counts: Mapping[str, float
     if training.r_se is None or training.r_sd is None or not training.spread_known.any():
         raise BadInputError(
             f"cannot give the interval of one run of {points.workload}: the spread over repeats is not known; import a "
-            "row for every run, or a column r_sd"
+            "row for every run, or both columns r_sd and repeats"
         )
     assert training.repeats is not None
     variance, shared = training.run_variances
