@@ -241,3 +241,18 @@ def test_time_of_the_kernel_in_a_window_is_told(small: float, large: float, told
     said = kernels_share({"4K": small, "2M": large}, counted=False)
     assert bool(said) == told
     assert not told or f"the kernel had {small:.0%} of the window's processor time in 4K pages and {large:.0%}" in said
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_cycles_with_a_walk_active_are_kept_beside_c_where_they_are_counted(
+    active: bool, trace: Path, tmp_path: Path
+) -> None:
+    machine = Machine(trace, counts=True, active=active, noise=0.001)
+    found, file = campaign(tmp_path, machine, asked(trace, counts="auto", select="random", layouts=8))
+    assert found.trial is not None
+    assert (found.trial.counts, found.trial.active) == ("counted", active)
+    assert file.cycles == "sum"
+    for row in file.layouts:
+        assert row.extra.get("active_cycles") == (pytest.approx(0.75 * row.c) if active else None)
+    spec = (tmp_path / "gups.model" / found.rounds[0].directory / "study.toml").read_text()
+    assert ("tlb.walk_active" in spec) == active

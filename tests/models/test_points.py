@@ -29,6 +29,7 @@ GOOD: dict[str, Any] = {
         ({"m": [3, -1, 2]}, "M of b is not above zero"),
         ({"c": [1e9, 4.1e10, 3e9]}, "C of b is more than R times 2 walkers.*--walkers N"),
         ({"c": [1e9, 2.1e10, 3e9], "cycles": "active"}, "more cycles with a walk active than cycles in all, in b"),
+        ({"extra": {"active_cycles": [1e9, 2.1e10, 1.0]}}, "walk active .active_cycles. than cycles in all, in b"),
         ({"h": [1, 2]}, "H has 2 values for 3 layouts"),
         ({"layouts": ["a", "b", "b"]}, "layout b has two rows"),
         ({"anchors": {"4K": "z"}}, "the layout of 4K pages, z, is not among them"),

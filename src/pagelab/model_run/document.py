@@ -67,6 +67,8 @@ class Trial(_Model):
     """Of the slower of the two."""
     faults_share: float
     """System time over processor time of what is measured, with 4K pages."""
+    active: bool = False
+    """Whether cycles with a walk active are counted beside C."""
 
 
 class Simulated(_Model):

@@ -81,6 +81,8 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
     extra: dict[str, list[float]] = {"huge_bytes": [float(rows[name].layout().huge_bytes) for name in names]}
     if counted:
         inputs = {key: [float(np.mean([one[key] for one in counts[name]])) for name in names] for key in "hmc"}
+        if trial.active and all("active" in one for own in counts.values() for one in own):
+            extra["active_cycles"] = [float(np.mean([one["active"] for one in counts[name]])) for name in names]
         if simulator is not None:
             beside = _columns(simulator.counts([rows[name].layout() for name in names]))
             extra |= {f"{SIMULATED}{key}": values for key, values in beside.items()}

@@ -8,7 +8,7 @@ and ``round-1`` … Every step is saved before the next begins, so that a killed
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ from pagelab.models.document import read as read_model
 from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
-from pagelab.record import Record
+from pagelab.record import Record, WarningKind
 from pagelab.study.budget import unknown_time
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.interrupts import Interrupts
@@ -125,6 +125,7 @@ class Session:
                 layouts,
                 repeats,
                 counting=counting,
+                active=trial is None or trial.active,
                 timeout_s=limit if trial is None or self.asked.timeout_s is not None else None,
                 seed=self.asked.seed + len(self.campaign.rounds),
             )
@@ -300,6 +301,7 @@ def try_it(session: Session) -> None:
         resident_bytes=resident,
         run_s=max(one.duration_s for one in runs),
         faults_share=next(one.faults_share for one in own if one.layout == "4K"),
+        active=source and _active(own, records.values()),
     )
     session.keep(trial=trial)
     if window is None:
@@ -368,7 +370,10 @@ def _source(asked: Asked, runs: Sequence[Execution], record: Record) -> tuple[bo
     missing = sorted({name for one in runs for key, name in executions.COUNTED.items() if key not in one.counts})
     if not missing:
         return True, "this machine counts them"
-    told = next((one.message for one in record.warnings if "counter" in one.kind), "they did not count")
+    warnings = [
+        one.message for one in record.warnings if "counter" in one.kind and executions.ACTIVE not in one.message
+    ]
+    told = next(iter(warnings), "they did not count")
     why = f"{', '.join(missing)}: {told.split(': ')[0]}"
     if asked.counts == "measured":
         raise MachineError(
@@ -376,6 +381,12 @@ def _source(asked: Asked, runs: Sequence[Execution], record: Record) -> tuple[bo
             "simulate them: --counts simulated"
         )
     return False, f"this machine does not count {why}"
+
+
+def _active(runs: Sequence[Execution], records: Iterable[Record]) -> bool:
+    """Whether to count cycles with a walk active: not if more events than counters make them take turns."""
+    turns = any(one.kind == WarningKind.COUNTER_MULTIPLEXED for record in records for one in record.warnings)
+    return not turns and all("active" in one.counts for one in runs)
 
 
 def _refuse_little_memory(resident: int) -> None:

@@ -277,9 +277,17 @@ def _check_values(points: Points) -> None:
 
 
 def _check_possible(points: Points) -> None:
+    if points.source == "simulated":
+        return
+    active = points.extra.get("active_cycles")
+    if active is not None and np.any(active > points.r):
+        raise BadInputError(
+            f"points of {points.workload}: more cycles with a walk active (active_cycles) than cycles in all, in "
+            f"{_where(points, active > points.r)}; check the units of both"
+        )
     limit = points.r * (points.walkers if points.cycles == "sum" else 1)
     bad = points.c > limit
-    if not bad.any() or points.source == "simulated":
+    if not bad.any():
         return
     if points.cycles == "active":
         raise BadInputError(
