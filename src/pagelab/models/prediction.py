@@ -141,7 +141,7 @@ def _unlike(training: Points, fitted: Fitted, counts: Mapping[str, float | None]
     """Whether R or its interval, that of a layout's mean, is unlike those of the fitted layouts."""
     if not isinstance(fitted, FittedProcess):
         return unlike(training, value)
-    low, high = fitted.interval(**counts)
+    low, high = fitted.interval(counts["h"], counts["m"], counts["c"])
     lows, highs = fitted.interval(training.h, training.m, training.c)
     return unlike(training, value, float(high - low) / 2, highs - lows)
 
