@@ -88,8 +88,8 @@ def test_counts_are_those_of_the_description_as_it_is_told(
     found, file = campaign(tmp_path, Machine(trace, noise=0.001), wanted)
     assert found.simulated is not None
     assert found.simulated.caches == caches
-    told = [one.message for one in found.told if one.kind == "uncalibrated"]
-    assert [f"{here} has no cycles that were fitted to timed walks" in one for one in told] == [True]
+    warned = [one.message for one in found.told if one.kind == "uncalibrated"]
+    assert [f"{here} has no cycles that were fitted to timed walks" in one for one in warned] == [True]
     by_name = {row.name: row.layout() for one in found.rounds for row in one.layouts}
     for row in file.layouts[:4]:
         policy = Layout("own", by_name[row.layout].tiles).policy()
