@@ -53,6 +53,9 @@ def test_the_blocks_that_gain_are_advised_and_the_policy_gives_them_huge_pages(p
     assert advice["said"] == everything["said"] == "lower"
     assert advice["change_percent"] == pytest.approx(-40, abs=0.01)
     assert "40.0% lower than the kernel's own way" in told["verdict"]
+    assert told["promise"]["change_percent"] == pytest.approx(-40, abs=0.01)
+    assert told["promise"]["kept"] == "within"
+    assert told["resident_advice_bytes"] > 4 * BLOCK
     again = subprocess.run(
         [sys.executable, "-m", "pagelab", "run", "--policy", told["policy"], "--", program, "0", "10", "30", "0"],
         capture_output=True,

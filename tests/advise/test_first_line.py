@@ -11,12 +11,14 @@ import pytest
 
 from pagelab.advise import answer
 from pagelab.advise.campaign import Asked, Found
-from pagelab.advise.choose import Choice
+from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import Region
+from pagelab.advise.document import AdviceDocument, RegionGain
 from pagelab.advise.effects import Effects
 from pagelab.analysis.answer import Answer, answer_of
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
+from pagelab.cli.advise import _promise
 
 TILE = 2 << 20
 FASTER = answer_of(-0.127, Interval(-0.162, -0.0925, 0.95), 3e-5, 18, level=0.95, family=2)
@@ -44,6 +46,40 @@ def test_a_gain_of_everything_is_told_where_the_advice_is_not_confirmed(advice: 
     assert "verything in 2M pages is 12.7% faster than the kernel's own way" in said.split(". ")[0]
     assert "is not confirmed" in said
     assert "anon 0–2M" in said
+
+
+def test_a_budget_without_room_is_told_the_least_that_gains() -> None:
+    """Regression: of regions of 4 MiB without a gain and of 64 MiB with one, "--budget 4M"."""
+    regions = [Region("anon", 0, 2 * TILE), Region("anon", 2 * TILE, 34 * TILE), Region("anon", 34 * TILE, 98 * TILE)]
+    draws = np.array([[0.0, 0.1, 0.2]]).repeat(100, axis=0) + np.linspace(-0.01, 0.01, 100)[:, None]
+    effects = Effects(draws.mean(axis=0), (draws > 0).mean(axis=0), draws, 0.1)
+    choice = choose(regions, effects, 8 * TILE)
+    found = replace(_found([False] * 3), regions=regions, effects=effects, choice=choice)
+    said = answer.verdict(found, _answered(None, UNCLEAR), metric_named("cpu_s"))
+    assert said.startswith("The budget has no room for any region that gains: the smallest of 2 has 64 MiB, ")
+    assert "give it --budget 64M, or more --minutes" in said
+
+
+@pytest.mark.parametrize(("got", "kept"), [(-0.05, "within"), (-0.2, "above"), (0.01, "below"), (None, None)])
+def test_the_promise_is_compared_with_what_it_was_made_against(got: float | None, kept: str | None) -> None:
+    """Regression: promised against 4K pages, and checked against the kernel's own way alone."""
+    choice = _found([True]).choice
+    assert choice is not None
+    found = answer._promise(choice, replace(FASTER, change=got), metric_named("wall_s"))
+    assert found is not None
+    assert found.kept == kept
+    regions = [RegionGain(pool="anon", start_bytes=0, end_bytes=TILE, gain_percent=5, low_percent=1, high_percent=9,
+                          chosen=True)]  # fmt: skip
+    told = AdviceDocument(
+        command=["prog"], verdict="", metric="wall_s", budget_bytes=None, used_bytes={}, huge_bytes=0, left_out=0,
+        promised_percent=5, promised_low_percent=1, promised_high_percent=9, promise=found, regions=regions, rounds=1,
+        executions=9, checked=[], resident_base_bytes=0, resident_huge_bytes=0, caveats=[], directory="", policy=None,
+        next="", why="",
+    )  # fmt: skip
+    (line,) = _promise(told)
+    assert line.startswith("advice against 4K pages: promised a gain of +5.0% (+1.0% to +9.0%); ")
+    said = "no whole pair of both" if got is None else f"(+9.2% to +16.2%), {kept} what was promised"
+    assert line.endswith(said)
 
 
 def test_what_nothing_confirms_is_not_confirmed() -> None:

@@ -23,6 +23,19 @@ from pagelab.placement.procfs import Vma
 
 pytestmark = pytest.mark.needs_page_sizes
 
+
+@pytest.mark.parametrize(
+    "option",
+    ["--minutes=5", "--metric=wall_s", "--processor=zen-4", "--seed=1", "--timeout=9", "--measure-regex=x", "--into=x"],
+)
+def test_options_of_a_command_are_refused_with_a_process(option: str) -> None:
+    """Regression: they were ignored."""
+    words = [sys.executable, "-m", "pagelab", "advise", "--pid", str(os.getpid()), option]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"{option.partition('=')[0]}: does not apply to --pid" in done.stderr
+
+
 CHILD = """
 import mmap, time
 # Small pages, which nobody but the test makes huge: khugepaged works where "always" or an advice lets it.

@@ -6,6 +6,7 @@ import json
 import subprocess
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,7 @@ def test_a_level_with_rounded_edges_lies_between_its_ends() -> None:
 def test_the_description_has_what_was_measured_and_costs_what_it_did() -> None:
     planted = hardware(48, 1024)
     walk = latency(planted, 8192, 4096, "4K")
-    measured = Measured(Step(48, 64), Step(1024, 1280), Step(48, 64), 8192, walk, None)
+    measured = Measured(Step(48, 64), Step(1024, 1280), Step(48, 64), ((8192, walk),), None)
     document = description(measured, "broadwell", name="measured", where="here")
     again = load(tomllib.loads(calibration.text(document)))
     table = again.needed("tlb")
@@ -161,33 +162,59 @@ def test_the_description_has_what_was_measured_and_costs_what_it_did() -> None:
     assert again.needed("caches") == {**load("broadwell").needed("caches"), "name": "measured"}
 
 
+def test_walks_just_beyond_the_second_level_do_not_stand_for_a_programs() -> None:
+    """Regression: a description whose walks cost what the cheapest did, a fifth of those of programs."""
+    walks = ((1792, 20.0), (4096, 43.0), (6144, 50.0), (8192, 110.0), (16384, 120.0))
+    measured = Measured(Step(96, 112), Step(1024, 1792), None, walks, None)
+    document = description(measured, "zen-5", name="measured", where="here")
+    costs = [calibration.predicted_cycles(document, pages) for pages, _ in walks]
+    assert costs[1] == pytest.approx(np.mean([43, 50, 110, 120]), rel=0.2)
+    assert sum((costs[i] - walks[i][1]) / walks[i][1] for i in (1, 2)) > 0
+    assert costs[4] < 120
+    said = [one.what for one in load(document).sources if one.calibrated]
+    assert said == ["cycles to read a table entry: fitted to walks over 4096 to 16384 pages (43.0 to 120.0 cycles)"]
+    near = description(replace(measured, walks=walks[:2]), "zen-5", name="measured", where="here")
+    assert load(near).calibrated
+    near = description(replace(measured, walks=walks[:1]), "zen-5", name="measured", where="here")
+    assert calibration.predicted_cycles(near, 8192) == pytest.approx(20, rel=0.2)
+
+
+def test_a_description_without_a_walk_is_not_calibrated() -> None:
+    """Regression: its source said "measured", and campaigns with it did not say that C is not calibrated."""
+    measured = Measured(Step(96, 112), None, None, (), None)
+    document = description(measured, "zen-5", name="measured", where="here")
+    assert not load(tomllib.loads(calibration.text(document))).calibrated
+    assert "entry" not in document["source"][0]["what"]
+    assert not load("zen-5").calibrated
+
+
 @pytest.mark.parametrize("host_page", [None, "4K", "2M"])
 def test_a_guests_description_is_nested_and_costs_what_was_measured(host_page: str | None) -> None:
-    measured = Measured(Step(96, 112), Step(3072, 3584), Step(96, 112), 8192, 400.0, host_page)
+    measured = Measured(Step(96, 112), Step(3072, 3584), Step(96, 112), ((8192, 400.0),), host_page)
     document = description(measured, "zen-5", name="measured", where="here")
     assert document["tlb"].get("nested", {}).get("page") == host_page
     assert calibration.predicted_cycles(document, 8192) == pytest.approx(400, rel=0.1)
 
 
 def test_a_preset_that_is_borne_out_keeps_its_arrays() -> None:
-    measured = Measured(Step(64, 72), Step(1536, 1792), Step(32, 48), None, None, None)
+    measured = Measured(Step(64, 72), Step(1536, 1792), Step(32, 48), (), None)
     document = description(measured, "skylake", name="measured", where="here")
     stated = load("skylake").needed("tlb")
     assert load(document).needed("tlb")["first"] == stated["first"]
     assert load(document).needed("tlb")["second"] == stated["second"]
     told = verdict(measured, "skylake")
     assert told[0] == "first level, 4K pages: 64 entries, as skylake has"
-    other = verdict(Measured(Step(96, 112), None, None, None, None, None), "skylake")
+    other = verdict(Measured(Step(96, 112), None, None, (), None), "skylake")
     assert other[0].endswith("skylake has 64 entries")
     assert "none was seen to end" in other[2]
-    guest = verdict(Measured(Step(96, 112), None, None, None, None, "4K"), "zen-5")
+    guest = verdict(Measured(Step(96, 112), None, None, (), "4K"), "zen-5")
     assert guest[1].endswith("cannot be seen, since the host splits such pages")
     assert verdict(measured, None) == []
 
 
 def test_nothing_measured_describes_nothing() -> None:
     with pytest.raises(BadInputError, match="--rounds 40"):
-        description(Measured(None, None, None, None, None, None), None, name="x", where="y")
+        description(Measured(None, None, None, (), None), None, name="x", where="y")
 
 
 @pytest.mark.parametrize(
@@ -267,6 +294,7 @@ def test_the_command_measures_stores_compares_and_describes(
     assert "nothing beyond the intervals" in said
     assert str(file) in said
     assert calibration.entries(load(file).needed("tlb")["second"], "4K") == 1536
+    assert load(file).calibrated
     command.probe_translation(as_json=True, rounds=9, description=None, processor=None)
     assert json.loads(capsys.readouterr().out)["schema"] == "pagelab.translation/1"
 

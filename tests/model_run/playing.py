@@ -73,6 +73,8 @@ class Machine:
     seed: int = 1
     counts: bool = False
     """Whether it counts events in windows."""
+    active: bool = False
+    """Whether it counts cycles with a walk active, too, if it is asked for them: three quarters of C."""
     window: str | None = WINDOW
     tiles: int = 25
     """Of the anonymous pool, in its records."""
@@ -123,6 +125,8 @@ class Machine:
                 measurements.append({"name": f"{self.window}.{part}", "value": 0.0, "unit": ""})
         if self.counts:
             own = {"tlb.hits": counts["h"], "tlb.walks": counts["m"], "tlb.walk_cycles": counts["c"], "cycles": cycles}
+            if self.active and "tlb.walk_active" in condition.request.events:
+                own["tlb.walk_active"] = 0.75 * counts["c"]
             measurements += [{"name": f"{self.window}.{name}", "value": v, "unit": ""} for name, v in own.items()]
         start = _PLACES["anon"]
         page = (2 << 20) if huge else 4096

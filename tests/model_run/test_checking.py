@@ -11,12 +11,15 @@ import pytest
 from playing import Machine, advised
 from test_model_run import CLOCK, asked, campaign
 
+from models.planted import DIGITISED, points
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout, Tile
 from pagelab.model_run import document, executions
-from pagelab.model_run.checking import checked, text
+from pagelab.model_run.checking import _judged, checked, text
 from pagelab.model_run.estimate import Own, combined
-from pagelab.models.document import ModelFile, read
+from pagelab.models import judge, models
+from pagelab.models.document import ModelFile, file_of, fits_of, read
+from pagelab.models.judgement import Judgement
 
 
 def rule(counts: dict[str, float]) -> float:
@@ -221,3 +224,22 @@ def test_a_check_on_another_machine_is_refused(trace: Path, model: Path) -> None
     with pytest.raises(MachineError, match="began on another machine"):
         checked(model, "1G", None, 5.0, machine.tools())
     assert machine.runs == 0
+
+
+def test_the_folds_are_those_of_the_models_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: models were fitted with the file's seed, and judged in folds of another."""
+    data = points(12)
+    file = file_of(data, DIGITISED)
+    fits = fits_of(data, judge(data, [models()["poly1"]], folds=4, seed=7), 7)
+    row = file.layouts[5].model_copy(update={"layout": "1G", "role": "test"})
+    seeds = []
+
+    def judged(*args: Any, **options: Any) -> Judgement:
+        seeds.append(options["seed"])
+        return judge(*args, **options)
+
+    monkeypatch.setattr("pagelab.model_run.checking.judge", judged)
+    found = _judged(file.model_copy(update={"fits": fits}), row)
+    assert seeds == [7]
+    assert found.fits is not None
+    assert found.fits.seed == 7

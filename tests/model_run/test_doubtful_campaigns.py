@@ -15,7 +15,7 @@ from pagelab.errors import BadInputError, MachineError
 from pagelab.model_run.answer import probed
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.points import machine_moved
-from pagelab.model_run.run import run
+from pagelab.model_run.run import kernels_share, run
 from pagelab.models.answer import report_of
 from pagelab.models.document import ModelFile, read
 
@@ -230,3 +230,29 @@ def test_counts_that_are_the_same_in_every_layout_are_told_beside_the_models(
     machine.rule = lambda counts: 2e7 + 0.8 * counts["c"]
     _, file = campaign(tmp_path, machine, asked(trace, counts="measured", select="random"))
     assert "constant-input" in {one.kind for one in file.points().warnings()}
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "told"),
+    [(0.01, 0.0, False), (0.04, 0.035, False), (0.03, 0.005, True), (0.06, 0.06, True), (0.0, 0.05, True)],
+)
+def test_time_of_the_kernel_in_a_window_is_told(small: float, large: float, told: bool) -> None:
+    """Regression: faults in a marked window were taken for translation, without a word."""
+    said = kernels_share({"4K": small, "2M": large}, counted=False)
+    assert bool(said) == told
+    assert not told or f"the kernel had {small:.0%} of the window's processor time in 4K pages and {large:.0%}" in said
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_cycles_with_a_walk_active_are_kept_beside_c_where_they_are_counted(
+    active: bool, trace: Path, tmp_path: Path
+) -> None:
+    machine = Machine(trace, counts=True, active=active, noise=0.001)
+    found, file = campaign(tmp_path, machine, asked(trace, counts="auto", select="random", layouts=8))
+    assert found.trial is not None
+    assert (found.trial.counts, found.trial.active) == ("counted", active)
+    assert file.cycles == "sum"
+    for row in file.layouts:
+        assert row.extra.get("active_cycles") == (pytest.approx(0.75 * row.c) if active else None)
+    spec = (tmp_path / "gups.model" / found.rounds[0].directory / "study.toml").read_text()
+    assert ("tlb.walk_active" in spec) == active

@@ -7,6 +7,8 @@ import pytest
 
 from pagelab.model_run.document import EstimatorName
 from pagelab.model_run.estimate import Noise, Own, combined, estimate, times
+from pagelab.model_run.points import noise_of
+from pagelab.models.points import Role
 
 
 @pytest.mark.parametrize("how", ["median", "mean", "low-quantile"])
@@ -62,6 +64,22 @@ def test_the_errors_of_a_campaign_follow_its_layouts() -> None:
     assert errors["0"] > 3 * np.median(list(errors.values()))
     alike = Noise.of({str(i): (1 + 0.01 * random.normal(size=6)).tolist() for i in range(40)}, "median")
     assert [one for one, _ in alike.errors().values()] == pytest.approx([alike.error(6)] * 40, rel=0.35)
+
+
+def test_runs_of_test_layouts_have_no_part_in_the_errors_of_training_layouts() -> None:
+    """Regression: a campaign whose test layouts were noisy weighed its training layouts by their noise, and so chose
+    and stopped by it."""
+    random = np.random.default_rng(1)
+    training = {f"t{i}": (1 + 0.01 * random.normal(size=3)).tolist() for i in range(10)}
+    found = []
+    for sd in (0.01, 0.1):
+        tests = {f"x{i}": (1 + sd * random.normal(size=3)).tolist() for i in range(12)}
+        roles: dict[str, Role] = {**dict.fromkeys(training, "train"), **dict.fromkeys(tests, "test")}
+        found.append(noise_of({**training, **tests}, roles, "median"))
+    (quiet, few), (noisy, many) = found
+    assert quiet.run_sd == noisy.run_sd
+    assert [few[name] for name in training] == [many[name] for name in training]
+    assert np.median([many[name] for name in many if name not in training]) > 0.03
 
 
 def test_the_errors_of_runs_without_noise_are_zero() -> None:

@@ -9,7 +9,9 @@ from playing import COMMAND, Machine
 from test_model_run import asked, campaign
 
 from pagelab.layouts import Layout
+from pagelab.model_run.document import Simulated
 from pagelab.model_run.predicting import predict_for
+from pagelab.model_run.simulation import uncalibrated
 from pagelab.simulate.tlb_runs import tlb
 from pagelab.trace.capture import capture
 
@@ -59,6 +61,18 @@ entries = 64
 """
 
 
+def test_only_fitted_cycles_calibrate_and_only_without_caches(tmp_path: Path) -> None:
+    """Regression: any description in a file counted as one of this machine."""
+    here = tmp_path / "here.toml"
+    plain = Simulated(processor=str(here), description="", caches=False, trace="t", references=1)
+    here.write_text(DESCRIPTION)
+    assert uncalibrated(plain, tmp_path) == f"{here} has no cycles that were fitted to timed walks"
+    here.write_text(DESCRIPTION + '[[source]]\nwhat = "cycles"\nwhere = "here"\ncalibrated = true\n')
+    assert uncalibrated(plain, tmp_path) is None
+    assert "with --caches, walks cost" in (uncalibrated(plain.model_copy(update={"caches": True}), tmp_path) or "")
+    assert uncalibrated(plain.model_copy(update={"processor": "zen-4"}), tmp_path) == "zen-4 as its makers describe it"
+
+
 @pytest.mark.by_turns(4)
 @pytest.mark.parametrize("caches", [False, True])
 def test_counts_are_those_of_the_description_as_it_is_told(
@@ -74,7 +88,8 @@ def test_counts_are_those_of_the_description_as_it_is_told(
     found, file = campaign(tmp_path, Machine(trace, noise=0.001), wanted)
     assert found.simulated is not None
     assert found.simulated.caches == caches
-    assert all(one.kind != "uncalibrated" for one in found.told)
+    warned = [one.message for one in found.told if one.kind == "uncalibrated"]
+    assert [f"{here} has no cycles that were fitted to timed walks" in one for one in warned] == [True]
     by_name = {row.name: row.layout() for one in found.rounds for row in one.layouts}
     for row in file.layouts[:4]:
         policy = Layout("own", by_name[row.layout].tiles).policy()

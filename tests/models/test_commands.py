@@ -134,7 +134,7 @@ def test_predictions_have_an_interval_and_warn_beyond_the_layouts(fitted: Path) 
     ("words", "message"),
     [
         (("predict", "w.model", "--c", "1e9"), "it needs H; add --h NUMBER"),
-        (("predict", "w.model", "--h", "1", "--m", "1", "--c", "-1"), "--c -1.0: a count is zero or above"),
+        (("predict", "w.model", "--h", "1", "--m", "1", "--c", "-1"), "--c -1: not within 0 ... 1e+30"),
         (("predict", "w.model", "--c", "1e9", "--model", "bosu"), "model bosu: unknown; allowed: basu, "),
         (("predict", "w.model", "--c", "1e9", "--level", "2"), "--level 2.0: not within 0.5 ... 0.9999"),
         (("model", "fit", "w.model", "--folds", "99"), "--folds 99: not within 2 ... 18"),

@@ -22,6 +22,26 @@ from pagelab.models.mosmodel import Mosmodel
 FITTED = ["poly1", "poly3", "mosmodel", "gp"]
 
 
+@pytest.mark.parametrize("name", ["poly3", "gp"])
+def test_layouts_of_equal_counts_are_left_out_together(name: str) -> None:
+    """Regression: a layout was predicted from another one at the same place, and noise there passed for a law."""
+    data = points(8, noise=0.1)
+    rows = np.repeat(np.arange(8), 3)
+    thrice = replace(
+        data.take(rows), layouts=tuple(f"{row}.{i % 3}" for i, row in enumerate(rows)), anchors={},
+    )  # fmt: skip
+    assert list(thrice.places) == list(rows)
+    r = thrice.r.copy()
+    r[6:9] *= np.array([2.0, 3.0, 4.0])
+    model = models()[name]
+    before, after = (cross_validated(model, one, 24) for one in (thrice, replace(thrice, r=r)))
+    assert list(after[6:9]) == list(before[6:9])
+    assert not np.any(np.isclose(np.delete(after, [6, 7, 8]), np.delete(before, [6, 7, 8]), rtol=1e-9))
+    assert judge(thrice, [models()["poly1"]], folds=10).fold_count == 8
+    with pytest.raises(BadInputError, match="all have the same counts"):
+        cross_validated(model, thrice.take([0, 1, 2]), 3)
+
+
 @given(st.lists(st.tuples(st.floats(1, 1e12), st.floats(0.1, 10)), min_size=3, max_size=20))
 def test_errors_are_equations_one_and_two(rows: list[tuple[float, float]]) -> None:
     r = np.array([one for one, _ in rows])

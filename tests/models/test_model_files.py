@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_a_table_of_two_machines_is_read_one_at_a_time() -> None:
         ),
         ("layout,R,C\na,1,x\n", Reading(), r'line 2: C is "x", no number'),
         ("layout,R,C\na,1\n", Reading(), r'line 2: C is "", no number'),
-        ("layout,R,C\na,1,nan\n", Reading(), "C of a is no number"),
+        ("layout,R,C\na,1,nan\n", Reading(), "line 2: C is nan, not 0 or within"),
         ("layout,R,C\n", Reading(), "it has no row"),
         ("R,C\n1,1\n", Reading(where={"R": "2"}), "it has no row of R=2"),
         ("R,C\n1,1\n", Reading(where={"z": "2"}), "--where z=2: .*no such column"),
@@ -113,9 +114,21 @@ def test_a_table_of_two_machines_is_read_one_at_a_time() -> None:
         ("layout,R,C\na,1,1\n", Reading(tests=("z",)), "--test z: .*no such layout"),
         ("layout,R,C,c\na,1,1,2\n", Reading(), "two columns are named C and c; rename one"),
         ("layout,R,C\n" + '"a,1,1\n' + 40_000 * "b,1,1\n", Reading(), "line 2: field larger than .*; is a quote"),
-        ("layout,R,C,alt\na,1,1,2\nb,nan,1,2\n", Reading(columns={"c": "alt"}), "R of b is no number"),
-        ("layout,R,C,alt\na,1,1,2\nb,1,1,nan\n", Reading(columns={"r": "alt"}), "R of b is no number"),
-        ("layout,R,C,alt\na,1,1,2\nb,1,1,-5\n", Reading(columns={"r": "alt"}), "R of b is not above zero"),
+        ("layout,R,C,alt\na,1,1,2\nb,nan,1,2\n", Reading(columns={"c": "alt"}), "line 3: R is nan, not within 1e-30"),
+        ("layout,R,C,alt\na,1,1,2\nb,1,1,nan\n", Reading(columns={"r": "alt"}), "line 3: R is nan"),
+        (
+            "layout,R,C,alt\na,1,1,2\nb,1,1,-5\n",
+            Reading(columns={"r": "alt"}),
+            "line 3: R is -5, not within 1e-30 ... 1e[+]30; correct the line, or leave it out",
+        ),
+        ("layout,R,C\na,1,1\na,0,1\na,1,1\n", Reading(), "line 3: R is 0, not within"),
+        ("layout,R,C\na,1,1\na,1,-1\na,1,1\n", Reading(), "line 3: C is -1, not 0 or within"),
+        ("layout,R,C,H\na,1,1,1\na,1,1,inf\n", Reading(), "line 3: H is inf"),
+        ("layout,R,C\na,1e300,1\n", Reading(), r"line 2: R is 1e\+300, not within 1e-30 ... 1e\+30"),
+        ("layout,R,C\na,1e-310,1e-310\n", Reading(), "line 2: R is 1e-310, not within"),
+        ("layout,R,C\na,9,1\na,3,7\na,9,1\n", Reading(), "line 3: C is more than R times 2 walkers; .*--walkers N"),
+        ("layout,R,C\na,9,1\na,3,4\na,3,4\n", Reading(cycles="active"), r"line 3: .* than R \(and in 1 more lines\)"),
+        ("layout,R,C\na,1,1\n ,2,1\n", Reading(), "line 3: its layout has no name"),
         ("layout,R,C\na,1,1\nb,1,000,1\n", Reading(), "line 3 has 4 fields, and the first line names 3 columns"),
         (
             "layout,R,C\na,1,1\nb,2,1\n",
@@ -136,6 +149,63 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, reading: Readin
         read_csv(table(tmp_path, text), reading)
     with pytest.raises(BadInputError, match="cannot import"):
         read_csv(tmp_path / "absent.csv")
+
+
+def test_rows_without_layouts_that_have_equal_counts_are_repeats(tmp_path: Path) -> None:
+    """Regression: each was a layout of its own, and was predicted by a model that was fitted to the others."""
+    rows = "".join(f"{10 + i + j / 10},{i},{2 * i}\n" for i in range(8) for j in range(4))
+    found = read_csv(table(tmp_path, "r,c,m\n" + rows))
+    assert found.layouts == tuple(f"line {2 + 4 * i}" for i in range(8))
+    assert found.repeats is not None
+    assert list(found.repeats) == [4] * 8
+    assert found.r[1] == pytest.approx(11.15)
+    message = "rows of equal counts are taken for repeats, 32 rows for 8 layouts"
+    file = file_of(found, tmp_path / "mean.csv")
+    assert message in {one.kind: one.message for one in told_of(file)}["unnamed-layouts"]
+    assert file.points().told == found.told
+    means = read_csv(table(tmp_path, "r,c,r_sd,repeats\n5,1,0.1,3\n6,1,0.1,3\n"))
+    assert len(means) == 2
+    with pytest.raises(BadInputError, match="line 3: layout line 2 is test here and train in line 2"):
+        read_csv(table(tmp_path, "r,c,role\n5,1,train\n6,1,test\n"))
+
+
+def test_spaces_around_a_layouts_name_are_no_other_layout(tmp_path: Path) -> None:
+    """Regression: two layouts, "4K" and "4K ", none of which was the one of 4K pages."""
+    text = "layout,R,C\n4K,30,9\n4K ,32,9\n 2M,20,1\n"
+    found = read_csv(table(tmp_path, text), Reading(tests=(), anchors={"2M": "2M "}))
+    assert found.layouts == ("4K", "2M")
+    assert found.anchors == {"4K": "4K", "2M": "2M"}
+
+
+def test_a_run_far_from_its_layout_is_told(tmp_path: Path) -> None:
+    """Regression: one of three runs in seconds was averaged with two in cycles, and nothing was said."""
+    text = "layout,R,C,H\na,9e9,9e7,3\na,3,1,90\na,9e9,1e8,3\nb,8e9,1e8,1e5\n"
+    (told,) = read_csv(table(tmp_path, text)).told
+    assert told.message.startswith("line 3: R is more than 10 times above or below the median of layout a, and 1 more:")
+    assert read_csv(table(tmp_path, text.replace("3,1,90", "8e9,8e7,90"))).told == ()
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "said"),
+    [
+        ("layout,R,C,r_sd", "a,10,1,0.1\nb,20,2,0.1\n", "r_sd is not used, so the noise .* --column repeats=NAME"),
+        ("layout,R,C,repeats", "a,10,1,3\nb,20,2,3\n", "repeats is not used, so the noise .* --column r_sd=NAME"),
+        ("layout,R,C,r_sd", "a,10,1,0.1\na,11,1,0.1\n", "r_sd is not used: rows are runs"),
+    ],
+)
+def test_a_spread_that_is_not_used_is_told(tmp_path: Path, header: str, rows: str, said: str) -> None:
+    """Regression: r_sd without repeats was dropped without a word, and predict --run then asked for r_sd."""
+    (told,) = read_csv(table(tmp_path, f"{header}\n{rows}")).told
+    assert re.search(said, told.message)
+
+
+def test_only_the_first_column_may_be_unnamed(tmp_path: Path) -> None:
+    """Regression: with a comma at the end of each line the empty last column was the layout of all rows."""
+    found = read_csv(table(tmp_path, "r,c,m,\n30,9,3,\n20,1,2,\n"))
+    assert found.layouts == ("line 2", "line 3")
+    assert read_csv(table(tmp_path, ",r,c,\na,30,9,\nb,20,1,\n")).layouts == ("a", "b")
+    with pytest.raises(BadInputError, match="it has: r, column 2"):
+        read_csv(table(tmp_path, "r,,\n30,9,\n"))
 
 
 @pytest.mark.parametrize("source", ["simulated", "counted"])
@@ -185,6 +255,28 @@ def test_other_files_are_refused(tmp_path: Path, change: dict[str, object], mess
         read(path).points()
     with pytest.raises(BadInputError, match="it does not exist; make it with: pagelab model run --into "):
         read(tmp_path / "absent.model")
-    path.write_text("no JSON")
-    with pytest.raises(BadInputError, match="it is no model's file"):
-        read(path)
+    for text in ("no JSON", 100_000 * "["):
+        path.write_text(text)
+        with pytest.raises(BadInputError, match="it is no model's file"):
+            read(path)
+
+
+def test_fits_of_what_there_is_not_are_refused(tmp_path: Path) -> None:
+    """Regression: a KeyError, which was called a fault of pagelab itself."""
+    data = points(12)
+    file = file_of(data, table(tmp_path, MEAN))
+    fits = fits_of(data, judge(data, [models()["poly1"]], folds=4), 1)
+    path = tmp_path / "w.model"
+    write(path, file.model_copy(update={"fits": fits}))
+    for old, new, message in (
+        (
+            '"model": "poly1"',
+            '"model": "poly9"',
+            "model poly9, which this pagelab does not know; .* fit again: pagelab",
+        ),
+        ('"layout3":', '"layout99":', "layout layout99, not listed; remove the entry fits"),
+    ):
+        text = path.read_text()
+        (tmp_path / "other.model").write_text(text.replace(old, new))
+        with pytest.raises(BadInputError, match=message):
+            read(tmp_path / "other.model")

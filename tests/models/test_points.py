@@ -29,6 +29,7 @@ GOOD: dict[str, Any] = {
         ({"m": [3, -1, 2]}, "M of b is not above zero"),
         ({"c": [1e9, 4.1e10, 3e9]}, "C of b is more than R times 2 walkers.*--walkers N"),
         ({"c": [1e9, 2.1e10, 3e9], "cycles": "active"}, "more cycles with a walk active than cycles in all, in b"),
+        ({"extra": {"active_cycles": [1e9, 2.1e10, 1.0]}}, "walk active .active_cycles. than cycles in all, in b"),
         ({"h": [1, 2]}, "H has 2 values for 3 layouts"),
         ({"layouts": ["a", "b", "b"]}, "layout b has two rows"),
         ({"anchors": {"4K": "z"}}, "the layout of 4K pages, z, is not among them"),
@@ -45,6 +46,9 @@ GOOD: dict[str, Any] = {
         ({"repeats": [3, 0, 3]}, "repeats of b is 0"),
         ({"repeats": [3, 3]}, "repeats has 2 values for 3 layouts"),
         ({"walkers": 0}, "0 walkers"),
+        ({"r": [1e10, 1e31, 3e10]}, r"R of b is not within 1e-30 \.\.\. 1e\+30; check its unit"),
+        ({"m": [3, 1e-31, 2]}, "M of b is not within"),
+        ({"r_sd": [1, 1e31, 1]}, "a standard deviation of R is below zero, or above"),
     ],
 )
 def test_impossible_points_are_refused(change: dict[str, Any], message: str) -> None:
@@ -75,6 +79,15 @@ def test_few_test_layouts_are_told() -> None:
     assert "few-tests" in kinds(points(30, roles=["train", *["test"] * 11, *["train"] * 18]))
     assert "few-tests" not in kinds(points(30, roles=["train", *["test"] * 12, *["train"] * 17]))
     assert "few-tests" not in kinds(points(30))
+
+
+def test_test_layouts_with_the_counts_of_training_layouts_are_told() -> None:
+    data = points(30)
+    roles = ("test", *("train",) * 28, "test")
+    alike = replace(data, roles=roles, anchors={}, **{n: np.append(v[:-1], v[3]) for n, v in data.inputs.items()})
+    told = {one.kind: one.message for one in alike.warnings()}["tests-like-training"]
+    assert told.startswith("test layouts with the counts of a training layout (layout29): ")
+    assert "tests-like-training" not in {one.kind for one in replace(data, roles=roles, anchors={}).warnings()}
 
 
 def test_run_times_of_another_order_of_magnitude_are_told() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from models.planted import DIGITISED, points
+from pagelab.errors import BadInputError
 from pagelab.models import Points
 from pagelab.models.base import number
 from pagelab.models.document import file_of
@@ -41,6 +42,26 @@ def test_gp_extrapolates_in_an_input_that_never_varied() -> None:
     assert set(other) == {"unused-count", "extrapolation"}
     assert other["extrapolation"].startswith("H = ")
     assert set(told(data, 9e8, m, c, "poly1")) == {"unused-count"}
+
+
+@pytest.mark.parametrize("value", [1e300, 1e60, -1.0, float("nan"), float("inf")])
+def test_counts_that_cannot_be_are_refused(value: float) -> None:
+    """Regression: R = −8.7e156, or an error of NumPy."""
+    data = points(12)
+    file = file_of(data, DIGITISED)
+    for name in ("h", "m", "c"):
+        with pytest.raises(BadInputError, match=rf"--{name} .*: not within 0 \.\.\. 1e\+30"):
+            predict(file, **{"h": 1e9, "m": 1e8, "c": 1e9, name: value})
+    assert "extrapolation" in told(data, 1e30, 1e30, 1e30, "gp")
+
+
+def test_one_run_is_refused_of_models_without_an_interval() -> None:
+    """Regression: --run was ignored."""
+    file = file_of(points(12), DIGITISED)
+    with pytest.raises(BadInputError, match="--run: poly1 has no interval, and only gp has one"):
+        predict(file, 1e9, 1e8, 1e9, model="poly1", of="run")
+    with pytest.raises(BadInputError, match="or both columns r_sd and repeats"):
+        predict(file, 1e9, 1e8, 1e9, of="run")
 
 
 def test_no_interval_of_a_run_time_begins_below_zero() -> None:

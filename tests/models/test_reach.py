@@ -14,7 +14,7 @@ from models.planted import points
 from pagelab.models import Points
 from pagelab.models.answer import warnings_of
 from pagelab.models.gaussian_process import GaussianProcess
-from pagelab.models.reach import beyond, excess, judged_beyond
+from pagelab.models.reach import beyond, excess, judged_beyond, unlike
 
 
 @given(share=st.floats(0.001, 50), above=st.booleans())
@@ -46,7 +46,7 @@ def test_a_prediction_beyond_the_layouts_says_by_how_much() -> None:
     (told,) = beyond(planted, h, m, high + 3 * (high - low))
     assert ", by 3 times their range: " in told.message
     (apart,) = beyond(planted, h, float(planted.m.max()), low)
-    far = re.search(r"the nearest is (\S+) times as far as any two neighbours", apart.message)
+    far = re.search(r"the nearest is (\S+) times as far as most layouts have theirs", apart.message)
     assert far is not None
     assert float(far[1]) > 1.5
 
@@ -60,6 +60,42 @@ def test_a_gap_in_the_only_input_is_told() -> None:
     assert beyond(data, None, None, 5.1e8) == []
     even = Points.of("even", r=1e10 + 0.7 * c, c=np.linspace(1e6, 1e9, 24))
     assert all(beyond(even, None, None, float(each)) == [] for each in np.linspace(1e6, 1e9, 100))
+
+
+def with_an_isolated_layout() -> Points:
+    """Layouts that lie close together along a line in H, M and C, and 4K far off."""
+    random = np.random.default_rng(11)
+    covered = np.append(np.sort(random.uniform(0, 0.12, 23)), 1.0)
+    m = 2.5e8 * covered * random.uniform(0.99, 1.01, 24)
+    c = 40 * m * random.uniform(0.99, 1.01, 24)
+    names = [*(f"layout{i}" for i in range(23)), "4K"]
+    r = (2e10 + 0.7 * c) * random.normal(1, 0.0005, 24)
+    return Points.of("isolated", r=r, c=c, m=m, h=2e8 - 1e8 * covered, layouts=names)
+
+
+def test_one_isolated_layout_does_not_hide_that_a_prediction_extrapolates() -> None:
+    """Regression: its distance was the width that gaps may have, so nothing in the whole range was ever far off."""
+    data = with_an_isolated_layout()
+    assert data.m is not None
+    assert data.h is not None
+    (told,) = beyond(data, float(data.h[0]), float(data.m[-1]) / 2, float(data.c[2]))
+    assert told.message.startswith("no layout that was fitted has such H, M, C together: the nearest is ")
+    alone = Points.of("alone", r=data.r, c=data.c)
+    assert "no layout that was fitted has such a C" in beyond(alone, None, None, float(data.c[-1]) / 2)[0].message
+    assert beyond(data, float(data.h[5]), float(data.m[5]), float(data.c[5])) == []
+    assert beyond(data, float(data.h[-1]), float(data.m[-1]), float(data.c[-1])) == []
+
+
+def test_a_prediction_that_is_unlike_the_fitted_layouts_is_told() -> None:
+    data = points(30, noise=0.002)
+    low, high = float(data.r.min()), float(data.r.max())
+    span = high - low
+    assert unlike(data, low - 0.05 * span) == unlike(data, (low + high) / 2) == []
+    assert ", by 20% of their range: the prediction extrapolates" in unlike(data, low - 0.2 * span)[0].message
+    widths = np.append(np.full(29, 1e9), 1e11)
+    assert unlike(data, low - 0.6e9, 0.7e9, widths) == []
+    assert "R lies outside the measured run times" in unlike(data, low - 0.8e9, 0.7e9, widths)[0].message
+    assert "the interval is 4 times as wide as at most layouts" in unlike(data, low, 2e9, widths)[0].message
 
 
 def test_the_interval_widens_with_what_is_told() -> None:

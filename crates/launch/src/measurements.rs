@@ -43,8 +43,8 @@ pub struct Collected {
     /// They were looked for with a regular expression.
     by_expression: bool,
     texts: HashSet<Rc<str>>,
-    /// The window of which each name is a part; empty: none.
-    windows: HashMap<Rc<str>, Rc<str>>,
+    /// The window of which each name is a part, if it is one's.
+    windows: HashMap<Rc<str>, Option<Rc<str>>>,
     /// Names of which one window's part was kept, and another's was not: they would be two quantities.
     ambiguous: BTreeSet<Rc<str>>,
     /// Measurements that were not kept, because there are too many of them, or of their names.
@@ -166,14 +166,15 @@ impl Collected {
 
     /// Keeps one, if there is room.
     fn push(&mut self, name: &str, value: f64, unit: &str) {
-        self.push_of("", name, value, unit);
+        self.push_of(None, name, value, unit);
     }
 
     /// Keeps a part of a window.
-    fn push_of(&mut self, window: &str, name: &str, value: f64, unit: &str) {
-        match (self.text(name), self.text(window), self.text(unit)) {
-            (Some(name), Some(window), Some(unit)) if self.measurements.len() < MOST => {
-                if *self.windows.entry(Rc::clone(&name)).or_insert_with(|| Rc::clone(&window)) != window {
+    fn push_of(&mut self, window: Option<&str>, name: &str, value: f64, unit: &str) {
+        let window = window.and_then(|window| self.text(window));
+        match (self.text(name), self.text(unit)) {
+            (Some(name), Some(unit)) if self.measurements.len() < MOST => {
+                if *self.windows.entry(Rc::clone(&name)).or_insert_with(|| window.clone()) != window {
                     self.ambiguous.insert(name);
                     return;
                 }
@@ -186,13 +187,13 @@ impl Collected {
     /// Keeps a window, part by part.
     pub fn push_window(&mut self, name: &str, passed: &Passed) {
         for (suffix, value, unit) in passed.measurements() {
-            self.push_of(name, &format!("{name}{suffix}"), value, unit);
+            self.push_of(Some(name), &format!("{name}{suffix}"), value, unit);
         }
     }
 
     /// Keeps one more part of a window.
     pub fn push_part(&mut self, name: &str, part: &str, value: f64, unit: &str) {
-        self.push_of(name, &format!("{name}.{part}"), value, unit);
+        self.push_of(Some(name), &format!("{name}.{part}"), value, unit);
     }
 
     fn bad(&mut self, line: &str) {

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import polars as pl
 
-from pagelab.advise.campaign import CHECK, FOOTPRINT, POLICY, Asked, Found
+from pagelab.advise.campaign import ADVICE, BASE, CHECK, FOOTPRINT, POLICY, Asked, Found
+from pagelab.advise.choose import Choice
 from pagelab.advise.design import Region
-from pagelab.advise.document import AdviceDocument, Checked, RegionGain
+from pagelab.advise.document import AdviceDocument, Checked, Promise, RegionGain
 from pagelab.analysis import analyse, answer, load, wording
 from pagelab.analysis.answer import Answer
+from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis, Metric
 from pagelab.analysis.try_document import change
 from pagelab.analysis.verdict import judged_of
@@ -32,17 +36,21 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
     """The document of an advice, with the check's study in ``directory``; it says so if nothing was checked."""
     answers: dict[str, Answer] = {}
     analysis: Analysis | None = None
+    promise, resident = None, None
+    chosen = _chosen(found)
+    promised = found.choice if chosen and found.effects is not None else None
     if found.choice is not None:
         with Store.open(directory / CHECK, write=False) as store:
-            analysis = analyse(load(store))
-        judged = judged_of(analysis.compared(), analysis.design, analysis.metrics)
-        by_policy = {one.contrast.policy: one.answer for one in judged}
-        answers = {name: by_policy[name] for name in ("advice", "2M") if name in by_policy}
-    chosen = _chosen(found)
+            data = load(store)
+        analysis = analyse(between(data, "kernel", (ADVICE, "2M")))
+        answers = _answers(analysis, (ADVICE, "2M"))
+        resident = _resident(data, ADVICE)
+        if promised is not None:
+            against = analyse(between(data, BASE, (ADVICE,)))
+            promise = _promise(promised, _answers(against, (ADVICE,)).get(ADVICE), against.primary)
     said = verdict(found, answers, None if analysis is None else analysis.primary)
     policy = directory / POLICY if chosen else None
     following, why = next_command(asked, found, answers, directory, policy)
-    promised = found.choice if chosen and found.effects is not None else None
     return AdviceDocument(
         command=list(asked.argv),
         verdict=said,
@@ -57,18 +65,60 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
         promised_percent=_percent(promised.gain) if promised else None,
         promised_low_percent=_percent(promised.low) if promised else None,
         promised_high_percent=_percent(promised.high) if promised else None,
+        promise=promise,
         regions=_gains(found),
         rounds=found.rounds,
         executions=found.executions,
         checked=[_checked(name, one, analysis) for name, one in answers.items() if analysis is not None],
         resident_base_bytes=found.resident_base,
         resident_huge_bytes=found.resident_huge,
+        resident_advice_bytes=resident,
         caveats=list(analysis.caveats) if analysis else [],
         directory=str(directory),
         policy=str(policy) if policy else None,
         next=following,
         why=why,
     )
+
+
+def between(data: StudyData, base: str, others: tuple[str, ...]) -> StudyData:
+    """The check as if it had only these conditions, each of ``others`` compared with ``base``."""
+    conditions = [
+        one.model_copy(update={"baseline": one.policy == base})
+        for one in data.plan.conditions
+        if one.policy in (base, *others)
+    ]
+    runs = data.runs.filter(pl.col("policy").is_in([one.policy for one in conditions]))
+    kept = set(runs["run_id"])
+    return replace(
+        data,
+        plan=data.plan.model_copy(update={"conditions": conditions, "baseline": base}),
+        runs=runs,
+        measurements=data.measurements.filter(pl.col("run_id").is_in(list(kept))),
+        records=tuple((run, record) for run, record in data.records if run in kept),
+    )
+
+
+def _answers(analysis: Analysis, names: tuple[str, ...]) -> dict[str, Answer]:
+    judged = judged_of(analysis.compared(), analysis.design, analysis.metrics)
+    by_policy = {one.contrast.policy: one.answer for one in judged}
+    return {name: by_policy[name] for name in names if name in by_policy}
+
+
+def _promise(promised: Choice, got: Answer | None, metric: Metric) -> Promise | None:
+    """The measured gain against base pages, beside what was promised against them."""
+    if got is None or promised.low is None or promised.high is None:
+        return None
+    kept: Literal["within", "below", "above"] | None = None
+    if got.change is not None:
+        kept = "below" if -got.change < promised.low else "above" if -got.change > promised.high else "within"
+    return Promise(kept=kept, **change(got, metric))
+
+
+def _resident(data: StudyData, policy: str) -> int | None:
+    runs = set(data.runs.filter(pl.col("policy") == policy)["run_id"])
+    peaks = [record.peak_rss_bytes for run, record in data.records if run in runs and record.peak_rss_bytes]
+    return int(np.median(peaks)) if peaks else None
 
 
 def place(region: Region) -> str:
@@ -122,10 +172,11 @@ def verdict(found: Found, answers: dict[str, Answer], metric: Metric | None) -> 
     )
     if not chosen:
         if found.choice is not None and found.choice.left_out:
-            smallest = min(region.bytes for region in found.regions)
+            least = found.choice.least_left_out
             return (
-                f"The budget is less than a region, which has {wording.size(smallest)} or more: give it --budget "
-                f"{-(-smallest >> 20)}M; or more --minutes, with which regions are smaller."
+                f"The budget has no room for any region that gains: the smallest of {found.choice.left_out} has "
+                f"{wording.size(least)}, and mosaics do not tell which part of a region gains; give it --budget "
+                f"{-(-least >> 20)}M, or more --minutes, with which regions are smaller."
             )
         if everything.said == "lower":
             return f"No region stands out, but {whole}."

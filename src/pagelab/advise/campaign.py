@@ -43,8 +43,10 @@ from pagelab.study.trying import Trying
 
 FOOTPRINT, MOSAICS, CHECK = "footprint", "mosaics", "check"
 POLICY, LAYOUT = "policy.toml", "mosalloc.csv"
-CHECKED = ("kernel", "advice", "2M")
-"""Conditions of the check: the kernel's own choice, the advice, and everything in huge pages."""
+BASE, ADVICE = "4K", "advice"
+CHECKED = ("kernel", ADVICE, "2M", BASE)
+"""Conditions of the check: the kernel's own choice, the advice, everything in huge pages, and what gains are promised
+against."""
 _EXPLORED = 0.6
 """Share of the time for mosaics; the check has the rest."""
 _FEWEST_BLOCKS, _MOST_BLOCKS = 2, 40
@@ -156,7 +158,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
         text = told.advice.toml() if told.choice.chosen.any() else ""
         if text:
             whole_file.put(directory / POLICY, text)
-        _check(asked, directory, text, (began, run_s), tools, progress)
+        _check(asked, directory, text, "", (began, run_s), tools, progress)
         return Found(told.extent, told.regions, None, told.choice, 0, 0, metric, why, *resident, told.misses)
     left_s = 60 * asked.minutes - (monotonic() - began)
     found = regions(extent, _regions_for(extent, run_s, left_s * _EXPLORED, asked))
@@ -170,7 +172,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
         whole_file.put(directory / POLICY, f'name = "advice"\n{text}')
         csv = mosalloc_text(extent, compress(found, choice.chosen))
         whole_file.put(directory / LAYOUT, csv)
-    _check(asked, directory, text if choice.chosen.any() else "", (began, run_s), tools, progress)
+    _check(asked, directory, text if choice.chosen.any() else "", small, (began, run_s), tools, progress)
     executions = sum(one.times.size for one in rounds)
     return Found(extent, found, shares, choice, len(rounds), executions, metric, why, *resident)
 
@@ -207,20 +209,28 @@ def _by_misses(asked: Asked, directory: Path, used_bytes: int) -> _Missing | Non
 
 
 def _check(
-    asked: Asked, directory: Path, advice: str, time: tuple[float, float], tools: Tools, progress: Progress
+    asked: Asked,
+    directory: Path,
+    advice: str,
+    base: str,
+    time: tuple[float, float],
+    tools: Tools,
+    progress: Progress,
 ) -> None:
-    """Runs the check: the kernel's own choice, the advice (unless it is empty), and everything in 2M pages.
+    """Runs the check: the kernel's own choice, the advice (unless it is empty), everything in 2M pages, and with an
+    advice the ``base`` that its gain was promised against (unless it is empty).
 
     ``time``: the start of the user's time limit, and the seconds of an execution.
     """
     began, run_s = time
     left_s = 60 * asked.minutes - (monotonic() - began)
-    settings = [Setting("kernel", KERNEL), Setting("advice", advice), Setting("2M", _all_huge())]
-    if not advice:
-        del settings[1]
-    check = _trying(asked, tuple(settings))
+    policies = {"kernel": KERNEL, ADVICE: advice, "2M": _all_huge(), BASE: base if advice else ""}
+    settings = tuple(Setting(name, policies[name]) for name in CHECKED if policies[name])
+    check = _trying(asked, settings)
+    # Each comparison is with the kernel's own way or, alone, with the base.
+    fewest = fewest_of(2 if advice else 1, check.level)
     # A number of blocks, not minutes: if the machine became slower, the check must still have enough executions.
-    blocks = min(max(check.fewest, floor(left_s / (run_s * len(settings)))), MOST_BLOCKS)
+    blocks = min(max(fewest, floor(left_s / (run_s * len(settings)))), MOST_BLOCKS)
     spec = check.write(directory / CHECK, {"executions": blocks})
     run_own(spec, directory / CHECK, tools, Titled(progress, "check"), _CANNOT)
 

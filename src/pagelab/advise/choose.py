@@ -28,6 +28,8 @@ class Choice:
     huge_bytes: int
     left_out: int
     """Number of regions (by misses: tiles) that would gain, but do not fit into the budget."""
+    least_left_out: int = 0
+    """Bytes of the smallest of them; 0 if there is none."""
 
 
 def choose(found: list[Region], effects: Effects, budget: int | None) -> Choice:
@@ -46,8 +48,10 @@ def choose(found: list[Region], effects: Effects, budget: int | None) -> Choice:
             room -= int(sizes[index])
     chosen, room = _exchanged(chosen, worth, sizes, room)
     gain, low, high = effects.gain(chosen) if chosen.any() else (0.0, 0.0, 0.0)
-    left_out = int(((worth > 0) & ~chosen).sum())
-    return Choice(chosen, gain, low, high, int(sizes[chosen].sum()), left_out)
+    left_out = sizes[(worth > 0) & ~chosen]
+    return Choice(
+        chosen, gain, low, high, int(sizes[chosen].sum()), len(left_out), int(left_out.min()) if left_out.size else 0
+    )
 
 
 def _exchanged(

@@ -38,6 +38,13 @@ class Checked(Change):
     condition: Literal["advice", "2M"]
 
 
+class Promise(Change):
+    """The advice against base pages, in the check: what became of the promise."""
+
+    kept: Literal["within", "below", "above"] | None
+    """Where the measured gain lies: in the promise's interval, below or above it; null where it was not measured."""
+
+
 class AdviceDocument(_Model):
     """Where the huge pages of one command should go."""
 
@@ -61,6 +68,8 @@ class AdviceDocument(_Model):
     promised_low_percent: float | None
     promised_high_percent: float | None
     """Gain of the advice against base pages, and its 95% posterior interval, before the check; null by misses."""
+    promise: Promise | None = None
+    """Null where nothing was promised."""
     regions: list[RegionGain]
     rounds: int
     """Of mosaics, each with regions of its own."""
@@ -71,6 +80,8 @@ class AdviceDocument(_Model):
     """Peak resident memory of the largest process, in base pages."""
     resident_huge_bytes: int
     """The same with everything in 2M pages."""
+    resident_advice_bytes: int | None = None
+    """The same with the advice, the median of the check's executions; null where nothing was advised."""
     caveats: list[str]
     directory: str
     policy: str | None

@@ -38,6 +38,7 @@ _NAME = 60
 
 
 def advise_command(
+    context: typer.Context,
     argv: Annotated[
         list[str] | None,
         typer.Argument(metavar="[--] CMD...", help="The program and its arguments.", callback=command_words),
@@ -125,7 +126,7 @@ def advise_command(
         pagelab advise --pid 4242 --seconds 10
     """
     if pid is not None:
-        _refuse_with_pid(argv, trace, samples, into)
+        _refuse_with_pid(context, argv)
         terminal.echo(_live(pid, seconds, budget, as_json=as_json))
         return
     if not argv:
@@ -159,11 +160,16 @@ def advise_command(
     terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
 
 
-def _refuse_with_pid(argv: list[str] | None, trace: Path | None, samples: Path | None, into: Path | None) -> None:
+_OF_A_COMMAND = ("trace", "samples", "processor", "minutes", "timeout", "metric", "measure_regex", "seed", "into")
+
+
+def _refuse_with_pid(context: typer.Context, argv: list[str] | None) -> None:
     if argv:
         raise BadInputError(f"--pid and a command ({argv[0]}): give one of them")
-    for option, value in (("--trace", trace), ("--samples", samples), ("--into", into)):
-        if value is not None:
+    for name in _OF_A_COMMAND:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            option = f"--{name.replace('_', '-')}"
             raise BadInputError(f"{option}: does not apply to --pid, which runs and keeps nothing; leave it out")
 
 
@@ -306,35 +312,41 @@ def _bars(told: AdviceDocument) -> list[str]:
 
 
 def _checks(told: AdviceDocument) -> list[str]:
-    from pagelab.analysis import wording
     from pagelab.cli.forest import Row, forest
 
     def share(percent: float | None) -> float | None:
         return None if percent is None else percent / 100
 
-    promised = ""
-    if told.promised_percent is not None:
-        low, high = share(told.promised_low_percent), share(told.promised_high_percent)
-        assert low is not None
-        assert high is not None
-        gain = wording.percent(told.promised_percent / 100, signed=False)
-        promised = f"; promised {gain} against 4K pages ({wording.percent(low)} to {wording.percent(high)})"
-    return forest(
-        [
-            Row(
-                one.condition,
-                share(one.change_percent),
-                share(one.low_percent),
-                share(one.high_percent),
-                one.words + (promised if one.condition == "advice" else ""),
-            )
-            for one in told.checked
-        ]
+    rows = [
+        Row(one.condition, share(one.change_percent), share(one.low_percent), share(one.high_percent), one.words)
+        for one in told.checked
+    ]
+    return [*forest(rows), *_promise(told)]
+
+
+def _promise(told: AdviceDocument) -> list[str]:
+    """What was promised and what the check found, both against 4K pages: the kernel's own way may be another."""
+    from pagelab.analysis import wording
+
+    if told.promised_percent is None or told.promised_low_percent is None or told.promised_high_percent is None:
+        return []
+    low, high = told.promised_low_percent / 100, told.promised_high_percent / 100
+    line = (
+        f"advice against 4K pages: promised a gain of {wording.percent(told.promised_percent / 100)} "
+        f"({wording.percent(low)} to {wording.percent(high)})"
     )
+    got = told.promise
+    if got is None or got.change_percent is None:
+        return [f"{line}; the check has no whole pair of both"]
+    found = f"; got {wording.percent(-got.change_percent / 100)}"
+    if got.low_percent is not None and got.high_percent is not None:
+        found += f" ({wording.percent(-got.high_percent / 100)} to {wording.percent(-got.low_percent / 100)})"
+    return [f"{line}{found}, {got.kept} what was promised"]
 
 
 def _outside(told: AdviceDocument) -> list[str]:
-    """How to get the same pages without pagelab, where that is possible; and the cost of everything in 2M pages."""
+    """How to get the same pages without pagelab, where that is possible; and the memory that it and everything in 2M
+    pages cost."""
     from pagelab.analysis import wording
 
     everything = all(one.chosen for one in told.regions)
@@ -345,6 +357,9 @@ def _outside(told: AdviceDocument) -> list[str]:
         lines.append(
             "outside pagelab: madvise(address, length, MADV_HUGEPAGE) on these blocks, before they are touched"
         )
+    more = (told.resident_advice_bytes or 0) - told.resident_base_bytes
+    if more > 2 << 20:
+        lines.append(f"the advice takes {wording.size(more)} more resident memory than 4K pages")
     more = told.resident_huge_bytes - told.resident_base_bytes
     if more > 2 << 20:
         lines.append(f"everything in 2M pages takes {wording.size(more)} more resident memory than 4K pages")

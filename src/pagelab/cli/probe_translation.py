@@ -45,6 +45,11 @@ def probe_translation(*, as_json: bool, rounds: int | None, description: Path | 
         where = f"pagelab doctor --probe-translation, {found.rounds} rounds on {found.host}, {found.measured_at}"
         document = calibration.description(measured, preset, name=description.stem, where=where)
         calibration.write(document, description)
+        if not measured.walks:
+            terminal.say(
+                f"warning: no walk was seen, so the cycles in {description} are not this machine's; measure again when "
+                "it is quieter: pagelab doctor --probe-translation --rounds 40\n"
+            )
     if as_json:
         terminal.echo(found.model_dump_json(by_alias=True, indent=2))
         return
@@ -108,20 +113,18 @@ def _cycles(one: Cycles) -> str:
 
 
 def _measured(found: TranslationFile) -> Measured:
-    """The measurements for a description; the first chase beyond the second level's end gives the cost of a walk."""
+    """The measurements for a description."""
     from pagelab.simulate.calibration import Measured
 
     by_page = {levels.page: levels for levels in found.levels}
     small, large = by_page.get("4K"), by_page.get("2M")
-    walk = small.walks[0] if small is not None and small.walks else None
     # Pages of 2M that the host splits are no large entries.
     whole = large if found.host_pages in ("none", "2M or larger") else None
     return Measured(
         first=_step(small, 0),
         second=_step(small, 1),
         first_large=_step(whole, 0),
-        walk_pages=None if walk is None else walk.pages,
-        walk_cycles=None if walk is None else walk.cycles.median,
+        walks=() if small is None else tuple((walk.pages, walk.cycles.median) for walk in small.walks),
         host_page={"4K": "4K", "2M or larger": "2M", "both": "4K"}.get(found.host_pages),
     )
 

@@ -178,7 +178,8 @@ def _judged(file: ModelFile, row: Row) -> ModelFile:
     found = file.model_copy(update={"layouts": [*training, row]})
     points = found.points()
     folds = min(10 if file.fits is None else file.fits.folds, len(training))
-    return found.model_copy(update={"fits": fits_of(points, judge(points, chosen(names, seed), folds=folds), seed)})
+    judgement = judge(points, chosen(names, seed), folds=folds, seed=seed)
+    return found.model_copy(update={"fits": fits_of(points, judgement, seed)})
 
 
 def text(found: ModelFile, kept: Path) -> str:

@@ -67,6 +67,8 @@ class Trial(_Model):
     """Of the slower of the two."""
     faults_share: float
     """System time over processor time of what is measured, with 4K pages."""
+    active: bool = False
+    """Whether cycles with a walk active are counted beside C."""
 
 
 class Simulated(_Model):
@@ -179,7 +181,7 @@ def read(directory: Path) -> Campaign | None:
         if data.get("schema") != SCHEMA:
             raise another_would_do(BadInputError(f"cannot go on with {directory}: {path.name} is no {SCHEMA}"))
         return Campaign.model_validate(data)
-    except (OSError, ValidationError, json.JSONDecodeError, AttributeError) as error:
+    except (OSError, ValidationError, json.JSONDecodeError, AttributeError, RecursionError) as error:
         text = str(error).splitlines()[0]
         raise another_would_do(BadInputError(f"cannot go on with {directory}: {path.name}: {text}")) from None
 

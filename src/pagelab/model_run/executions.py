@@ -29,6 +29,8 @@ TRIAL = "trial"
 """The study of a campaign's trial."""
 EVENTS = ("tlb", "cycles")
 COUNTED = {"h": "tlb.hits", "m": "tlb.walks", "c": "tlb.walk_cycles", "r": "cycles"}
+ACTIVE = "tlb.walk_active"
+"""Cycles with a walk active, where the processor has such an event: kept beside C, which sums all walkers."""
 _CLOCK = "pagelab-workload clock"
 _PARTS = ("cpu", "user", "system", "thread", "faults", "major_faults")
 """Suffixes of the measurements of a window, after the window's name."""
@@ -49,7 +51,7 @@ class Execution:
     """Seconds: processor time of the window, or user time of the whole execution."""
     faults_share: float
     counts: dict[str, float]
-    """The counted ones of ``r``, ``h``, ``m`` and ``c``."""
+    """The counted ones of ``r``, ``h``, ``m`` and ``c``, and of ``active``."""
     cycle_ns: float | None
     """Time of a cycle, measured beside the execution."""
     memory_ns: float | None
@@ -67,15 +69,20 @@ def study(
     executions: int,
     *,
     counting: bool,
+    active: bool = False,
     timeout_s: float | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Writes study.toml in ``directory``: blocks with each layout once, in random order. Returns its path."""
+    """Writes study.toml in ``directory``: blocks with each layout once, in random order. Returns its path.
+
+    ``active``: if it counts, it counts :data:`ACTIVE`, too.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     settings = [one if isinstance(one, Setting) else Setting(one.name, one.toml()) for one in layouts]
     # Chains of additions and of loads run beside every execution, since other programs change clock and memory speed.
     table = workload(asked.argv, asked.cwd, timeout_s if timeout_s is not None else asked.timeout_s)
     table["setup"] = [_CLOCK]
+    events = [*EVENTS, ACTIVE] if active else list(EVENTS)
     document = {
         "name": "model",
         "question": f"How does the run time of {' '.join(asked.argv)} follow its page sizes?",
@@ -83,7 +90,7 @@ def study(
         "warmups": 0,
         "seed": asked.seed if seed is None else seed,
         "metric": "cpu_s",
-        **({"counters": {"events": list(EVENTS), "per_process": False}} if counting else {}),
+        **({"counters": {"events": events, "per_process": False}} if counting else {}),
         "workload": [table],
         "policy": [setting.table(setting.name, directory) for setting in settings],
     }
@@ -204,16 +211,17 @@ def read(directory: Path, window: str | None) -> list[Execution]:
         ):
             sums[run_id, name] = value
     probes = {row["run_id"]: row["output"] for row in steps.iter_rows(named=True) if row["run_id"]}
+    events = {**COUNTED, "active": ACTIVE}
     found = []
     for row in runs.iter_rows(named=True):
         run_id = row["run_id"]
         if window is None:
             r_s, system, cpu = row.get("user_s"), row.get("system_s"), row.get("cpu_s")
-            counts = {key: row.get(f"counter.{name}") for key, name in COUNTED.items()}
+            counts = {key: row.get(f"counter.{name}") for key, name in events.items()}
         else:
             cpu, system = sums.get((run_id, f"{window}.cpu")), sums.get((run_id, f"{window}.system"))
             r_s = cpu
-            counts = {key: sums.get((run_id, f"{window}.{name}")) for key, name in COUNTED.items()}
+            counts = {key: sums.get((run_id, f"{window}.{name}")) for key, name in events.items()}
         found.append(
             Execution(
                 layout=row["policy"],

@@ -101,6 +101,6 @@ def read(directory: Path) -> KindsDocument | None:
         if data.get("schema") != SCHEMA:
             raise BadInputError(f"cannot read {path}: it is no {SCHEMA}; make one with: pagelab model kinds -- CMD")
         return KindsDocument.model_validate(data)
-    except (OSError, ValidationError, ValueError, AttributeError) as error:
+    except (OSError, ValidationError, ValueError, AttributeError, RecursionError) as error:
         text = str(error).splitlines()[0]
         raise BadInputError(f"cannot read {path}: {text}; make one with: pagelab model kinds -- CMD") from None

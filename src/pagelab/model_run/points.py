@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import numpy as np
 from pagelab.errors import BadInputError, MachineError, quoted
 from pagelab.layouts import Layout
 from pagelab.model_run import executions
-from pagelab.model_run.document import Campaign, Excluded
-from pagelab.model_run.estimate import Noise, estimate
+from pagelab.model_run.document import Campaign, EstimatorName, Excluded
+from pagelab.model_run.estimate import Noise, Own, estimate
 from pagelab.model_run.executions import Execution
 from pagelab.model_run.simulation import Counts, Simulator, processor_of
 from pagelab.models import Points
@@ -72,16 +72,17 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
                 f"the layout of {size} pages alone is left out ({why}), and no model can be judged without it; see "
                 f"every execution: pagelab study status {quoted(directory / campaign.rounds[0].directory)}"
             )
-    noise = Noise.of(kept, asked.estimator)
     names = list(kept)
+    noise, errors = noise_of(kept, {name: rows[name].role for name in names}, asked.estimator)
     r = np.array([estimate(np.array(kept[name]), asked.estimator) for name in names])
     repeats = np.array([len(kept[name]) for name in names])
-    errors = noise.errors()
     roles: list[Role] = [rows[name].role for name in names]
     inputs: dict[str, list[float]]
     extra: dict[str, list[float]] = {"huge_bytes": [float(rows[name].layout().huge_bytes) for name in names]}
     if counted:
         inputs = {key: [float(np.mean([one[key] for one in counts[name]])) for name in names] for key in "hmc"}
+        if trial.active and all("active" in one for own in counts.values() for one in own):
+            extra["active_cycles"] = [float(np.mean([one["active"] for one in counts[name]])) for name in names]
         if simulator is not None:
             beside = _columns(simulator.counts([rows[name].layout() for name in names]))
             extra |= {f"{SIMULATED}{key}": values for key, values in beside.items()}
@@ -99,9 +100,9 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
         layouts=names,
         roles=roles,
         anchors={"4K": "4K", "2M": "2M"},
-        r_sd=r * np.array([noise.own[name].sd for name in names]),
+        r_sd=r * np.array([Own.of(kept[name], asked.estimator).sd for name in names]),
         repeats=repeats,
-        r_error=r * np.array([errors[name][0] for name in names]),
+        r_error=r * np.array([errors[name] for name in names]),
         source=trial.counts,
         walkers=_walkers(campaign, directory),
         extra=extra,
@@ -109,6 +110,19 @@ def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -
     )
     told = [*machine_moved(by_round, counted=counted), *_rounds_apart(by_round)]
     return Gathered(points, excluded, told, _summary(campaign, noise, cycle_ns, by_round))
+
+
+def noise_of(
+    runs: Mapping[str, Sequence[float]], roles: Mapping[str, Role], how: EstimatorName
+) -> tuple[Noise, dict[str, float]]:
+    """The noise of the training layouts, and the relative standard error of each layout's R.
+
+    Runs of test layouts have no part in the training layouts' errors, which weigh the layouts in fits and so decide
+    what is chosen next and when a campaign ends. The errors of test layouts are moderated towards those of all.
+    """
+    training = Noise.of({name: own for name, own in runs.items() if roles[name] == "train"}, how)
+    errors = {**Noise.of(runs, how).errors(), **training.errors()}
+    return training, {name: error for name, (error, _) in errors.items()}
 
 
 def left_out(one: Excluded) -> Told:

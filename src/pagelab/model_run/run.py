@@ -8,7 +8,7 @@ and ``round-1`` … Every step is saved before the next begins, so that a killed
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, TRIAL, Execution, trial_records
 from pagelab.model_run.points import FEWEST_EXECUTIONS, gathered, left_out, simulated_by
-from pagelab.model_run.simulation import PROCESSOR, TRACE, Expectation, Simulator, needed
+from pagelab.model_run.simulation import PROCESSOR, TRACE, Expectation, Simulator, needed, uncalibrated
 from pagelab.models.answer import UNCALIBRATED
 from pagelab.models.catalogue import IN_CYCLES, models
 from pagelab.models.document import FILE, ModelFile, Told, file_of, fits_of
@@ -37,7 +37,7 @@ from pagelab.models.document import read as read_model
 from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
-from pagelab.record import Record
+from pagelab.record import Record, WarningKind
 from pagelab.study.budget import unknown_time
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.interrupts import Interrupts
@@ -62,6 +62,8 @@ _TRACED_BY = {"argv", "cwd", "window"}
 """What of a request its own trace depends on, beside that of every reference."""
 _PLANNED_BY = {"minutes", "layouts", "tests", "aim", "estimator"}
 """What only the plan depends on, and what follows it."""
+_KERNELS, _KERNELS_APART = 0.05, 0.02
+"""The kernel's share of a window's time, and the difference of it between the anchors, from which on it is told."""
 _FREE_BYTES = 256 << 20
 """Memory that must stay free beside the program's."""
 
@@ -123,6 +125,7 @@ class Session:
                 layouts,
                 repeats,
                 counting=counting,
+                active=trial is None or trial.active,
                 timeout_s=limit if trial is None or self.asked.timeout_s is not None else None,
                 seed=self.asked.seed + len(self.campaign.rounds),
             )
@@ -298,6 +301,7 @@ def try_it(session: Session) -> None:
         resident_bytes=resident,
         run_s=max(one.duration_s for one in runs),
         faults_share=next(one.faults_share for one in own if one.layout == "4K"),
+        active=source and _active(own, records.values()),
     )
     session.keep(trial=trial)
     if window is None:
@@ -306,6 +310,26 @@ def try_it(session: Session) -> None:
             f"the program marks no window: R is {measured(None, counted=source)}, and {trial.faults_share:.0%} of the "
             "processor time was the kernel's (faults); mark the phase with pagelab_begin (docs/api.md)",
         )
+    told = kernels_share({one.layout: one.faults_share for one in own}, counted=source)
+    if window is not None and told:
+        session.tell("kernel-in-window", told)
+
+
+def kernels_share(shares: Mapping[str, float], *, counted: bool) -> str:
+    """A warning if the kernel has a share of the window's time, or not the same in both anchors; else nothing.
+
+    A window's R includes the kernel's time. That of page faults falls with 2M pages as walks do, so models take it for
+    translation.
+    """
+    small, large = shares["4K"], shares["2M"]
+    if max(small, large) < _KERNELS and abs(small - large) < _KERNELS_APART:
+        return ""
+    where = ", unless cycles are counted in user mode alone," if counted else ""
+    return (
+        f"the kernel had {small:.0%} of the window's processor time in 4K pages and {large:.0%} in 2M pages (page "
+        f"faults, system calls): R includes it{where} and models take what differs for translation; touch memory "
+        "before pagelab_begin"
+    )
 
 
 def _forget_failed(study: Path) -> None:
@@ -346,7 +370,10 @@ def _source(asked: Asked, runs: Sequence[Execution], record: Record) -> tuple[bo
     missing = sorted({name for one in runs for key, name in executions.COUNTED.items() if key not in one.counts})
     if not missing:
         return True, "this machine counts them"
-    told = next((one.message for one in record.warnings if "counter" in one.kind), "they did not count")
+    warnings = [
+        one.message for one in record.warnings if "counter" in one.kind and executions.ACTIVE not in one.message
+    ]
+    told = next(iter(warnings), "they did not count")
     why = f"{', '.join(missing)}: {told.split(': ')[0]}"
     if asked.counts == "measured":
         raise MachineError(
@@ -354,6 +381,12 @@ def _source(asked: Asked, runs: Sequence[Execution], record: Record) -> tuple[bo
             "simulate them: --counts simulated"
         )
     return False, f"this machine does not count {why}"
+
+
+def _active(runs: Sequence[Execution], records: Iterable[Record]) -> bool:
+    """Whether to count cycles with a walk active: not if more events than counters make them take turns."""
+    turns = any(one.kind == WarningKind.COUNTER_MULTIPLEXED for record in records for one in record.warnings)
+    return not turns and all("active" in one.counts for one in runs)
 
 
 def _refuse_little_memory(resident: int) -> None:
@@ -380,11 +413,12 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
     simulated, space = needed(asked, session.directory, trial, session.progress.note, known)
     refuse_other_input(session, space, records)
     session.keep(simulated=simulated, footprint=list(space.tiles))
-    if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):
+    why = uncalibrated(simulated, session.directory) if trial.counts == "simulated" else None
+    if why is not None:
         session.tell(
             UNCALIBRATED,
-            f"C is not calibrated to this machine ({simulated.processor} as its makers describe it): models whose "
-            f"slopes are cycles ({', '.join(IN_CYCLES)}) may be off by its scale; pagelab doctor --probe-translation",
+            f"C is not calibrated to this machine ({why}): models whose slopes are cycles ({', '.join(IN_CYCLES)}) may "
+            "be off by its scale; pagelab doctor --probe-translation",
         )
     return space, Simulator(session.directory, simulated, session.progress.note)
 

@@ -136,6 +136,17 @@ def processor_of(directory: Path, processor: str) -> str:
     return processor if processor in hardware.presets() or not kept.exists() else str(kept)
 
 
+def uncalibrated(simulated: Simulated, directory: Path) -> str | None:
+    """Why simulated C has another scale than this machine's cycles; None: it was fitted to walks that were timed."""
+    if simulated.processor in hardware.presets():
+        return f"{simulated.processor} as its makers describe it"
+    if not hardware.load(processor_of(directory, simulated.processor)).calibrated:
+        return f"{simulated.processor} has no cycles that were fitted to timed walks"
+    if simulated.caches:
+        return "with --caches, walks cost what the description's caches say; timed walks are fitted without them"
+    return None
+
+
 def trace_digest(path: Path, references: int) -> str:
     """Of a trace's header, which says when it was captured, and its length; it stays when the file is copied."""
     header = Trace(path).header if path.exists() else None

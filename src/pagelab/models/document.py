@@ -17,8 +17,9 @@ from pagelab import whole_file
 from pagelab.errors import BadInputError, cannot_write, quoted
 from pagelab.machine.provenance import pagelab_version
 
+from .catalogue import models
 from .judgement import Errors, Floor, Judged, Judgement
-from .points import CyclesKind, Points, Role, Source
+from .points import CyclesKind, Points, PointsWarning, Role, Source
 
 SCHEMA: Literal["pagelab.model/1"] = "pagelab.model/1"
 FILE = "model.json"
@@ -55,6 +56,13 @@ class Layout(_Model):
     extra: dict[str, float | None] = Field(default_factory=dict)
 
 
+class Told(_Model):
+    """Something that a reader of the model has to know; ``kind`` is a stable name."""
+
+    kind: str
+    message: str
+
+
 class Origin(_Model):
     """Where the points are from."""
 
@@ -62,6 +70,8 @@ class Origin(_Model):
     sha256: str
     provenance: dict[str, Any]
     """Of the import, not of the measurement: machine and software (pagelab.provenance/1)."""
+    told: list[Told] = Field(default_factory=list)
+    """What the import found wrong with single rows, or decided about them."""
 
 
 class ErrorsDocument(_Model):
@@ -134,13 +144,6 @@ class SimulatedBy(_Model):
     """Of the trace; null in models before it was kept."""
 
 
-class Told(_Model):
-    """Something that a reader of the model has to know; ``kind`` is a stable name."""
-
-    kind: str
-    message: str
-
-
 class CampaignSummary(_Model):
     """How ``pagelab model run`` made the points."""
 
@@ -197,6 +200,7 @@ class ModelFile(_Model):
             cycles=self.cycles,
             walkers=self.walkers,
             extra={name: [row.extra.get(name) for row in rows] for name in (rows[0].extra if rows else {})},
+            told=tuple(PointsWarning(one.kind, one.message) for one in self.origin.told),
         )
 
 
@@ -238,7 +242,10 @@ def file_of(points: Points, source: Path) -> ModelFile:
             for i, name in enumerate(points.layouts)
         ],
         origin=Origin(
-            file=str(source), sha256=hashlib.sha256(source.read_bytes()).hexdigest(), provenance=provenance()
+            file=str(source),
+            sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
+            provenance=provenance(),
+            told=[Told(kind=one.kind, message=one.message) for one in points.told],
         ),
     )
 
@@ -305,7 +312,7 @@ def read(path: Path) -> ModelFile:
             f"cannot read {path}: it does not exist; make it with: pagelab model run --into {quoted(path)} -- CMD; "
             f"or from measured times: pagelab model import FILE.csv --into {quoted(path)}"
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadInputError(f"cannot read {path}: it is no model's file ({error})") from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
@@ -313,11 +320,29 @@ def read(path: Path) -> ModelFile:
         why = f"it has {schema}, and this pagelab reads {SCHEMA}" if newer else f"it is no model's file ({SCHEMA})"
         raise BadInputError(f"cannot read {path}: {why}; make one with: pagelab model run -- CMD")
     try:
-        return ModelFile.model_validate(data)
+        found = ModelFile.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise BadInputError(f"cannot read {path}: {where}: {first['msg']}") from None
+    if found.fits is not None:
+        _check_fits(path, found, found.fits)
+    return found
+
+
+def _check_fits(path: Path, file: ModelFile, fits: Fits) -> None:
+    """Refuses fits of models or layouts that there are not: reports look both up by their names."""
+    known, layouts = models(), {row.layout for row in file.layouts}
+    for one in fits.models:
+        errors = [each for each in (one.in_sample, one.folds, one.left_out, one.test) if each is not None]
+        other = next((name for each in errors for name in each.relative if name not in layouts), None)
+        if one.model in known and other is None:
+            continue
+        why = f"model {one.model}, which this pagelab does not know" if other is None else f"layout {other}, not listed"
+        raise BadInputError(
+            f"cannot read {path}: its fits have {why}; remove the entry fits, and fit again: "
+            f"pagelab model fit {quoted(path)}"
+        )
 
 
 def inside(path: Path) -> Path:

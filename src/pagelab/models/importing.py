@@ -1,6 +1,7 @@
 """Reads points from a CSV file: mosmodel's ``mean.csv``, or any table with R, H, M and C of layouts.
 
 A row is a layout, or one of its repeats: rows of the same layout are averaged, and their spread is the noise of R.
+Every row is checked by itself: in a mean, one bad run among good ones is no longer seen.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from pagelab.errors import BadInputError, system_reason
 
-from .points import LABELS, Array, CyclesKind, Points, Role, Source
+from .points import LABELS, LARGEST, LEAST, Array, CyclesKind, Points, PointsWarning, Role, Source
 
 _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "layout": (("layout",), ("name",), ("configuration",), ("",)),
@@ -36,8 +37,12 @@ _NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
     "repeats": (("repeats",),),
 }
 """Possible names of each column, perf's event names among them as mosmodel keeps them; the first that the table has
-is read. Several columns in one entry are added up. Case does not matter."""
+is read. Several columns in one entry are added up. Case does not matter. Only the first column may be unnamed."""
 _ACTIVE = "walk_active"
+_APART = 10.0
+"""A run so many times above or below the median of its layout is told."""
+_MATTERS = 0.01
+"""A count below this share of the table's largest may differ so much from run to run."""
 _ANCHORS = {
     "4K": re.compile(r"(?:layout|all)?[ _-]?4k(?:i?b)?(?:[ _-]?pages)?", re.IGNORECASE),
     "2M": re.compile(r"(?:layout|all)?[ _-]?2m(?:i?b)?(?:[ _-]?pages)?", re.IGNORECASE),
@@ -80,9 +85,13 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
     _check_lengths(path, header, rows)
     found = _columns(path, header, how)
     rows = _chosen(path, header, rows, how)
-    names, groups = _layouts(rows, found)
+    names, groups = _layouts(path, rows, found)
     keys: list[str] = [key for key in ("r", "h", "m", "c", "r_sd", "repeats") if key in found]
     numbers = {key: _numbers(path, rows, found[key]) for key in keys}
+    cycles = how.cycles or ("active" if any(_ACTIVE in name.lower() for name in found["c"]) else "sum")
+    _check_runs(path, rows, numbers, replace(how, cycles=cycles))
+    if "layout" not in found and not {"r_sd", "repeats"} <= set(found):
+        names, groups = _alike(rows, numbers)
     means = {key: _means(values, groups) for key, values in numbers.items()}
     _check_rows(path, names, groups, found)
     spread, repeats = _noise(numbers, means, groups)
@@ -98,13 +107,18 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
         r_sd=spread,
         repeats=repeats,
         source=how.source,
-        cycles=how.cycles or ("active" if any(_ACTIVE in name.lower() for name in found["c"]) else "sum"),
+        cycles=cycles,
         walkers=how.walkers,
         extra={
             name: _means(values, groups)
             for name in header
             if name not in used and (values := _maybe_numbers(rows, name)) is not None
         },
+        told=(
+            *_merged(found, rows, groups),
+            *_unused_spread(found, repeats),
+            *_far_from_their_layout(rows, names, groups, numbers),
+        ),
     )
     return _with_anchors(path, points, how)
 
@@ -114,7 +128,10 @@ def _table(path: Path, text: str) -> tuple[list[str], Rows]:
     table = csv.DictReader(io.StringIO(text), restkey=_SURPLUS)
     line = 0  # the last line that was read well
     try:
-        header = list(table.fieldnames or [])
+        header = [
+            name if name.strip() or i == 0 else f"column {i + 1}" for i, name in enumerate(table.fieldnames or [])
+        ]
+        table.fieldnames = header
         rows: Rows = []
         for row in table:
             line = table.line_num
@@ -182,14 +199,103 @@ def _chosen(path: Path, header: Sequence[str], rows: Rows, how: Reading) -> Rows
     return rows
 
 
-def _layouts(rows: Rows, found: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[list[int]]]:
-    """Returns the layouts' names in order, and the rows of each."""
+def _layouts(path: Path, rows: Rows, found: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[list[int]]]:
+    """Returns the layouts' names in order, and the rows of each; without names, every row is a layout."""
     if "layout" not in found:
         return [f"line {line}" for line, _ in rows], [[i] for i in range(len(rows))]
     groups: dict[str, list[int]] = {}
-    for i, (_, row) in enumerate(rows):
-        groups.setdefault(row[found["layout"][0]] or "", []).append(i)
+    for i, (line, row) in enumerate(rows):
+        name = (row[found["layout"][0]] or "").strip()
+        if not name:
+            raise BadInputError(f"cannot import {path}: line {line}: its layout has no name")
+        groups.setdefault(name, []).append(i)
     return list(groups), list(groups.values())
+
+
+def _alike(rows: Rows, numbers: Mapping[str, Array]) -> tuple[list[str], list[list[int]]]:
+    """As :func:`_layouts`, of rows without names: those of equal counts are repeats of one layout.
+
+    As layouts of their own, each would be judged by a model that was fitted to the others.
+    """
+    groups: dict[tuple[float, ...], list[int]] = {}
+    for i in range(len(rows)):
+        groups.setdefault(tuple(float(numbers[key][i]) for key in LABELS if key in numbers), []).append(i)
+    return [f"line {rows[mine[0]][0]}" for mine in groups.values()], list(groups.values())
+
+
+def _merged(found: Mapping[str, tuple[str, ...]], rows: Rows, groups: list[list[int]]) -> list[PointsWarning]:
+    if "layout" in found or len(groups) == len(rows):
+        return []
+    message = (
+        f"the table has no column layout: rows of equal counts are taken for repeats, {len(rows)} rows for "
+        f"{len(groups)} layouts, each named by its first line"
+    )
+    return [PointsWarning("unnamed-layouts", message)]
+
+
+def _unused_spread(found: Mapping[str, tuple[str, ...]], repeats: Array | None) -> list[PointsWarning]:
+    """A warning of a column that means nothing without another one."""
+    if ("r_sd" in found) == ("repeats" in found):
+        return []
+    key, other = ("r_sd", "repeats") if "r_sd" in found else ("repeats", "r_sd")
+    column = found[key][0]
+    if repeats is not None:
+        message = f"the column {column} is not used: rows are runs, and the noise is taken from them"
+    else:
+        message = (
+            f"the column {column} is not used, so the noise is unknown: it takes {key} and {other}; name the other "
+            f"column with --column {other}=NAME, or import a row for every run"
+        )
+    return [PointsWarning("unused-spread", message)]
+
+
+def _check_runs(path: Path, rows: Rows, numbers: Mapping[str, Array], how: Reading) -> None:
+    """Refuses single runs that cannot be, by their lines."""
+    for key in ("r", *LABELS):
+        if key not in numbers:
+            continue
+        label, least = ("R", LEAST) if key == "r" else (LABELS[key], 0.0)
+        for (line, _), value in zip(rows, numbers[key], strict=True):
+            if not least <= value <= LARGEST or 0 < value < LEAST:
+                allowed = f"{LEAST:g} ... {LARGEST:g}"
+                raise BadInputError(
+                    f"cannot import {path}: line {line}: {label} is {value:g}, not {'0 or ' if key != 'r' else ''}"
+                    f"within {allowed}; correct the line, or leave it out"
+                )
+    walkers = how.walkers if how.cycles == "sum" else 1
+    bad = np.flatnonzero(numbers["c"] > numbers["r"] * walkers)
+    if bad.size and how.source == "counted":
+        times = f"R times {walkers} walkers" if walkers > 1 else "R"
+        more = f" (and in {bad.size - 1} more lines)" if bad.size > 1 else ""
+        hint = "check the units of both, or name the processor's walkers: --walkers N"
+        if how.cycles == "active":
+            hint = "if C sums all walkers, say so: --cycles sum"
+        raise BadInputError(f"cannot import {path}: line {rows[bad[0]][0]}: C is more than {times}{more}; {hint}")
+
+
+def _far_from_their_layout(
+    rows: Rows, names: Sequence[str], groups: list[list[int]], numbers: Mapping[str, Array]
+) -> list[PointsWarning]:
+    """A warning of runs far from their layout's median: in another unit, or of something else."""
+    apart = []
+    for key in ("r", *LABELS):
+        if key not in numbers:
+            continue
+        least = _MATTERS * float(numbers[key].max())
+        for name, mine in zip(names, groups, strict=True):
+            own = numbers[key][mine]
+            low, high = np.minimum(own, np.median(own)), np.maximum(own, np.median(own))
+            for i in np.flatnonzero((high > _APART * low) & (high > (0 if key == "r" else least))):
+                apart.append((rows[mine[i]][0], "R" if key == "r" else LABELS[key], name))
+    if not apart:
+        return []
+    line, label, name = apart[0]
+    more = f", and {len(apart) - 1} more" if len(apart) > 1 else ""
+    message = (
+        f"line {line}: {label} is more than {_APART:.0f} times above or below the median of layout {name}{more}: is "
+        "it of another run, or in another unit?"
+    )
+    return [PointsWarning("run-far-off", message)]
 
 
 def _numbers(path: Path, rows: Rows, columns: tuple[str, ...]) -> Array:
@@ -250,8 +356,9 @@ def _roles(
     found: Mapping[str, tuple[str, ...]],
     how: Reading,
 ) -> list[Role]:
+    tests = {name.strip() for name in how.tests}
     for name in how.tests:
-        if name not in names:
+        if name.strip() not in names:
             raise BadInputError(f"--test {name}: {path} has no such layout; it has: {', '.join(names[:8])}, ...")
     roles: list[Role] = []
     for name, mine in zip(names, groups, strict=True):
@@ -262,7 +369,7 @@ def _roles(
                 f"cannot import {path}: line {rows[other][0]}: layout {name} is {own[other]} here and {own[mine[0]]} "
                 f"in line {rows[mine[0]][0]}; repeats of a layout have one role"
             )
-        roles.append("test" if name in how.tests else own[mine[0]])
+        roles.append("test" if name in tests else own[mine[0]])
     return roles
 
 
@@ -277,13 +384,13 @@ def _with_anchors(path: Path, points: Points, how: Reading) -> Points:
     """The points with the anchors that were given, else with the layouts that are named like a page size."""
     anchors = {}
     for size, pattern in _ANCHORS.items():
-        named = how.anchors.get(size)
+        named = how.anchors[size].strip() if size in how.anchors else None
         if named is not None and named not in points.layouts:
             raise BadInputError(
                 f"--anchor-{size.lower()} {named}: {path} has no such layout; it has: "
                 f"{', '.join(points.layouts[:8])}, ..."
             )
-        alike = [name for name in points.layouts if pattern.fullmatch(name.strip())]
+        alike = [name for name in points.layouts if pattern.fullmatch(name)]
         if named is not None or len(alike) == 1:
             anchors[size] = named or alike[0]
     if len(set(anchors.values())) < len(anchors):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pagelab.errors import BadInputError
@@ -136,7 +137,7 @@ def judge(
         r_squared={LABELS[name]: r_squared(values, training.r) for name, values in training.inputs.items()},
         floor=floor_of(training),
         floor_test=None if testing is None else floor_of(testing),
-        fold_count=folds,
+        fold_count=min(folds, int(training.places.max()) + 1),
     )
 
 
@@ -200,12 +201,24 @@ def covered(fitted: Fitted, testing: Points) -> int | None:
 
 def cross_validated(model: Model, points: Points, folds: int, seed: int = 1) -> Array:
     """R̂ of every layout from a fit without its fold, in cycles; as many folds as layouts: leave-one-out."""
-    order = np.random.default_rng(seed).permutation(len(points))
     found = np.empty(len(points))
-    for fold in np.array_split(order, folds):
-        fitted = model.fit(points.take(np.setdiff1d(order, fold)))
+    for fold in folds_of(points, folds, seed):
+        fitted = model.fit(points.take(np.setdiff1d(np.arange(len(points)), fold)))
         found[fold] = predicted(fitted, points.take(fold))
     return found
+
+
+def folds_of(points: Points, folds: int, seed: int) -> list[NDArray[np.int64]]:
+    """The rows of each shuffled fold; fewer folds where layouts have equal counts.
+
+    Those are in one fold, because a model that was fitted to one of them has seen the others.
+    """
+    places = points.places
+    count = int(places.max()) + 1
+    if count < 2:
+        raise BadInputError(f"cannot leave layouts of {points.workload} out: all have the same counts")
+    order = np.random.default_rng(seed).permutation(count)
+    return [np.flatnonzero(np.isin(places, fold)) for fold in np.array_split(order, min(folds, count))]
 
 
 def skill_of(points: Points, left_out: Array) -> float:

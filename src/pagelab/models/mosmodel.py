@@ -10,7 +10,7 @@ import numpy as np
 from pagelab.errors import BadInputError
 
 from .base import given, needed, sum_of
-from .points import LABELS, Array, Points, enough, independent
+from .points import LABELS, Array, Points, enough, independent, numbered
 
 DEGREE = 3
 INNER_FOLDS = 5
@@ -143,9 +143,10 @@ def _chosen_penalty(names: tuple[str, ...], inputs: Array, r: Array, seed: int) 
     penalties = np.geomspace(1.0, LEAST_PENALTY, PENALTIES)
     error = np.zeros(PENALTIES)
     # Rows may be sorted by R or by the heuristic that made them; folds of neighbours would then need extrapolation.
-    order = np.random.default_rng(seed).permutation(len(r))
-    for fold in np.array_split(order, INNER_FOLDS):
-        kept = np.setdiff1d(order, fold)
+    # Layouts of equal counts are in one fold, as in the outer ones.
+    places = numbered(inputs)
+    for part in np.array_split(np.random.default_rng(seed).permutation(int(places.max()) + 1), INNER_FOLDS):
+        fold, kept = np.flatnonzero(np.isin(places, part)), np.flatnonzero(~np.isin(places, part))
         design = _Design.of(names, inputs[kept])
         mean = r[kept].mean()
         path = _path(design.columns(inputs[kept]), r[kept] - mean, penalties)

@@ -26,6 +26,8 @@ TEN_TO_ONE = 10
 FEWEST_TESTS = 12
 """With fewer test layouts their largest error says little about other layouts."""
 _MOST_REPEATS = 1e15
+LEAST, LARGEST = 1e-30, 1e30
+"""R and counts, if not 0, lie within; their cubes and squares are then no infinity and no zero."""
 FAR_OFF = 100.0
 """A run time so many times above or below the median is probably in another unit."""
 COLLINEAR = 1e-8
@@ -70,6 +72,8 @@ class Points:
     walkers: int = 2
     extra: Mapping[str, Array] = field(default_factory=dict)
     """Further columns of the table, by name; no model uses them."""
+    told: tuple[PointsWarning, ...] = ()
+    """What was found in the table that the points were read from."""
 
     @classmethod
     def of(cls, workload: str, r: Any, c: Any, *, layouts: Sequence[str] | None = None, **others: Any) -> Points:
@@ -150,6 +154,11 @@ class Points:
             extra={name: values[index] for name, values in self.extra.items()},
         )
 
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """A number for each layout, the same for those of equal counts (:func:`numbered`)."""
+        return numbered(np.column_stack(list(self.inputs.values())))
+
     def role(self, role: Role) -> Points:
         """Points of the layouts with this role."""
         return self.take([i for i, one in enumerate(self.roles) if one == role])
@@ -163,8 +172,10 @@ class Points:
     def warnings(self) -> list[PointsWarning]:
         """The warnings that must accompany a fit of these points."""
         return [
+            *self.told,
             *_few(self),
             *_few_tests(self),
+            *_tests_like_training(self),
             *_far_off(self),
             *_more_walks_than_time(self),
             *_useless_inputs(self),
@@ -172,6 +183,12 @@ class Points:
             *_swapped_anchors(self),
             *_noise(self),
         ]
+
+
+def numbered(rows: Array) -> NDArray[np.int64]:
+    """A number for each row, the same for equal rows: 0, 1, … in the order of first appearance."""
+    seen: dict[tuple[float, ...], int] = {}
+    return np.array([seen.setdefault(tuple(row), len(seen)) for row in rows.tolist()], dtype=np.int64)
 
 
 def _array(values: Any) -> Array:
@@ -241,18 +258,36 @@ def _check_values(points: Points) -> None:
         bad = values < 0 if name != "R" else values <= 0
         if bad.any():
             raise BadInputError(f"points of {points.workload}: {name} of {_where(points, bad)} is not above zero")
-    if points.r_sd is not None and np.any(points.r_sd < 0):
-        raise BadInputError(f"points of {points.workload}: a standard deviation of R is below zero")
-    if points.r_error is not None and not np.all(np.isfinite(points.r_error) & (points.r_error >= 0)):
-        raise BadInputError(f"points of {points.workload}: a standard error of R is no number, or below zero")
+        bad = (values > LARGEST) | ((values > 0) & (values < LEAST))
+        if bad.any():
+            raise BadInputError(
+                f"points of {points.workload}: {name} of {_where(points, bad)} is not within {LEAST:g} ... "
+                f"{LARGEST:g}; check its unit"
+            )
+    if points.r_sd is not None and np.any((points.r_sd < 0) | (points.r_sd > LARGEST)):
+        raise BadInputError(
+            f"points of {points.workload}: a standard deviation of R is below zero, or above {LARGEST:g}"
+        )
+    if points.r_error is not None and not np.all((points.r_error >= 0) & (points.r_error <= LARGEST)):
+        raise BadInputError(
+            f"points of {points.workload}: a standard error of R is no number, below zero, or above {LARGEST:g}"
+        )
     if points.walkers < 1:
         raise BadInputError(f"points of {points.workload}: {points.walkers} walkers; a processor has at least one")
 
 
 def _check_possible(points: Points) -> None:
+    if points.source == "simulated":
+        return
+    active = points.extra.get("active_cycles")
+    if active is not None and np.any(active > points.r):
+        raise BadInputError(
+            f"points of {points.workload}: more cycles with a walk active (active_cycles) than cycles in all, in "
+            f"{_where(points, active > points.r)}; check the units of both"
+        )
     limit = points.r * (points.walkers if points.cycles == "sum" else 1)
     bad = points.c > limit
-    if not bad.any() or points.source == "simulated":
+    if not bad.any():
         return
     if points.cycles == "active":
         raise BadInputError(
@@ -317,6 +352,20 @@ def _few_tests(points: Points) -> list[PointsWarning]:
     layouts = "test layouts" if count > 1 else "test layout"
     message = f"{count} {layouts}: the largest error of fewer than {FEWEST_TESTS} says little about other layouts"
     return [PointsWarning("few-tests", message)]
+
+
+def _tests_like_training(points: Points) -> list[PointsWarning]:
+    training = {place for place, role in zip(points.places, points.roles, strict=True) if role == "train"}
+    alike = np.array(
+        [role == "test" and place in training for place, role in zip(points.places, points.roles, strict=True)]
+    )
+    if not alike.any():
+        return []
+    message = (
+        f"test layouts with the counts of a training layout ({_where(points, alike)}): their errors are no test of "
+        "the models, which were fitted there"
+    )
+    return [PointsWarning("tests-like-training", message)]
 
 
 def _far_off(points: Points) -> list[PointsWarning]:

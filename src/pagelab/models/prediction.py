@@ -17,8 +17,8 @@ from .base import Fitted, number
 from .catalogue import IN_CYCLES, chosen
 from .document import ModelFile, Told
 from .gaussian_process import FittedProcess, Of, effective
-from .points import LABELS, Points, independent
-from .reach import beyond
+from .points import LABELS, LARGEST, Points, PointsWarning, independent
+from .reach import beyond, unlike
 
 _NEAREST = 8
 """Degrees of freedom of the layouts that the spread of single runs at a place is taken from."""
@@ -91,12 +91,14 @@ def predict(
 ) -> Prediction:
     """Predicts R with a model fitted to the file's training layouts. Raises `BadInputError` for missing counts."""
     for name, value in (("h", h), ("m", m), ("c", c)):
-        if value is not None and not (np.isfinite(value) and value >= 0):
-            raise BadInputError(f"--{name} {value}: a count is zero or above")
+        if value is not None and not 0 <= value <= LARGEST:
+            raise BadInputError(f"--{name} {value:g}: not within 0 ... {LARGEST:g}")
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     points, (chosen_model,) = file.points(), chosen([model], 1 if file.fits is None else file.fits.seed)
     fitted = chosen_model.fit(points if chosen_model.own_points else points.role("train"))
+    if of == "run" and not isinstance(fitted, FittedProcess):
+        raise BadInputError(f"--run: {model} has no interval, and only gp has one; leave --run or --model out")
     value = float(fitted.predict(h, m, c))
     warnings = uncalibrated(file) if model in IN_CYCLES else []
     counts = {"h": h, "m": m, "c": c}
@@ -104,6 +106,7 @@ def predict(
     # The process leaves out inputs that never varied; another value of such a one may matter all the same.
     varying = independent(points.role("train")) if isinstance(fitted, FittedProcess) else counts
     told = beyond(points, **{name: None if name in ignored and name in varying else counts[name] for name in counts})
+    told = told or _unlike(points.role("train"), fitted, counts, value)
     warnings += [Told(kind=one.kind, message=one.message) for one in told]
     warnings += _unused_told(ignored, model)
     low = high = None
@@ -132,6 +135,15 @@ def predict(
         warnings=warnings,
         estimator=None if file.campaign is None else file.campaign.estimator,
     )
+
+
+def _unlike(training: Points, fitted: Fitted, counts: Mapping[str, float | None], value: float) -> list[PointsWarning]:
+    """Whether R or its interval, that of a layout's mean, is unlike those of the fitted layouts."""
+    if not isinstance(fitted, FittedProcess):
+        return unlike(training, value)
+    low, high = fitted.interval(counts["h"], counts["m"], counts["c"])
+    lows, highs = fitted.interval(training.h, training.m, training.c)
+    return unlike(training, value, float(high - low) / 2, highs - lows)
 
 
 UNUSED = "unused-count"
@@ -169,7 +181,7 @@ def run_spread(points: Points, fitted: FittedProcess, counts: Mapping[str, float
     if training.r_se is None or training.r_sd is None or not training.spread_known.any():
         raise BadInputError(
             f"cannot give the interval of one run of {points.workload}: the spread over repeats is not known; import a "
-            "row for every run, or a column r_sd"
+            "row for every run, or both columns r_sd and repeats"
         )
     assert training.repeats is not None
     variance, shared = training.run_variances

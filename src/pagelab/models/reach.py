@@ -8,9 +8,17 @@ from .base import number
 from .points import LABELS, Array, Points, PointsWarning, independent
 
 _FAR = 1.5
-"""A point is far off at this multiple of the widest gap between neighbouring layouts."""
+"""A point is far off at this multiple of the distance within which most layouts have a neighbour."""
+_MOST = 0.9
+"""Share of the layouts that is most of them. The few others may be isolated, and say nothing about gaps elsewhere."""
+_ISOLATED = 3.0
+"""A layout is isolated if its neighbour is so many times farther off than those of most layouts."""
 _NEAR = 0.02
-"""A point is not far off at this share of the layouts' range, however close to each other layouts lie."""
+"""A point is not far off at this share of the range of the layouts that are not isolated, however close they lie."""
+_WIDE = 3.0
+"""A prediction extrapolates if its interval is so many times wider than at most of the fitted layouts."""
+_OUT = 0.1
+"""So far outside the measured run times, as a share of their range, models without an interval extrapolate."""
 
 
 def beyond(points: Points, h: float | None, m: float | None, c: float | None) -> list[PointsWarning]:
@@ -38,10 +46,13 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
         return []
     rows = np.column_stack([(values - values.mean()) / values.std() for values in inputs.values()])
     place = np.array([(given[name] - values.mean()) / values.std() for name, values in inputs.items()])
-    nearest, gap = float(np.min(np.linalg.norm(rows - place, axis=1))), _widest(rows)
-    whole = float(np.linalg.norm(np.ptp(rows, axis=0)))
-    if nearest <= max(_FAR * gap, _NEAR * whole):
+    nearest = float(np.min(np.linalg.norm(rows - place, axis=1)))
+    neighbours = _neighbours(rows)
+    gap = _most(neighbours)
+    gathered = float(np.linalg.norm(np.ptp(rows[neighbours <= _ISOLATED * gap], axis=0)))
+    if nearest <= max(_FAR * gap, _NEAR * gathered):
         return []
+    whole = float(np.linalg.norm(np.ptp(rows, axis=0)))
     names = ", ".join(LABELS[name] for name in inputs)
     if len(inputs) == 1:
         message = (
@@ -49,9 +60,34 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
             "prediction rests on the form of the model alone"
         )
     else:
-        far = f": the nearest is {nearest / gap:.3g} times as far as any two neighbours are apart" if gap > 0 else ""
+        far = f": the nearest is {nearest / gap:.3g} times as far as most layouts have theirs" if gap > 0 else ""
         message = f"no layout that was fitted has such {names} together{far}; the prediction extrapolates"
     return [PointsWarning("extrapolation", message)]
+
+
+def unlike(
+    training: Points, r: float, half_width: float | None = None, widths: Array | None = None
+) -> list[PointsWarning]:
+    """A warning about a prediction that itself shows that it extrapolates, whatever the counts' distances are.
+
+    ``half_width``: that of its interval, in cycles; ``widths``: of the intervals at the fitted layouts, shape
+    (layouts,); None for models without intervals.
+    """
+    low, high = float(training.r.min()), float(training.r.max())
+    out = max(low - r, r - high, 0.0)
+    if out > (_OUT * (high - low) if half_width is None else half_width):
+        message = (
+            f"R lies outside the measured run times ({number(low)} to {number(high)}), by "
+            f"{_far(excess(training.r, r))}: the prediction extrapolates"
+        )
+        return [PointsWarning("extrapolation", message)]
+    if half_width is not None and widths is not None and 2 * half_width > _WIDE * _most(widths) > 0:
+        message = (
+            f"the interval is {2 * half_width / _most(widths):.3g} times as wide as at most layouts that were fitted: "
+            "they say little about these counts"
+        )
+        return [PointsWarning("extrapolation", message)]
+    return []
 
 
 def judged_beyond(points: Points) -> list[PointsWarning]:
@@ -94,8 +130,14 @@ def _far(share: float) -> str:
     return f"{100 * share:.2g}% of their range" if share < 1 else f"{share:.3g} times their range"
 
 
-def _widest(rows: Array) -> float:
-    """The largest distance of a layout to its nearest neighbour."""
+def _most(values: Array) -> float:
+    """The value that most of the values do not exceed."""
+    return float(np.quantile(values, _MOST, method="lower"))
+
+
+def _neighbours(rows: Array) -> Array:
+    """Distance of each layout to its nearest neighbour."""
     distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)
     np.fill_diagonal(distances, np.inf)
-    return float(distances.min(axis=1).max())
+    found: Array = distances.min(axis=1)
+    return found

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelab.errors import BadInputError
 
 from .base import Fitted, Model
-from .judgement import FOLDS, Errors, predicted
+from .judgement import FOLDS, Errors, folds_of, predicted
 from .points import LABELS, Array, Points
 
 SCHEMA: Literal["pagelab.model-sensitivity/1"] = "pagelab.model-sensitivity/1"
@@ -60,6 +60,7 @@ def sensitivity(
     if not 2 <= folds <= len(training):
         raise BadInputError(f"--folds {folds}: not within 2 ... {len(training)}, the training layouts")
     found = [_of_model(points if model.own_points else training, model, by, folds, seed) for model in models]
+    folds = min(folds, int(training.places.max()) + 1)
     return Sensitivity(workload=points.workload, by=by, folds=folds, models=found)
 
 
@@ -67,12 +68,11 @@ def _of_model(points: Points, model: Model, by: float, folds: int, seed: int) ->
     names = list(points.inputs)
     factors = [dict.fromkeys(names, 1.0)]
     factors += [{**factors[0], name: 1 + sign * by} for sign in (-1, 1) for name in names]
-    order = np.random.default_rng(seed).permutation(len(points))
-    parts = [order] if model.own_points else np.array_split(order, folds)
+    every = np.arange(len(points))
     values = np.empty((len(factors), len(points)))
     try:
-        for fold in parts:
-            fitted = model.fit(points if model.own_points else points.take(np.setdiff1d(order, fold)))
+        for fold in [every] if model.own_points else folds_of(points, folds, seed):
+            fitted = model.fit(points if model.own_points else points.take(np.setdiff1d(every, fold)))
             for i, each in enumerate(factors):
                 values[i, fold] = _scaled(fitted, points.take(fold), each)
     except BadInputError as error:

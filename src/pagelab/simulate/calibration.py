@@ -56,15 +56,14 @@ class Measured:
 
     ``first``, ``second``: steps of chases over 4K pages; ``first_large``: over 2M pages.
 
-    ``walk_pages``, ``walk_cycles``: a chase that misses everything, and its cost a load beyond an untranslated one.
+    ``walks``: number of pages of each chase that misses everything, and its cost a load beyond an untranslated one.
     ``host_page``: of the host that backs this guest's memory, ``None``: no guest, or not known.
     """
 
     first: Step | None
     second: Step | None
     first_large: Step | None
-    walk_pages: int | None
-    walk_cycles: float | None
+    walks: tuple[tuple[int, float], ...]
     host_page: str | None
 
 
@@ -146,19 +145,35 @@ def description(measured: Measured, preset: str | None, *, name: str, where: str
     second = measured.second
     if second is not None:
         table["second"] = _level(table.get("second", []), second, None)
-    table.pop("entry_cycles", None)
     if measured.host_page is not None:
         table["nested"] = {"page": measured.host_page, "levels": 4}
-    what = "arrays that the preset has otherwise, and cycles to read a table entry: measured by chases"
+    what = "arrays that the preset has otherwise: measured by chases"
     document: dict[str, Any] = {"name": name, "source": [{"what": what, "where": where, "verified": True}]}
     if base:
         document["source"] += base.get("source", [])
         if "cache" in base:
             document["cache"] = base["cache"]
     document["tlb"] = table
-    if measured.walk_pages is not None and measured.walk_cycles is not None:
-        table["entry_cycles"] = _entry_cycles(document, measured.walk_pages, measured.walk_cycles)
+    if measured.walks:
+        walks = fitted_walks(measured)
+        table["entry_cycles"] = _entry_cycles(document, walks)
+        (fewest, low), (most, high) = walks[0], walks[-1]
+        over = f"over {fewest} to {most} pages ({low:.1f} to {high:.1f} cycles)" if len(walks) > 1 else ""
+        what = f"cycles to read a table entry: fitted to walks {over or f'over {most} pages ({high:.1f} cycles)'}"
+        document["source"].insert(1, {"what": what, "where": where, "verified": True, "calibrated": True})
     return document
+
+
+def fitted_walks(measured: Measured) -> tuple[tuple[int, float], ...]:
+    """The walks that stand for those of programs: over at least twice as many pages as the first beyond the second
+    level, else the ones over the most pages.
+
+    Just beyond it, tables lie in the nearest caches, and a part of the loads may still hit: the cheapest walks cost a
+    fifth of what programs with more memory see.
+    """
+    edge = 0 if measured.second is None else 2 * measured.second.beyond
+    walks = tuple(sorted(measured.walks))
+    return tuple(one for one in walks if one[0] >= edge) or walks[-1:]
 
 
 def _document(preset: str) -> dict[str, Any]:
@@ -189,14 +204,16 @@ def predicted_cycles(document: Mapping[str, Any], pages: int) -> float:
     return float(costs[1] - costs[0]) / (pages * (PASSES - 1))
 
 
-def _entry_cycles(document: Mapping[str, Any], pages: int, cycles: float) -> int:
-    """Cycles to read a table entry so that a walk of the simulated chase costs ``cycles``; at least 1.
+def _entry_cycles(document: Mapping[str, Any], walks: Sequence[tuple[int, float]]) -> int:
+    """Cycles to read a table entry so that walks of the simulated chases cost what the measured ones did, by least
+    squares over the lengths; at least 1.
 
     Without data caches the cost of a walk is proportional to them.
     """
-    table = document["tlb"]
-    one = predicted_cycles({**document, "tlb": {**table, "entry_cycles": 1}}, pages)
-    return max(1, round(cycles / one)) if one > 0 else 1
+    alone = {**document, "tlb": {**document["tlb"], "entry_cycles": 1}}
+    one = np.array([predicted_cycles(alone, pages) for pages, _ in walks])
+    squares = float(one @ one)
+    return max(1, round(float(one @ np.array([cost for _, cost in walks])) / squares)) if squares > 0 else 1
 
 
 def text(document: Mapping[str, Any]) -> str:

@@ -28,13 +28,14 @@ class Source:
     """Sources of a preset's numbers; ``verified`` is False without a document.
 
     ``second_hand``: neither from the vendor nor from the processor itself (CPUID), but from encyclopedias, the press,
-    measurements of others.
+    measurements of others. ``calibrated``: cycles to read a table entry, fitted to walks that were timed.
     """
 
     what: str
     where: str
     verified: bool
     second_hand: bool = False
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Processor:
     caches: Mapping[str, Any] | None
     tlb: Mapping[str, Any] | None
     sources: tuple[Source, ...] = field(default=())
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether its cycles to read a table entry were fitted to walks of a machine."""
+        return any(one.calibrated for one in self.sources)
 
     def needed(self, part: str) -> Mapping[str, Any]:
         """``caches`` or ``tlb``. Raises :class:`BadInputError` where the description has none."""
@@ -109,6 +115,7 @@ def _processor(document: Mapping[str, Any], where: str) -> Processor:
             str(one.get("where", "")),
             bool(one.get("verified", False)),
             bool(one.get("second_hand", False)),
+            bool(one.get("calibrated", False)),
         )
         for one in document.get("source", [])
     )
