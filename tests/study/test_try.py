@@ -33,6 +33,7 @@ from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.commands import app
 from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.cli.lines import columns_of
 from pagelab.cli.options import free_directory
 from pagelab.cli.try_ import _again, _further
 from pagelab.errors import BadInputError
@@ -42,7 +43,7 @@ from pagelab.study.claim import claim
 from pagelab.study.pair import TooShortError
 from pagelab.study.prepare import TRIAL
 from pagelab.study.primary import metric_of, waited
-from pagelab.study.setting import Setting
+from pagelab.study.setting import Setting, names
 from pagelab.study.store import Store
 from pagelab.study.trying import Pilot, Trying
 
@@ -400,7 +401,7 @@ def test_what_an_answer_would_take_is_said_with_the_command() -> None:
     assert found.needed == 333
     told = more(found, 20, 2.0, lambda n: f"again {n}")
     assert told == "±3% needs 333 executions of each (11 min 06 s): again 333"
-    assert more(answer(-0.01, 0.01, 0.7), 2.0, str) is None
+    assert more(answer(-0.01, 0.01, 0.7), 20, 2.0, str) is None
     assert (answer(-0.12, 0.12, 0.7, family=20).seen or 0) > (found.seen or 0)
 
 
@@ -459,6 +460,25 @@ def test_the_picture_has_an_axis_zero_and_arrows_for_what_lies_outside() -> None
     assert near.index("5% slower") == len("wild") + 2 + WIDTH + 2
 
 
+def test_long_and_wide_labels_leave_room_for_the_picture() -> None:
+    """Regression: a variable's value of 150 characters moved the axis off the screen."""
+    value = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.arena_max=" + "7" * 90
+    rows = [Row(f"{value}{end}", 0.05, 0.02, 0.08, "5% slower") for end in ("1", "22")]
+    rows += [Row("長い名前" * 9, 0.05, 0.02, 0.08, "5% slower"), Row("a\nb", 0.05, 0.02, 0.08, "5% slower")]
+    _, *lines = forest(rows)
+    labels = [line[: line.index("│")] for line in lines]
+    assert len({columns_of(label) for label in labels}) == 1
+    assert all(columns_of(line) <= 30 + 2 + WIDTH + 2 + len("5% slower") for line in lines)
+    assert [label.split()[0][-2:] for label in labels[:2]] == ["71", "22"]
+    assert "a\\nb" in labels[3] or "a\\x0ab" in labels[3]
+
+
+def test_labels_that_begin_alike_are_told_by_their_ends() -> None:
+    rows = [Row(f"{'x' * 40}{end}", 0.05, 0.02, 0.08, "") for end in ("one", "two")]
+    _, one, two = forest(rows)
+    assert (one.split()[0], two.split()[0]) == ("…one", "…two")
+
+
 def test_a_limit_stands_in_the_picture_unless_it_would_squash_it() -> None:
     rows = [Row("A", None, None, None, ""), Row("B", 0.05, 0.02, 0.08, "")]
     _, above, below = forest(rows, [0.1, -0.1])
@@ -509,3 +529,9 @@ def test_nothing_further_is_asked_where_all_is_told_or_there_are_as_many() -> No
     late = replace(undecided(None), late=3)  # a longer time limit would tell, not more executions
     for answers in ([told], [undecided(16)], [late]):
         assert _further(answers, TRIED, 16, Pilot(1.0, 6.0), [], Path("try.study")) is None
+
+
+def test_settings_that_differ_in_signs_only_have_names_of_their_own() -> None:
+    """Regression: "a second policy is called V-a-3", of valid values."""
+    found = names([Setting(f"V={value}", "") for value in ("a", "a-3", "a!", "a?")])
+    assert len(set(found)) == 4

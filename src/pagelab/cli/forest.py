@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE, reach
+from pagelab.cli.lines import columns_of
+from pagelab.terminal import plain
 
 WIDTH = 41
 """Columns of the axis: odd, so that a symmetric one has a middle."""
 
 LIMIT = "┊"
+_LONGEST = 30
+"""Columns of a label: with the axis, the words begin within 80 columns."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,14 @@ def forest(rows: list[Row], marks: Sequence[float] = ()) -> list[str]:
     if not ends:
         return [f"{row.label}  {row.words}" for row in rows]
     low, high = reach(ends, marks)
-    labels = max(len(row.label) for row in rows)
+    shown = _labels([row.label for row in rows])
+    labels = max(columns_of(label) for label in shown)
 
     def place(value: float) -> int:
         return round((value - low) / (high - low) * (WIDTH - 1))
 
     lines = [" " * (labels + 2) + _axis(low, high, place(0.0))]
-    for row in rows:
+    for row, label in zip(rows, shown, strict=True):
         cells = ["·" if abs(low + i * (high - low) / (WIDTH - 1)) <= NEGLIGIBLE else " " for i in range(WIDTH)]
         cells[place(0.0)] = "│"
         for mark in marks:
@@ -51,8 +56,30 @@ def forest(rows: list[Row], marks: Sequence[float] = ()) -> list[str]:
                 cells[-1] = "▶"
             if low <= row.change <= high:
                 cells[place(row.change)] = "●"
-        lines.append(f"{row.label:<{labels}}  {''.join(cells)}  {row.words}")
+        lines.append(f"{label}{' ' * (labels - columns_of(label))}  {''.join(cells)}  {row.words}")
     return lines
+
+
+def _labels(labels: Sequence[str]) -> list[str]:
+    """The labels in a line each; long ones without the beginning that all share, and cut in their middle."""
+    whole = [plain(label) for label in labels]
+    if max(map(columns_of, whole)) <= _LONGEST:
+        return whole
+    same = next((at for at, signs in enumerate(zip(*whole, strict=False)) if len(set(signs)) > 1), 0)
+    begun = [f"…{label[same:]}" if same > 2 else label for label in whole]
+    return [_cut(label) for label in begun]
+
+
+def _cut(label: str) -> str:
+    """The label, or its beginning and its end."""
+    if columns_of(label) <= _LONGEST:
+        return label
+    head, tail = label, ""
+    while columns_of(head) + columns_of(tail) >= _LONGEST:
+        head = head[:-1]
+        if columns_of(tail) < _LONGEST // 2 - 1:
+            tail = label[len(label) - len(tail) - 1 :]
+    return f"{head}…{tail}"
 
 
 def _axis(low: float, high: float, zero: int) -> str:

@@ -56,7 +56,7 @@ def table(rows: Sequence[Sequence[Cell]], justify: str, title: str | None = None
 
     A line may be longer than the terminal is wide.
     """
-    widths = [max(_width(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    widths = [max(columns_of(_text(cell)) for cell in column) for column in zip(*rows, strict=True)]
     found = [] if title is None else [line(title)]
     for number, row in enumerate(rows):
         cells = [
@@ -78,14 +78,14 @@ def _with(cell: Cell, style: str) -> Cell:
 def _styled(cell: Cell, before: int, wide: int) -> str:
     """The cell, padded to ``wide`` columns: on the left if ``before`` is above 0, else on the right."""
     text = _text(cell)
-    pad = " " * (wide - _width(text))
+    pad = " " * (wide - columns_of(text))
     allowed = styles() if not isinstance(cell, str) else frozenset()
     codes = [] if isinstance(cell, str) else [_CODES[word] for word in cell[1].split() if word in allowed]
     shown = f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes and text else text
     return pad + shown if before else shown + pad
 
 
-def _width(text: str) -> int:
+def columns_of(text: str) -> int:
     """Number of columns that the text takes in a terminal."""
     if text.isascii():
         return len(text)
