@@ -122,7 +122,8 @@ def interrupted(tmp_path: Path, text: str = TWO_BY_TWO, after: int = 5) -> Path:
         return record(condition)
 
     with pytest.raises(
-        StudyInterruptedError, match=r"stopped by SIGINT; 4 runs are kept; continue with: pagelab study resume"
+        StudyInterruptedError,
+        match=rf"stopped by SIGINT; {after - 1} runs are kept; continue with: pagelab study resume",
     ):
         run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))
     return tmp_path / "out"

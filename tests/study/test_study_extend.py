@@ -48,7 +48,7 @@ def test_each_further_look_has_half_of_the_error(tmp_path: Path) -> None:
         intervals = {c.shift_interval.level for c in found.planned() if c.shift_interval is not None}
         assert intervals == {found.design.interval_level}
     assert levels == [(8, 0.95, 1), (12, pytest.approx(0.975), 2), (20, pytest.approx(0.9875), 4)]
-    assert "come to its end with 8 and 12" in found.design.stop
+    assert "had ended, or could be read, with 8 and 12" in found.design.stop
     assert "98.75%" in found.design.stop
 
 
@@ -59,6 +59,14 @@ def test_an_unfinished_study_was_not_looked_at(tmp_path: Path) -> None:
         assert store.plan().earlier_looks == []
         assert store.plan().executions == 10
         assert len(store.finished()) == len(store.slots()) == 4 * 11
+
+
+def test_an_unfinished_study_whose_report_may_have_shown_a_difference_was_looked_at(tmp_path: Path) -> None:
+    """Regression: a long study, stopped, read and extended, could be read at the full level any number of times."""
+    out = interrupted(tmp_path, EIGHT, after=34)
+    resume_study(out, tools(), executions=10)
+    with Store.open(out, write=False) as store:
+        assert store.plan().earlier_looks == [8]
 
 
 @pytest.mark.parametrize("executions", [8, 3, 0, 100_001])

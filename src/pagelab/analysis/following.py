@@ -262,8 +262,11 @@ def _both(one: Judged, data: StudyData) -> list[Condition]:
 
 def _there(one: Judged, data: StudyData) -> str:
     """``cd DIR && `` where the study ran its programs in another directory than this."""
-    ran_in = {condition.request.cwd for condition in _both(one, data)} - {None, str(Path.cwd())}
-    return f"cd {quoted(ran_in.pop())} && " if ran_in else ""
+    for condition in _both(one, data):
+        place = condition.request.cwd
+        if place is not None and place != str(Path.cwd()):
+            return f"cd {quoted(place)} && "
+    return ""
 
 
 def _settings(one: Judged, data: StudyData) -> list[str] | None:

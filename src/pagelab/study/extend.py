@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
-from .answering import looked_at, most_programs, reachability, tested_or_described
+from .answering import fewest_for_tests, looked_at, most_programs, reachability, tested_or_described
 from .errors import StudyError
 from .plan import Plan
 from .schedule import Slot, schedule
@@ -37,7 +38,7 @@ def blocks_of(plan: Plan) -> dict[str, int]:
 
 
 def add_executions(store: Store, executions: int) -> None:
-    """Extends the study to ``executions`` of each condition, in all; if any were made, this is a further look.
+    """Extends the study to ``executions`` of each condition, in all; where a report may have been read, this is a further look.
 
     Raises StudyError where the study has more already, or where planned looks decide the number.
     """
@@ -54,8 +55,15 @@ def add_executions(store: Store, executions: int) -> None:
 
 
 def seen_before(store: Store, plan: Plan) -> Plan:
-    """The plan, with the look that was taken before executions are added: a report shows unfinished studies, too."""
-    return looked_at(plan) if store.finished() else plan
+    """The plan, with the look that was taken before executions are added: at the study's end, or where it has so many
+    executions that its report may have shown a difference.
+    """
+    slots, made = store.slots(), store.finished()
+    if not made:
+        return plan
+    of_each = Counter(slot.condition for slot in slots if slot.position in made and slot.block >= 0)
+    may_show = plan.tested and max(of_each.values(), default=0) >= fewest_for_tests(plan)
+    return looked_at(plan) if len(made) == len(slots) or may_show else plan
 
 
 def extend(store: Store, plan: Plan, blocks: Mapping[str, int]) -> None:

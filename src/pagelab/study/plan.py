@@ -112,7 +112,7 @@ class Plan(_Model):
     blocks: dict[str, int] = Field(default_factory=dict)
     """Blocks of each workload, where they differ; ``executions`` is the most of them."""
     earlier_looks: list[int] = Field(default_factory=list)
-    """The executions with which the study had come to its end before more were added, in order."""
+    """The executions with which the study had ended, or could be read, before more were added, in order."""
     co_run: bool = False
     """The two conditions of each block run at once, on one processor."""
     together: int = 1
