@@ -283,6 +283,6 @@ def _added(plan: plan_module.Plan) -> str:
         return ""
     looks = wording.listing([str(look) for look in plan.earlier_looks])
     return (
-        f". Executions were added after the study had ended, or could be read, with {looks}: each look has half of the error of "
-        f"the one before, so this one is judged at {wording.level(_interval_level(plan))}"
+        f". Executions were added after the study had ended, or could be read, with {looks}: each look has half of "
+        f"the error of the one before, so this one is judged at {wording.level(_interval_level(plan))}"
     )

@@ -38,7 +38,7 @@ def blocks_of(plan: Plan) -> dict[str, int]:
 
 
 def add_executions(store: Store, executions: int) -> None:
-    """Extends the study to ``executions`` of each condition, in all; where a report may have been read, this is a further look.
+    """Extends the study to ``executions`` of each condition, in all: a further look, where a report may have been read.
 
     Raises StudyError where the study has more already, or where planned looks decide the number.
     """
