@@ -337,6 +337,39 @@ pub fn huge_page_bytes(fd: i32) -> Option<usize> {
     (kind == u64::from(general::HUGETLBFS_MAGIC)).then_some(page_bytes as usize)
 }
 
+/// What a mapping of an open file shows.
+pub struct Contents {
+    /// Whether it is a file's or a block device's, which are read into the page cache.
+    pub is_cached: bool,
+    /// Whether a fault in a hole may give the file another page.
+    pub may_grow: bool,
+    /// Whether some of it is missing.
+    pub has_holes: bool,
+    /// Whether it belongs to the process's user.
+    pub is_own: bool,
+}
+
+/// The contents of an open file.
+pub fn contents(fd: i32) -> Result<Contents> {
+    const IN_MEMORY: [u32; 4] = [
+        general::TMPFS_MAGIC,
+        general::RAMFS_MAGIC,
+        general::HUGETLBFS_MAGIC,
+        // The files below it may be any of these.
+        general::OVERLAYFS_SUPER_MAGIC,
+    ];
+    let found = status(fd)?;
+    let mut words = [0; 15];
+    fstatfs(fd, &mut words)?;
+    let [kind, ..] = words;
+    Ok(Contents {
+        is_cached: matches!(found.st_mode & general::S_IFMT, general::S_IFREG | general::S_IFBLK),
+        may_grow: IN_MEMORY.into_iter().any(|magic| kind == u64::from(magic)),
+        has_holes: (found.st_blocks as u64).saturating_mul(512) < found.st_size as u64,
+        is_own: found.st_uid == geteuid(),
+    })
+}
+
 /// Memory that is free, bytes.
 pub fn free_bytes() -> Option<usize> {
     let mut words = [0; 14];

@@ -153,7 +153,7 @@ fn passed(request: &Request) -> Result<usize> {
     if let Ok(at) = result
         && !request.is_anonymous()
     {
-        files::after_mmap(request.span_at(at), request.prot, request.flags);
+        files::after_mmap(request.span_at(at), request.prot, request.fd);
     }
     if let Ok(at) = result
         && request.is_governable()
@@ -283,7 +283,7 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         guest_file::count(Counter::MmapGoverned);
     }
     if !request.is_anonymous() {
-        files::after_mmap(request.span_at(at), request.prot, request.flags);
+        files::after_mmap(request.span_at(at), request.prot, request.fd);
     }
     Ok(at)
 }
