@@ -117,6 +117,10 @@ calls! { unsafe:
     /// The arguments are the program's own.
     pub fn seccomp(operation: usize, flags: usize, args: usize) -> usize { nr::SECCOMP; operation, flags, args }
 
+    fn futex_of(word: usize, operation: usize, value: usize, timeout: usize, second: usize, third: usize) -> usize {
+        nr::FUTEX; word, operation, value, timeout, second, third
+    }
+
     fn prctl_of(a: usize, b: usize, c: usize, d: usize, e: usize) -> usize { nr::PRCTL; a, b, c, d, e }
 
     fn execve_of(path: usize, argv: usize, envp: usize) -> () { nr::EXECVE; path, argv, envp }
@@ -495,6 +499,15 @@ pub fn futex_wait(word: &AtomicU32, value: u32) {
 /// Wakes one waiter of `word`.
 pub fn futex_wake(word: &AtomicU32) {
     let _ = futex(word, general::FUTEX_WAKE_PRIVATE, 1);
+}
+
+/// futex(2).
+///
+/// # Safety
+/// The arguments are the program's own.
+pub unsafe fn futex_as_given([word, operation, value, timeout, second, third]: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller answers for the arguments.
+    unsafe { futex_of(word, operation, value, timeout, second, third) }
 }
 
 /// prctl(2).

@@ -6,9 +6,9 @@ use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::{Fetch, Memory};
 
 use crate::boundary::arch::PAGE;
-use crate::boundary::{libc, mapping, meminfo};
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::{libc, mapping, meminfo};
 use crate::memory::{prefault, tables};
 use crate::state::plan::{self, HEAP};
 use crate::state::{child, guest_file, own_stack};
