@@ -72,6 +72,8 @@ pub struct Pool {
     pending: Pending,
     churn: Churn,
     anchor: Anchor,
+    /// The program has given back nothing from here on.
+    untouched: usize,
     /// The tile in which small memory that is not read-write was placed last: the next such request goes there, too.
     closed: Span,
     /// Requests of at least this many bytes begin on a multiple of it.
@@ -126,6 +128,7 @@ impl Pool {
             pending: Pending::new(),
             churn: Churn::new(),
             anchor: Anchor::default(),
+            untouched: 0,
             closed: Span::new(0, 0),
             align,
             takes_reserved,
@@ -500,6 +503,7 @@ impl Pool {
 
     /// Removes `span` from all tables: it is not mapped any more, or belongs to somebody else.
     fn forget(&mut self, span: Span) {
+        self.untouched = self.untouched.max(span.end);
         let _ = self.used.remove(span);
         let _ = self.spare.remove(span);
         let _ = self.shut.remove(span);
