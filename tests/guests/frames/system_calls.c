@@ -75,6 +75,35 @@ static void futexes(void) {
     CHECK(syscall(SYS_futex, (unsigned *)fresh(1), FUTEX_WAKE, 1, NULL, NULL, 0) == 0);
 }
 
+/* Regression: where the kernel changes the word, its fault does not wait for the library, and the calls failed (EFAULT). */
+static void changed_futexes(void) {
+    for (unsigned is_private = 0; is_private <= FUTEX_PRIVATE_FLAG; is_private += FUTEX_PRIVATE_FLAG) {
+        unsigned *p = (unsigned *)fresh(1), *q = (unsigned *)fresh(1), tid = (unsigned)gettid();
+        CHECK(syscall(SYS_futex, p, FUTEX_WAKE_OP | is_private, 1, 1, q, FUTEX_OP(FUTEX_OP_SET, 5, FUTEX_OP_CMP_EQ, 0)) == 0);
+        CHECK(*q == 5);
+        CHECK_PLACED(q, 1);
+        p = (unsigned *)fresh(1);
+        CHECK(syscall(SYS_futex, p, FUTEX_LOCK_PI | is_private, 0, NULL, NULL, 0) == 0 && *p == tid);
+        CHECK(syscall(SYS_futex, p, FUTEX_UNLOCK_PI | is_private, 0, NULL, NULL, 0) == 0 && *p == 0);
+        CHECK_PLACED(p, 1);
+        p = (unsigned *)fresh(1);
+        CHECK(syscall(SYS_futex, p, FUTEX_TRYLOCK_PI | is_private, 0, NULL, NULL, 0) == 0 && *p == tid);
+        CHECK_PLACED(p, 1);
+        CHECK_ERRNO(syscall(SYS_futex, NULL, FUTEX_LOCK_PI | is_private, 0, NULL, NULL, 0), -1, EFAULT);
+        CHECK_ERRNO(syscall(SYS_futex, p, 77 | is_private, 0, NULL, NULL, 0), -1, ENOSYS);
+    }
+}
+
+/* glibc's own calls come after it has written to the lock. */
+static void inheriting_mutex(void) {
+    pthread_mutexattr_t inherits;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)fresh(1);
+    CHECK(pthread_mutexattr_init(&inherits) == 0);
+    CHECK(pthread_mutexattr_setprotocol(&inherits, PTHREAD_PRIO_INHERIT) == 0);
+    CHECK(pthread_mutex_init(mutex, &inherits) == 0 && pthread_mutex_lock(mutex) == 0 && pthread_mutex_unlock(mutex) == 0);
+    CHECK_PLACED(mutex, 1);
+}
+
 /* get_user_pages: the pages are pinned while the device writes into them. */
 static void direct_io(void) {
     int self = open("/proc/self/exe", O_RDONLY | O_DIRECT);
@@ -124,6 +153,8 @@ int main(void) {
     reads_and_pipes();
     sockets_and_random();
     futexes();
+    changed_futexes();
+    inheriting_mutex();
     direct_io();
     other_process_memory();
     CHECK((size_t)(next - begin) < 4 * MIB);

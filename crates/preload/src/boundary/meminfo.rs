@@ -30,6 +30,13 @@ fn listed_as_available() -> Option<usize> {
     Some(kib.fold(0usize, |value, &byte| value * 10 + usize::from(byte - b'0')) * 1024)
 }
 
+/// Whether all private writable memory counts against the kernel's limit on commitments, MAP_NORESERVE or not.
+pub fn commits_all() -> bool {
+    let mut text = [0u8; 4];
+    let read = apart(|| read_start(c"/proc/sys/vm/overcommit_memory", &mut text));
+    read.is_ok_and(|used| used.is_some()) && text.starts_with(b"2")
+}
+
 /// Bytes that the process has mapped.
 pub fn mapped_bytes() -> Option<usize> {
     statm(0)

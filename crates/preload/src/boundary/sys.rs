@@ -117,6 +117,10 @@ calls! { unsafe:
     /// The arguments are the program's own.
     pub fn seccomp(operation: usize, flags: usize, args: usize) -> usize { nr::SECCOMP; operation, flags, args }
 
+    fn futex_of(word: usize, operation: usize, value: usize, timeout: usize, second: usize, third: usize) -> usize {
+        nr::FUTEX; word, operation, value, timeout, second, third
+    }
+
     fn prctl_of(a: usize, b: usize, c: usize, d: usize, e: usize) -> usize { nr::PRCTL; a, b, c, d, e }
 
     fn execve_of(path: usize, argv: usize, envp: usize) -> () { nr::EXECVE; path, argv, envp }
@@ -337,6 +341,39 @@ pub fn huge_page_bytes(fd: i32) -> Option<usize> {
     (kind == u64::from(general::HUGETLBFS_MAGIC)).then_some(page_bytes as usize)
 }
 
+/// What a mapping of an open file shows.
+pub struct Contents {
+    /// Whether it is a file's or a block device's, which are read into the page cache.
+    pub is_cached: bool,
+    /// Whether a fault in a hole may give the file another page.
+    pub may_grow: bool,
+    /// Whether some of it is missing.
+    pub has_holes: bool,
+    /// Whether it belongs to the process's user.
+    pub is_own: bool,
+}
+
+/// The contents of an open file.
+pub fn contents(fd: i32) -> Result<Contents> {
+    const IN_MEMORY: [u32; 4] = [
+        general::TMPFS_MAGIC,
+        general::RAMFS_MAGIC,
+        general::HUGETLBFS_MAGIC,
+        // The files below it may be any of these.
+        general::OVERLAYFS_SUPER_MAGIC,
+    ];
+    let found = status(fd)?;
+    let mut words = [0; 15];
+    fstatfs(fd, &mut words)?;
+    let [kind, ..] = words;
+    Ok(Contents {
+        is_cached: matches!(found.st_mode & general::S_IFMT, general::S_IFREG | general::S_IFBLK),
+        may_grow: IN_MEMORY.into_iter().any(|magic| kind == u64::from(magic)),
+        has_holes: (found.st_blocks as u64).saturating_mul(512) < found.st_size as u64,
+        is_own: found.st_uid == geteuid(),
+    })
+}
+
 /// Memory that is free, bytes.
 pub fn free_bytes() -> Option<usize> {
     let mut words = [0; 14];
@@ -462,6 +499,15 @@ pub fn futex_wait(word: &AtomicU32, value: u32) {
 /// Wakes one waiter of `word`.
 pub fn futex_wake(word: &AtomicU32) {
     let _ = futex(word, general::FUTEX_WAKE_PRIVATE, 1);
+}
+
+/// futex(2).
+///
+/// # Safety
+/// The arguments are the program's own.
+pub unsafe fn futex_as_given([word, operation, value, timeout, second, third]: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller answers for the arguments.
+    unsafe { futex_of(word, operation, value, timeout, second, third) }
 }
 
 /// prctl(2).

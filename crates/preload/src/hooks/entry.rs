@@ -312,12 +312,45 @@ pub(crate) extern "C" fn restrict_files(_number: usize, ruleset: c_int, flags: c
     c_long::from(status(namespaces::restrict_files(ruleset, flags)))
 }
 
-/// libc's `syscall`, which singles out seven calls: those of the functions named `generic_…` here,
-/// [`seccomp`](fn@seccomp) and [`restrict_files`]. For all others it runs the instructions that the detour has
+/// libc's `syscall` with the number of futex(2) and an operation that changes a futex.
+pub(crate) extern "C" fn generic_futex(
+    _number: usize,
+    word: usize,
+    operation: usize,
+    value: usize,
+    timeout: usize,
+    second: usize,
+    third: usize,
+) -> c_long {
+    if !flags::is_raw() {
+        // Faults may wait for the program itself, so this is not work for the library's stack.
+        calls::before_futex([word, second]);
+    }
+    // SAFETY: the program makes this call itself, and answers for its arguments.
+    match unsafe { sys::futex_as_given([word, operation, value, timeout, second, third]) } {
+        Ok(value) => value as c_long,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+/// libc's `syscall`, which singles out eight calls: those of the functions named `generic_…` here,
+/// [`seccomp`](fn@seccomp) and [`restrict_files`]. Of futex(2) it singles out FUTEX_WAKE_OP and the operations on locks
+/// with priority inheritance (bits 5 to 8 and 11 to 13). For all others it runs the instructions that the detour has
 /// overwritten, then the rest of libc's function. It is in assembly, because it preserves all registers.
 #[unsafe(naked)]
 pub(crate) extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
+        "cmp rdi, 202",
+        "jne 2f",
+        "mov eax, edx",
+        "and eax, 127",
+        "mov r11d, 0x39e0",
+        "bt r11d, eax",
+        "jc {futex}",
+        "2:",
         "cmp rdi, 317",
         "je {seccomp}",
         "cmp rdi, 16",
@@ -340,6 +373,7 @@ pub(crate) extern "C" fn generic_syscall() {
         "mov r8, r9",
         "mov r9, [rsp + 8]",
         "jmp qword ptr [rip + {libc}]",
+        futex = sym generic_futex,
         ioctl = sym generic_ioctl,
         landlock = sym restrict_files,
         personality = sym generic_personality,

@@ -21,7 +21,8 @@ use crate::state::plan::{self, HEAP, POOLS};
 use super::{files, prefault, tables};
 
 pub use advise::{
-    all_locked_or_unlocked, before_lock_all, before_populating, madvise, personality, place_to_lock, unlocked,
+    all_locked_or_unlocked, before_futex, before_lock_all, before_populating, madvise, personality, place_to_lock,
+    unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, has_registered, registering, wants_events};
@@ -159,7 +160,7 @@ fn passed(request: &Request) -> Result<usize> {
     if let Ok(at) = result
         && !request.is_anonymous()
     {
-        files::after_mmap(request.span_at(at), request.prot, request.flags);
+        files::after_mmap(request.span_at(at), request.prot, request.fd);
     }
     if let Ok(at) = result
         && request.is_governable()
@@ -297,7 +298,7 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         prefault::as_asked(request.span_at(at), written);
     }
     if !request.is_anonymous() {
-        files::after_mmap(request.span_at(at), request.prot, request.flags);
+        files::after_mmap(request.span_at(at), request.prot, request.fd);
     }
     Ok(at)
 }

@@ -18,6 +18,7 @@ use crate::boundary::sys::{self, Advice, c};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
 
+use super::calls::has_registered;
 use super::prefault;
 
 /// `r_state` of ld.so's `_r_debug`.
@@ -36,10 +37,56 @@ fn fetch_of(len: usize) -> Fetch {
     plan::section_for(Memory::File, len).map_or(Fetch::Kernel, |section| section.fetch)
 }
 
-/// Applies the policy to a file that libc's mmap has just mapped.
-pub fn after_mmap(span: Span, prot: i32, flags: i32) {
-    apply(span, prot, fetch_of(span.len()));
-    let _ = flags;
+/// Applies the policy to the file behind `fd`, which libc's mmap has just mapped.
+pub fn after_mmap(span: Span, prot: i32, fd: i32) {
+    let fetch = fetch_of(span.len());
+    match if fetch == Fetch::Prefault { harmless(fd) } else { Harmless::Everything } {
+        Harmless::Everything => apply(span, prot, fetch),
+        Harmless::Present => each_present(span, &mut |run| apply(run, prot, fetch)),
+        Harmless::Nothing => {}
+    }
+}
+
+/// What can be brought in of a mapped file without a change to the file.
+enum Harmless {
+    Everything,
+    Present,
+    Nothing,
+}
+
+/// Where the file is its pages in memory (tmpfs, memfd, hugetlbfs; perhaps under an overlay), a fault in a hole gives it
+/// another page, even a fault that reads. And where it is a device, its driver answers the fault.
+fn harmless(fd: i32) -> Harmless {
+    match sys::contents(fd) {
+        Ok(file) if !file.is_cached => Harmless::Nothing,
+        Ok(file) if !file.may_grow => Harmless::Everything,
+        // Another mapping of the same pages may wait for the program's handler.
+        Ok(_) if has_registered() => Harmless::Nothing,
+        Ok(file) if !file.has_holes => Harmless::Everything,
+        // To others the kernel reports every page as present.
+        Ok(file) if file.is_own => Harmless::Present,
+        _ => Harmless::Nothing,
+    }
+}
+
+/// Calls `visit` with the runs of pages of `span` that are in memory.
+fn each_present(span: Span, visit: &mut dyn FnMut(Span)) {
+    let mut buffer = [0u8; 2048];
+    for start in (span.start..span.end).step_by(buffer.len() * PAGE) {
+        let part = Span::new(start, span.end.min(start + buffer.len() * PAGE));
+        if sys::mincore(part.start, part.len(), &mut buffer).is_err() {
+            return;
+        }
+        let mut at = part.start;
+        let pages = buffer.get(..part.len() / PAGE).unwrap_or(&[]);
+        for run in pages.chunk_by(|one, next| (one ^ next) & 1 == 0) {
+            let end = at + run.len() * PAGE;
+            if run.first().is_some_and(|page| page & 1 != 0) {
+                visit(Span::new(at, end));
+            }
+            at = end;
+        }
+    }
 }
 
 fn apply(span: Span, prot: i32, fetch: Fetch) {

@@ -72,6 +72,10 @@ pub struct Pool {
     pending: Pending,
     churn: Churn,
     anchor: Anchor,
+    /// The program has given back nothing from here on.
+    untouched: usize,
+    /// The tile in which small memory that is not read-write was placed last: the next such request goes there, too.
+    closed: Span,
     /// Requests of at least this many bytes begin on a multiple of it.
     align: usize,
     /// Whether any of its pieces takes pages from the kernel's reserved pools.
@@ -124,6 +128,8 @@ impl Pool {
             pending: Pending::new(),
             churn: Churn::new(),
             anchor: Anchor::default(),
+            untouched: 0,
+            closed: Span::new(0, 0),
             align,
             takes_reserved,
         }
@@ -185,25 +191,34 @@ impl Pool {
         how.is_plain() && !(self.takes_reserved && how.flags & c::MAP_STACK != 0)
     }
 
-    fn place(&self, len: usize, how: How) -> Option<usize> {
+    fn place(&mut self, len: usize, how: How) -> Option<usize> {
         let (plain, arena) = (self.shares_tiles(how), how.for_arena);
+        let tile = PMD.min(self.align);
         let align = match () {
             () if arena => ARENA_BYTES,
             () if len >= self.align => self.align,
-            // Memory that is not read-write cannot share a huge page, so it stays out of tiles that others use.
-            () if !plain || len >= PMD => PMD.min(self.align),
+            () if len >= PMD => tile,
             () => PAGE,
         };
-        // One such mapping after the other would spoil larger tiles, so it goes far away from them.
-        if !plain && !arena && self.align > PMD {
-            let Span { start, end } = self.bounds();
-            return self.place_clear(Span::new(start + (end - start) / 2, end), len, align);
-        }
         if plain {
-            self.place_without(&[&self.attached], self.bounds(), len, align)
-        } else {
-            self.place_clear(self.bounds(), len, align)
+            return self.place_without(&[&self.attached], self.bounds(), len, align);
         }
+        let mut bounds = self.bounds();
+        // One such mapping after the other would spoil larger tiles, so it goes far away from them.
+        if !arena && self.align > PMD {
+            bounds.start += bounds.len() / 2;
+        }
+        if arena || len >= tile {
+            return self.place_clear(bounds, len, align);
+        }
+        // Memory that is not read-write cannot share a huge page, so it stays out of tiles that others use. But small
+        // blocks of it lie side by side: the kernel makes neighbours one mapping, and a process may have few mappings.
+        if let Some(at) = self.place_clear(self.closed, len, PAGE) {
+            return Some(at);
+        }
+        let at = self.place_clear(bounds, tile, tile)?;
+        self.closed = Span::new(at, at + tile);
+        Some(at)
     }
 
     /// The lowest free place in `bounds` without spare parts of reserved pages, which could not be replaced.
@@ -510,6 +525,7 @@ impl Pool {
 
     /// Removes `span` from all tables: it is not mapped any more, or belongs to somebody else.
     fn forget(&mut self, span: Span) {
+        self.untouched = self.untouched.max(span.end);
         let _ = self.used.remove(span);
         let _ = self.spare.remove(span);
         let _ = self.shut.remove(span);

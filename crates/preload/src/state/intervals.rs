@@ -80,12 +80,22 @@ impl Intervals {
         !span.is_empty() && self.next_after(span.start).is_some_and(|i| i.start < span.end)
     }
 
+    /// Gaps that are long enough but for their start, at most: then only gaps that are long enough for any start count.
+    const TRIES: u32 = 64;
+
     /// The lowest multiple of `align` (a power of two) such that `len` bytes from there lie in `bounds` and outside
-    /// the set.
+    /// the set. (After many gaps that only their start makes too short, the next place that is found quickly.)
     pub fn first_fit(&self, bounds: Span, len: usize, align: usize) -> Option<usize> {
         let mut from = bounds.start;
         if self.root != NIL {
-            if let Some(found) = self.fit(self.root, from, len, align)
+            let mut tries = Self::TRIES;
+            let mut found = self.fit(self.root, from, len, align, &mut tries);
+            if tries == 0 && found.is_none() {
+                tries = 1;
+                let roomy = self.fit(self.root, from, len.checked_add(align - 1)?, 1, &mut tries);
+                found = roomy.and_then(|start| align_up(start, align));
+            }
+            if let Some(found) = found
                 && found.checked_add(len)? <= bounds.end
             {
                 return Some(found);
@@ -96,15 +106,15 @@ impl Intervals {
         (start.checked_add(len)? <= bounds.end).then_some(start)
     }
 
-    fn fit(&self, at: u32, from: usize, len: usize, align: usize) -> Option<usize> {
-        if at == NIL {
+    fn fit(&self, at: u32, from: usize, len: usize, align: usize, tries: &mut u32) -> Option<usize> {
+        if at == NIL || *tries == 0 {
             return None;
         }
         let node = self.slab.get(at);
         if node.high <= from || node.gap.max(node.low.saturating_sub(from)) < len {
             return None;
         }
-        if let Some(found) = self.fit(node.left, from, len, align) {
+        if let Some(found) = self.fit(node.left, from, len, align, tries) {
             return Some(found);
         }
         let before = if node.left == NIL { from } else { from.max(self.slab.get(node.left).high) };
@@ -112,7 +122,10 @@ impl Intervals {
         if start.checked_add(len)? <= node.start {
             return Some(start);
         }
-        self.fit(node.right, from.max(node.end), len, align)
+        if before.checked_add(len)? <= node.start {
+            *tries = tries.saturating_sub(1);
+        }
+        self.fit(node.right, from.max(node.end), len, align, tries)
     }
 
     /// Adds `span`, and merges it with the intervals that it touches. On [`Full`] nothing has changed.

@@ -7,7 +7,7 @@ use pagelab_abi::guest::Counter;
 use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
-use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::sys::{self, Advice, Errno, Result, c, task};
 use crate::memory::pool::{collapse_nothing, discards};
 use crate::memory::{files, tables};
 use crate::state::guest_file;
@@ -148,6 +148,14 @@ pub fn place_to_lock(addr: usize, len: usize) {
     }
     if len as u64 <= limit || task::may_lock_beyond_limit(0) {
         place_ahead(addr, len);
+    }
+}
+
+/// Brings in the pages of futexes that the kernel is about to change, if they are placed: its fault there does not wait
+/// for a userfaultfd, and the call would fail (EFAULT).
+pub fn before_futex(words: [usize; 2]) {
+    for word in words.into_iter().filter(|&word| backing::governs(word)) {
+        let _ = sys::advise(align_down(word, PAGE), PAGE, Advice::PopulateWrite);
     }
 }
 

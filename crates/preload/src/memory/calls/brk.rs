@@ -6,13 +6,13 @@ use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::{Fetch, Memory};
 
 use crate::boundary::arch::PAGE;
-use crate::boundary::libc;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::{libc, mapping, meminfo};
 use crate::memory::heap::Heap;
 use crate::memory::{prefault, tables};
-use crate::state::guest_file;
 use crate::state::plan::{self, HEAP};
+use crate::state::{child, guest_file, own_stack};
 
 /// The heap's break, and the end of its memory, for use without a lock (after a seccomp filter); 0: not governed.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
@@ -51,24 +51,51 @@ pub fn brk(addr: usize) -> Result<()> {
     if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
+/// The least memory that is mapped for the heap before a filter.
+const LEAST_ROOM: usize = 2 << 20;
+
 /// Maps memory into which the heap can grow without a system call, before the program installs a seccomp filter: the
-/// kernel's own brk does not know the heap. The memory is small if address space or data are limited.
+/// kernel's own brk does not know the heap. The memory is small if address space, data or commitments are limited, and
+/// never large: the program may set limits later, and malloc goes on with mmap.
 pub fn open_heap() -> Span {
-    const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
+    const ROOMS: [usize; 3] = [64 << 20, 16 << 20, LEAST_ROOM];
     let room = HEAP_ROOM.load(Ordering::Acquire);
     let nothing = Span::new(room, room);
     if room == 0 {
         return nothing;
     }
     let limited = |resource| task::soft_limit(resource).is_ok_and(|limit| limit < UNLIMITED);
-    let most = if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) { 16 << 20 } else { 1 << 30 };
+    // (A child that has not met the guest has one thread: no other can reach the file that is read.)
+    let commits = if child::is_new() { meminfo::commits_all() } else { own_stack::run(meminfo::commits_all) };
+    let most = match () {
+        () if commits => LEAST_ROOM,
+        () if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) => 16 << 20,
+        () => 64 << 20,
+    };
     for len in ROOMS.into_iter().filter(|&len| len <= most && room + len <= HEAP.end) {
-        if sys::map_unused(room, len, c::PROT_RW, c::MAP_NORESERVE) == Ok(room) {
-            HEAP_ROOM.store(room + len, Ordering::Release);
-            return Span::new(room, room + len);
+        let span = Span::new(room, room + len);
+        if map_room(span).is_ok() {
+            HEAP_ROOM.store(span.end, Ordering::Release);
+            return span;
         }
     }
     nothing
+}
+
+/// Maps `span` for [`open_heap`]. If the program has all new memory locked, the kernel would populate it: then it is the
+/// least memory, and its pages are locked when they come in.
+fn map_room(span: Span) -> Result<()> {
+    mapping::map_at(span, c::PROT_NONE, c::MAP_NORESERVE)?;
+    let opened = match sys::is_locked(span.start, span.len()) {
+        true if span.len() > LEAST_ROOM => Err(Errno::EAGAIN),
+        true => task::mlock(span.start, span.len(), true).and_then(|()| mapping::protect(span, c::PROT_RW, -1)),
+        false => mapping::protect(span, c::PROT_RW, -1),
+    };
+    if opened.is_err() {
+        // SAFETY: the mapping was made a moment ago, and nobody knows of it.
+        let _ = unsafe { sys::munmap(span.start, span.len()) };
+    }
+    opened
 }
 
 /// Unmaps the memory of [`open_heap`], as far as no other thread has raised the break into it: the program has not

@@ -56,11 +56,11 @@ impl Pool {
     }
 
     /// The anchor's address: where small pages were, the end of the same page of entries; otherwise the end of the
-    /// stretch.
+    /// stretch. Never where the program had memory: it may map something there past libc's memory calls (shmat).
     fn holding_place(&self, stretch: Span, gone: Span) -> Option<usize> {
-        let free = |at: &usize| {
-            page(*at).and(stretch) == page(*at) && page(*at).and(gone).is_empty() && !self.used.overlaps(page(*at))
-        };
+        let untouched = self.untouched.max(gone.end);
+        let free =
+            |at: &usize| *at >= untouched && page(*at).and(stretch) == page(*at) && !self.used.overlaps(page(*at));
         let near = align_down(gone.end - 1, PMD) + PMD - PAGE;
         let small = |at: &usize| matches!(self.layout.piece(*at).backing, Backing::Kernel | Backing::Base);
         Some(near).filter(|at| !self.anchor.far && free(at) && small(at)).or(Some(stretch.end - PAGE)).filter(free)

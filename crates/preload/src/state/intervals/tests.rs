@@ -111,6 +111,23 @@ fn many_intervals_outgrow_the_first_mapping() {
 }
 
 #[test]
+fn gaps_that_start_badly_are_not_searched_to_the_last() {
+    for (bad, expected) in [(10, 24), (20_000, 40)] {
+        let mut set = Intervals::new();
+        set.insert(Span::new(0, 1)).unwrap();
+        // The gap before each has room for eight, but not from a multiple of eight on.
+        for i in 0..bad {
+            set.insert(Span::new(i * 16 + 10, i * 16 + 17)).unwrap();
+        }
+        let last = bad * 16;
+        set.insert(Span::new(last + 8, last + 24)).unwrap();
+        set.insert(Span::new(last + 32, last + 40)).unwrap();
+        let found = set.first_fit(Span::new(0, 1 << 30), 8, 8);
+        assert_eq!(found, Some(last + expected), "after {bad} gaps");
+    }
+}
+
+#[test]
 fn rounding_does_not_wrap() {
     assert_eq!(align_up(usize::MAX - 5, 4096), None);
     assert_eq!(align_up(4097, 4096), Some(8192));
