@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -164,6 +165,20 @@ def test_nothing_is_open_that_was_not_asked_for(name: str, workshop: Workshop, r
     slack = TILE if policy.thp else 0  # a heap grown by whole tiles is open to the end of its last tile
     run = run_under(policy.toml, [str(workshop.build("beyond_mappings")), str(slack)]).succeeded()
     assert run.stdout == "ok\n", run.story()
+
+
+def test_a_heap_that_must_lie_low_can_be_left_to_the_kernel(workshop: Workshop, run_under: Runner) -> None:
+    """The governed heap lies above 4 GiB. A program that is killed there is told the way out, any other is not."""
+    guest = str(workshop.build("short_pointers", flags=("-no-pie",)))
+    policy = BY_NAME["all-4K"].toml
+    killed = run_under(policy, [guest])
+    assert killed.the_record.outcome.signal == signal.SIGSEGV, killed.story()
+    assert WarningKind.HEAP_MOVED in killed.kinds(), killed.story()
+    run = run_under(f'{policy}[[rule]]\nmemory = "heap"\npages = "kernel"\n', [guest]).succeeded()
+    assert (run.stdout, WarningKind.HEAP_MOVED in run.kinds()) == ("ok\n", False), run.story()
+    other = str(workshop.build("heap_torture", flags=("-no-pie",), suffix="-fixed"))
+    run = run_under(policy, [other]).succeeded()
+    assert WarningKind.HEAP_MOVED not in run.kinds(), run.story()
 
 
 def test_guest_counts_what_it_did(workshop: Workshop, run_under: Runner) -> None:

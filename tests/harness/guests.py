@@ -94,6 +94,7 @@ _SPECIAL = {
     "plugin": [],
     "process_cost": [],  # test_guests_process
     "resources": [],  # test_resources, and the next two
+    "short_pointers": [],  # test_guests_placement
     "signal_small_stack": [],
     "stack_depth": [],
     "sanitized": [],  # test_guests_sanitizers

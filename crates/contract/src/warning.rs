@@ -39,6 +39,8 @@ warning_kinds! {
     GuestDisabled => "guest-disabled",
     /// A child ran without the policy.
     ChildUngoverned => "child-ungoverned",
+    /// A killed process may have relied on a heap below 4 GiB.
+    HeapMoved => "heap-moved",
     /// The program's own calls took huge tiles apart.
     TileSplit => "tile-split",
     /// A call of the program was refused because its tiles cannot serve it.

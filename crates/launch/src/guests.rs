@@ -205,8 +205,8 @@ impl Guests {
     }
 
     fn warn_unmeasured(&self, warnings: &mut Warnings) {
-        let unmeasured = |report: &&Report| report.state == State::Active || report.state == State::Starting;
-        let pids: Vec<u32> = self.reports.iter().filter(unmeasured).map(|report| report.pid).collect();
+        let early = self.reports.iter().filter(|report| has_ended_early(report));
+        let pids: Vec<u32> = early.map(|report| report.pid).collect();
         if !pids.is_empty() {
             let message = format!(
                 "{} of {} process images ended without measuring their placement (killed, _exit or exec)",
@@ -241,7 +241,10 @@ impl Guests {
     /// Warnings of all processes, added up by kind.
     fn guest_warnings(&self) -> Vec<(GuestWarning, WarningReport)> {
         let mut totals: Vec<(GuestWarning, WarningReport)> = Vec::new();
-        for warning in self.reports.iter().flat_map(|report| &report.warnings) {
+        // Where the heap lies harms few programs, and those it harms are killed.
+        let matters = |report: &Report, kind| kind != GuestWarning::HeapMoved || has_ended_early(report);
+        let noted = self.reports.iter().flat_map(|report| report.warnings.iter().map(move |noted| (report, noted)));
+        for warning in noted.filter(|(report, noted)| matters(report, noted.kind)).map(|(_, noted)| noted) {
             match totals.iter_mut().find(|(kind, _)| *kind == warning.kind) {
                 Some((_, total)) => total.count += warning.count,
                 None => totals.push((warning.kind, warning.clone())),
@@ -249,6 +252,11 @@ impl Guests {
         }
         totals
     }
+}
+
+/// Whether an image ended without measuring its placement.
+fn has_ended_early(report: &Report) -> bool {
+    report.state == State::Active || report.state == State::Starting
 }
 
 fn describe(process: &mut Process, report: &Report, run_started_ns: u64) {
@@ -357,5 +365,9 @@ fn warning_text(kind: GuestWarning) -> &'static str {
              memory calls with a userfaultfd: their placement and usage are those of that moment"
         }
         GuestWarning::DlopenUnwatched => "libraries loaded with dlopen are not watched",
+        GuestWarning::HeapMoved => {
+            "process images ended early whose heap lies below 4 GiB without a policy (not PIE), and above with it: if \
+             they keep pointers in 32 bits, leave the heap to the kernel: --pages heap=kernel"
+        }
     }
 }

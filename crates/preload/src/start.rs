@@ -347,12 +347,19 @@ fn read_clocks_fast() {
     }
 }
 
+/// A program that is not position-independent has its heap below, and may keep pointers to it in 32 bits.
+const FOUR_GIB: usize = 1 << 32;
+
 /// Makes libc's sbrk work on the pool's heap from now on.
 fn move_break(libc: &Object, heap: bool) {
     let Some(symbol) = libc.symbol(c"__curbrk").filter(|_| heap) else { return };
     let known = libc::found_break(symbol.address);
     if !tables::has_heap() {
         return;
+    }
+    let kernels = sys::brk(0);
+    if kernels < FOUR_GIB {
+        guest_file::warn(GuestWarning::HeapMoved, None, kernels, 0);
     }
     calls::publish_heap(plan::HEAP.start, plan::HEAP.start);
     // Null: nobody has asked for the break yet, and the first sbrk will.

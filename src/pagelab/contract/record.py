@@ -313,6 +313,7 @@ class WarningKind(StrEnum):
     GUEST_NOT_LOADED = "guest-not-loaded"
     GUEST_DISABLED = "guest-disabled"
     CHILD_UNGOVERNED = "child-ungoverned"
+    HEAP_MOVED = "heap-moved"
     TILE_SPLIT = "tile-split"
     CALL_REFUSED = "call-refused"
     READAHEAD_NOT_CONTROLLED = "readahead-not-controlled"

@@ -267,6 +267,8 @@ coded! {
         Sandboxed = "sandboxed",
         /// The hook that watches dlopen could not be installed.
         DlopenUnwatched = "dlopen-unwatched",
+        /// The kernel's heap of the program lies below 4 GiB, the governed one above. `address`: the kernel's break.
+        HeapMoved = "heap-moved",
     }
 }
 
@@ -285,6 +287,7 @@ impl GuestWarning {
                 "readahead-not-controlled"
             }
             GuestWarning::PlacementUnknown | GuestWarning::Sandboxed => "placement-unknown",
+            GuestWarning::HeapMoved => "heap-moved",
         }
     }
 }
