@@ -54,5 +54,12 @@ int main(void) {
         advise(block, totals[i], guards);
         free(block);
     }
+    /* Lengths beyond the end of all addresses, for advice that a policy on files answers by itself, too. */
+    unsigned char *block = map_anon(PAGE);
+    const int advice[] = {MADV_NORMAL, MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED, MADV_DONTNEED};
+    for (size_t i = 0; i < sizeof advice / sizeof *advice; i++) {
+        CHECK_ERRNO(madvise(block, (size_t)0 - PAGE, advice[i]), -1, EINVAL);
+        CHECK_ERRNO(madvise(block + 1, PAGE, advice[i]), -1, EINVAL);
+    }
     return ok();
 }

@@ -100,7 +100,8 @@ fn first_own(span: Span) -> usize {
 }
 
 fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
-    if files::overrules(len, advice) {
+    // (Of a range that is none the kernel finds the error.)
+    if files::overrules(len, advice) && pages(addr, len).is_some() {
         return sys::is_mapped(addr, len);
     }
     match backing::advice_for(addr, advice) {
