@@ -324,7 +324,7 @@ pub(crate) extern "C" fn generic_futex(
 ) -> c_long {
     if !flags::is_raw() {
         // Faults may wait for the program itself, so this is not work for the library's stack.
-        calls::before_futex([word, second]);
+        calls::before_futex(operation, [word, second]);
     }
     // SAFETY: the program makes this call itself, and answers for its arguments.
     match unsafe { sys::futex_as_given([word, operation, value, timeout, second, third]) } {
@@ -347,6 +347,8 @@ pub(crate) extern "C" fn generic_syscall() {
         "jne 2f",
         "mov eax, edx",
         "and eax, 127",
+        "cmp eax, 31",
+        "ja 2f",
         "mov r11d, 0x39e0",
         "bt r11d, eax",
         "jc {futex}",

@@ -81,7 +81,11 @@ fn installing(
     let opened = if is_likely { Some(enter()) } else { None };
     let result = install();
     let is_filtered = result.is_ok_and(is_done);
-    if let Some(opened) = opened.filter(|_| !is_filtered) {
+    if !is_filtered && is_likely {
+        // A child that meets the guest now has one as any other.
+        flags::set_active(false);
+    }
+    if let Some(opened) = opened.filter(|opened| !is_filtered && !(opened.is_empty() && child::is_new())) {
         own_stack::run(|| calls::close_heap(opened));
     }
     if is_filtered != is_likely {
@@ -107,7 +111,9 @@ pub fn prctl(args: [usize; 5]) -> Result<usize> {
             raw()
         }
         // From then on the program's handler of SIGSYS gets all calls, and may know only its own.
-        [option, mode, ..] if option as u32 as usize == PR_SET_SYSCALL_USER_DISPATCH => around(mode != OFF, raw),
+        [option, mode, ..] if option as u32 as usize == PR_SET_SYSCALL_USER_DISPATCH => {
+            installing(mode != OFF, raw, |_| mode != OFF)
+        }
         [option, mode, filter, ..] if option & 0xffff_ffff == PR_SET_SECCOMP => {
             around(mode == STRICT || can_succeed(filter), raw)
         }

@@ -42,6 +42,7 @@ const GOVERNED_FLAGS: i32 = c::MAP_PRIVATE
     | IGNORED_FLAGS;
 /// MAP_DENYWRITE and MAP_EXECUTABLE: the kernel ignores them.
 const IGNORED_FLAGS: i32 = 0x1800;
+const MAP_32BIT: i32 = 0x40;
 const FIXED: i32 = c::MAP_FIXED | c::MAP_FIXED_NOREPLACE;
 
 /// One mmap call.
@@ -152,7 +153,13 @@ fn passed(request: &Request) -> Result<usize> {
     let result = match () {
         () if over_heap => laid_over(&mut tables::lock(), request, span),
         () => request.raw().or_else(|errno| match errno {
-            Errno::ENOMEM if tables::lock().drop_spare() => request.raw(),
+            // (Other limits decide on reserved pages, and on the lowest addresses.)
+            Errno::ENOMEM
+                if request.flags & (c::MAP_HUGETLB | MAP_32BIT) == 0
+                    && tables::lock().gives_up_spare_for(request.len) =>
+            {
+                request.raw()
+            }
             errno => Err(errno),
         }),
     };
@@ -191,14 +198,25 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     // A hint into a hole of another rule's pool is honoured, too.
     let wanted = hint.map(|hint| Span::new(hint, hint.saturating_add(len)));
     let other = wanted.filter(|span| guest.pool(span.start).is_some_and(|pool| pool.is_free(*span)));
-    let result = guest.or_without_spare(|guest| match guest.pool(other.map_or(base, |span| span.start)) {
+    let in_pool = |guest: &mut tables::Tables| match guest.pool(other.map_or(base, |span| span.start)) {
         Some(pool) => {
             let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
             backing::retry_when_short(|| pool.map(len, request.how(), hint))
         }
         None => Err(Errno::EINVAL),
-    });
+    };
+    let mut result = in_pool(&mut guest);
     drop(guest);
+    let mut elsewhere = Err(Errno::ENOMEM);
+    if result.is_err() {
+        // A hint into a pool is removed: the pool must know everything that is mapped there.
+        let addr = if plan::touches_pools(request.addr, len) { 0 } else { request.addr };
+        elsewhere = request.raw_with(addr, request.flags);
+        let mut guest = tables::lock();
+        if elsewhere == Err(Errno::ENOMEM) && guest.gives_up_spare_for(len) {
+            result = in_pool(&mut guest);
+        }
+    }
     match result {
         Ok(at) => {
             guest_file::count(Counter::MmapGoverned);
@@ -207,9 +225,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
         }
         Err(errno) => {
             backing::fallback(errno, len);
-            // A hint into a pool is removed: the pool must know everything that is mapped there.
-            let addr = if plan::touches_pools(request.addr, len) { 0 } else { request.addr };
-            request.raw_with(addr, request.flags)
+            elsewhere
         }
     }
 }

@@ -84,22 +84,24 @@ impl Heap {
         self.end
     }
 
-    /// Moves the break to `wanted` as brk(2) does. Returns the new break, or the old one on failure.
-    pub fn set(&mut self, wanted: usize) -> usize {
+    /// Moves the break to `wanted` as brk(2) does. EINVAL: no heap reaches there.
+    pub fn set(&mut self, wanted: usize) -> Result<(), Errno> {
         let bounds = self.bounds();
         if wanted < bounds.start || wanted > bounds.end {
-            return self.end;
+            return Err(Errno::EINVAL);
         }
         self.pending.work();
-        let moved = match () {
+        match () {
             () if wanted <= self.end => self.shrink(wanted),
             () => backing::retry_when_short(|| self.grow(wanted)),
-        };
-        match moved {
-            Ok(()) => self.end = wanted,
-            Err(errno) => backing::fallback(errno, wanted.saturating_sub(self.end)),
-        }
-        self.end
+        }?;
+        self.end = wanted;
+        Ok(())
+    }
+
+    /// Bytes mapped in advance.
+    pub fn spare_bytes(&self) -> usize {
+        self.mapped.saturating_sub(align_up(self.end, PAGE).unwrap_or(self.mapped))
     }
 
     /// Records the break that threads have set without the tables. What they gave back was not unmapped: it goes now.
@@ -369,15 +371,18 @@ impl Heap {
             self.stale = usize::MAX;
         }
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
-        (self.hugetlb, self.pending) = (Intervals::new(), Pending::new());
-        let mapped = self.mapped();
-        let _ = maps::each(&mut |mapping| {
+        self.pending = Pending::new();
+        let (mapped, mut reserved, mut is_whole) = (self.mapped(), Intervals::new(), true);
+        let read = maps::each(&mut |mapping| {
             let span = mapping.span.and(mapped);
-            if !span.is_empty() && mapping.is_reserved() && self.hugetlb.reserve(4).is_ok() {
-                let _ = self.hugetlb.insert(span);
+            if !span.is_empty() && mapping.is_reserved() {
+                is_whole &= reserved.reserve(4).is_ok() && reserved.insert(span).is_ok();
             }
             mapping.span.end < mapped.end
         });
+        if read.is_ok() && is_whole {
+            self.hugetlb = reserved;
+        }
         if !own.is_empty() && self.foreign.reserve(4).is_ok() && self.shut.reserve(4).is_ok() {
             let _ = self.foreign.insert(own);
             let _ = self.shut.insert(own);
@@ -412,6 +417,10 @@ mod tests {
         Heap::new(Layout::new(plan, section, 0x4000_0000_0000 + (number << 36), 1 << 32))
     }
 
+    fn set(heap: &mut Heap, wanted: usize) {
+        assert_eq!((heap.set(wanted), heap.end()), (Ok(()), wanted));
+    }
+
     fn fill(from: usize, to: usize) {
         // SAFETY: the bytes lie in the test's own heap, below its break.
         unsafe { core::ptr::write_bytes(from as *mut u8, 0xa5, to - from) };
@@ -427,15 +436,15 @@ mod tests {
         for (number, page_bytes) in [(0, 4096), (1, 2 << 20)] {
             let mut heap = heap(number, page_bytes);
             let base = heap.end();
-            assert_eq!(heap.set(base + 5_000_000), base + 5_000_000);
+            set(&mut heap, base + 5_000_000);
             fill(base, base + 5_000_000);
-            assert_eq!(heap.set(base + 1_000_001), base + 1_000_001);
-            assert_eq!(heap.set(base + 6_000_000), base + 6_000_000);
+            set(&mut heap, base + 1_000_001);
+            set(&mut heap, base + 6_000_000);
             let boundary = base + 1_003_520;
             assert!(is_zero(boundary, base + 6_000_000));
             assert!(!is_zero(base + 1_000_001, boundary), "the rest of the page stays, as natively");
-            assert_eq!(heap.set(base), base);
-            assert_eq!(heap.set(base + 4096), base + 4096);
+            set(&mut heap, base);
+            set(&mut heap, base + 4096);
             assert!(is_zero(base, base + 4096));
         }
     }
@@ -444,15 +453,15 @@ mod tests {
     fn it_ends_with_a_tile_and_gives_tiles_back() {
         let mut heap = heap(2, 2 << 20);
         let base = heap.end();
-        heap.set(base + 100);
+        set(&mut heap, base + 100);
         assert_eq!(heap.mapped().len(), 2 << 20);
-        heap.set(base + (9 << 20));
+        set(&mut heap, base + (9 << 20));
         assert_eq!(heap.mapped().len(), 10 << 20);
-        heap.set(base + (3 << 20));
+        set(&mut heap, base + (3 << 20));
         assert_eq!(heap.mapped().len(), 3 << 20, "what is given back is unmapped, as natively");
-        heap.set(base + (3 << 20) + 1);
+        set(&mut heap, base + (3 << 20) + 1);
         assert_eq!(heap.mapped().len(), 4 << 20);
-        heap.set(base);
+        set(&mut heap, base);
         assert_eq!(heap.mapped().len(), 0);
     }
 
@@ -460,9 +469,9 @@ mod tests {
     fn impossible_breaks_change_nothing() {
         let mut heap = heap(3, 4096);
         let base = heap.end();
-        heap.set(base + 4096);
+        set(&mut heap, base + 4096);
         for wanted in [0, base - 1, base + (1 << 33), usize::MAX] {
-            assert_eq!(heap.set(wanted), base + 4096);
+            assert_eq!((heap.set(wanted), heap.end()), (Err(Errno::EINVAL), base + 4096));
         }
     }
 }

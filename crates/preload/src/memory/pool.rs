@@ -213,7 +213,10 @@ impl Pool {
         }
         // Memory that is not read-write cannot share a huge page, so it stays out of tiles that others use. But small
         // blocks of it lie side by side: the kernel makes neighbours one mapping, and a process may have few mappings.
-        if let Some(at) = self.place_clear(self.closed, len, PAGE) {
+        // (Plain memory may have taken that tile since; an empty one counts as plain.)
+        if !self.is_plain(self.closed)
+            && let Some(at) = self.place_clear(self.closed, len, PAGE)
+        {
             return Some(at);
         }
         let at = self.place_clear(bounds, tile, tile)?;
@@ -370,20 +373,28 @@ impl Pool {
         let mut at = span.start;
         while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
         {
+            at = next.end;
             // SAFETY: spare memory is the library's, and nobody was given its address.
-            let _ = unsafe { sys::munmap(next.start, next.len()) };
+            if unsafe { sys::munmap(next.start, next.len()) }.is_err() {
+                // The kernel would have to make two mappings of one, and the process has no more of them.
+                continue;
+            }
             let _ = self.spare.remove(next);
             let _ = self.attached.remove(next);
-            at = next.end;
+            self.pending.forget(next);
         }
     }
 
     /// Unmaps all spare memory, except parts of reserved pages; returns whether there was any.
     pub fn drop_all_spare(&mut self) -> bool {
-        let bounds = self.bounds();
-        let before = self.spare.next_after(bounds.start);
-        self.drop_normal_spare(bounds);
-        before != self.spare.next_after(bounds.start)
+        let before = self.spare.bytes();
+        self.drop_normal_spare(self.bounds());
+        before != self.spare.bytes()
+    }
+
+    /// Bytes mapped in advance.
+    pub fn spare_bytes(&self) -> usize {
+        self.spare.bytes()
     }
 
     /// As [`Pool::drop_spare`], except parts of reserved pages, which the kernel cannot unmap.
@@ -466,18 +477,16 @@ impl Pool {
         wide
     }
 
-    /// Whether all of `wide` but `span`, which lies in it, is mapped, and the library's alone.
-    fn adds_only_spare(&self, wide: Span, span: Span) -> bool {
-        [Span::new(wide.start, span.start), Span::new(span.end, wide.end)].into_iter().all(|edge| {
-            let mut at = edge.start;
-            while at < edge.end {
-                match first_of(self.spare.next_after(at), self.held.next_after(at)) {
-                    Some(next) if next.start <= at => at = next.end,
-                    _ => return false,
-                }
+    /// Whether all of `span` is mapped, and the library's alone.
+    fn is_only_ours(&self, span: Span) -> bool {
+        let mut at = span.start;
+        while at < span.end {
+            match first_of(self.spare.next_after(at), self.held.next_after(at)) {
+                Some(next) if next.start <= at => at = next.end,
+                _ => return false,
             }
-            true
-        })
+        }
+        true
     }
 
     /// Whether all of `span` is mapped, used or spare.
@@ -502,7 +511,14 @@ impl Pool {
         self.catch_up();
         self.keep_anchor_off(span);
         let tiles = self.widen(span);
-        let wide = if self.adds_only_spare(tiles, span) { tiles } else { span };
+        let mut wide = tiles;
+        if !self.is_only_ours(Span::new(tiles.start, span.start)) {
+            wide.start = span.start;
+        }
+        if !self.is_only_ours(Span::new(span.end, tiles.end)) {
+            wide.end = span.end;
+        }
+        let around = (wide != tiles).then_some(tiles);
         self.part_with(wide);
         let (wide, held) = self.edges_to_hold(wide)?;
         if wide.is_empty() {
@@ -513,8 +529,8 @@ impl Pool {
         // SAFETY: the program requested that for `span`; all that `wide` adds to it is the library's.
         backing::give_back(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
-        if wide != tiles {
-            self.unmap_spare(tiles);
+        if let Some(tiles) = around {
+            self.drop_normal_spare(tiles);
         }
         self.hold(held);
         if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
@@ -560,7 +576,8 @@ impl Pool {
         (self.used, self.spare) = (Intervals::new(), Intervals::new());
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         (self.held, self.attached) = (Intervals::new(), Intervals::new());
-        (self.broken, self.hugetlb) = (Intervals::new(), Intervals::new());
+        self.broken = Intervals::new();
+        let mut reserved = Intervals::new();
         self.advised = Intervals::new();
         self.pending = Pending::new();
         self.anchor = Anchor::default();
@@ -573,12 +590,14 @@ impl Pool {
                 let _ = self.used.insert(span);
                 let _ = self.foreign.insert(span);
                 if mapping.is_reserved() {
-                    let _ = self.hugetlb.insert(span);
+                    is_whole &= reserved.reserve(4).is_ok() && reserved.insert(span).is_ok();
                 }
             }
             is_whole
         });
-        if read.is_err() || !is_whole {
+        if read.is_ok() && is_whole {
+            self.hugetlb = reserved;
+        } else {
             let _ = self.used.insert(bounds);
             let _ = self.foreign.insert(bounds);
         }

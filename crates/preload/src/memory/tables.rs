@@ -7,9 +7,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use pagelab_abi::guest::{DisabledReason, State};
 use pagelab_abi::plan::{Flags, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
 
-use crate::boundary::span::Span;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_up};
 use crate::boundary::stack;
-use crate::boundary::sys::Errno;
+use crate::boundary::sys::{self, Errno, c};
 use crate::memory::heap::Heap;
 use crate::memory::pool::Pool;
 use crate::state::child::{self, Reset};
@@ -101,16 +102,12 @@ impl Tables {
         self.pools.iter_mut().flatten().fold(heap, |some, pool| pool.drop_all_spare() || some)
     }
 
-    /// Does `what`, which maps memory. If the program is at its limit, or the machine at its own, memory that was mapped
-    /// in advance is what it lacks: that is given up, and `what` is done again.
-    pub fn or_without_spare<T>(
-        &mut self,
-        mut what: impl FnMut(&mut Tables) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        match what(self) {
-            Err(Errno::ENOMEM) if self.drop_spare() => what(self),
-            result => result,
-        }
+    /// After the kernel has refused `len` bytes (ENOMEM): gives up memory that was mapped in advance, if that is what they
+    /// lack. Returns whether there may be room now.
+    pub fn gives_up_spare_for(&mut self, len: usize) -> bool {
+        let heap = self.heap.as_ref().map_or(0, Heap::spare_bytes);
+        let spare = self.pools.iter().flatten().fold(heap, |sum, pool| sum + pool.spare_bytes());
+        spare > 0 && len.checked_sub(spare).is_none_or(has_room) && self.drop_spare()
     }
 
     /// After a call that was to replace or move `span` and failed: forgets what is not mapped there any more.
@@ -172,6 +169,18 @@ impl Tables {
         }
         self.pools.iter_mut().flatten().for_each(Pool::rebuild);
     }
+}
+
+/// Whether the kernel maps `len` bytes somewhere: it also refuses more than the machine could ever hold. (Where it locks
+/// all that is mapped, nothing is mapped in advance.)
+fn has_room(len: usize) -> bool {
+    let Some(len) = align_up(len, PAGE) else { return false };
+    if len == 0 {
+        return true;
+    }
+    let Ok(at) = sys::map_anywhere(len, c::PROT_RW, 0) else { return false };
+    // SAFETY: the mapping was made just now, and nobody knows of it.
+    unsafe { sys::munmap(at, len) }.is_ok()
 }
 
 /// Whether any of `span` comes from a reserved pool.

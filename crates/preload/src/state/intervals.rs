@@ -49,7 +49,6 @@ impl Intervals {
     }
 
     /// Bytes in the set.
-    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }

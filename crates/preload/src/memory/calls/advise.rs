@@ -154,8 +154,17 @@ pub fn place_to_lock(addr: usize, len: usize) {
 
 /// Brings in the pages of futexes that the kernel is about to change, if they are placed: its fault there does not wait
 /// for a userfaultfd, and the call would fail (EFAULT).
-pub fn before_futex(words: [usize; 2]) {
-    for word in words.into_iter().filter(|&word| backing::governs(word)) {
+pub fn before_futex(operation: usize, [first, second]: [usize; 2]) {
+    const WAKE_OP: usize = 5;
+    const WAIT_REQUEUE_PI: usize = 11;
+    const CMP_REQUEUE_PI: usize = 12;
+    // The operations on one lock do not read the second address.
+    let words = match operation & 127 {
+        WAKE_OP => [None, Some(second)],
+        WAIT_REQUEUE_PI | CMP_REQUEUE_PI => [Some(first), Some(second)],
+        _ => [Some(first), None],
+    };
+    for word in words.into_iter().flatten().filter(|&word| backing::governs(word)) {
         let _ = sys::advise(align_down(word, PAGE), PAGE, Advice::PopulateWrite);
     }
 }

@@ -5,11 +5,13 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::{Fetch, Memory};
 
+use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::boundary::{libc, mapping, meminfo};
 use crate::memory::heap::Heap;
+use crate::memory::tables::Tables;
 use crate::memory::{prefault, tables};
 use crate::state::plan::{self, HEAP};
 use crate::state::{child, guest_file, own_stack};
@@ -31,14 +33,28 @@ pub fn publish_heap(end: usize, room: usize) {
 pub fn brk(addr: usize) -> Result<()> {
     let mut guest = tables::lock();
     let before = guest.heap.as_ref().map_or_else(|| sys::brk(0), Heap::end);
-    let moved = guest.or_without_spare(|guest| {
-        let end = guest.heap.as_mut().map_or_else(|| sys::brk(addr), |heap| heap.set(addr));
-        if end < addr { Err(Errno::ENOMEM) } else { Ok(end) }
-    });
-    let end = moved.unwrap_or_else(|_| guest.heap.as_ref().map_or_else(|| sys::brk(0), Heap::end));
-    if let Some(heap) = &guest.heap {
-        publish_heap(end, heap.room());
+    let set = |guest: &mut Tables| match &mut guest.heap {
+        Some(heap) => heap.set(addr),
+        None if sys::brk(addr) < addr => Err(Errno::ENOMEM),
+        None => Ok(()),
+    };
+    let (mut moved, more) = (set(&mut guest), addr.saturating_sub(before));
+    if moved == Err(Errno::ENOMEM) && guest.gives_up_spare_for(more) {
+        moved = set(&mut guest);
     }
+    let end = match &guest.heap {
+        Some(heap) => {
+            // (No heap reaches so far, governed or not.)
+            if let Err(errno) = moved
+                && errno != Errno::EINVAL
+            {
+                backing::fallback(errno, more);
+            }
+            publish_heap(heap.end(), heap.room());
+            heap.end()
+        }
+        None => sys::brk(0),
+    };
     drop(guest);
     guest_file::count(Counter::BrkGoverned);
     libc::set_current_break(end);
@@ -103,7 +119,9 @@ fn map_room(span: Span) -> Result<()> {
 pub fn close_heap(opened: Span) {
     let mut guest = tables::lock();
     let Some(heap) = &mut guest.heap else { return };
-    let end = HEAP_END.load(Ordering::Relaxed);
+    // From here on no other thread raises the break further: what it was at is the end of the room.
+    HEAP_ROOM.store(HEAP_END.load(Ordering::SeqCst), Ordering::SeqCst);
+    let end = HEAP_END.load(Ordering::SeqCst);
     let rest = Span::new(align_up(end, PAGE).unwrap_or(end).clamp(opened.start, opened.end), opened.end);
     if !rest.is_empty() {
         // SAFETY: `open_heap` mapped the memory a moment ago, and it lies above the program's break.

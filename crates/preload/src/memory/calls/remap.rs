@@ -19,7 +19,9 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize
     sys::part_with(old, old_len);
     let result = match moved(old, old_len, new_len, flags, new) {
         Err(Errno::ENOMEM)
-            if new_len > old_len && flags & c::MREMAP_MAYMOVE != 0 && tables::lock().drop_spare() =>
+            if new_len > old_len
+                && flags & c::MREMAP_MAYMOVE != 0
+                && tables::lock().gives_up_spare_for(new_len) =>
         {
             moved(old, old_len, new_len, flags, new)
         }
