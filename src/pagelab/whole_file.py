@@ -1,4 +1,4 @@
-"""Writes files whole or not at all.
+"""Writes files whole or not at all (into one on which a file is mounted: as far as there is room).
 
 The new file is written beside the target under a random name, and then renamed. With a predictable name, in a directory
 that others may write to (``/tmp``), somebody could place a link there to one of the user's files, to be overwritten.

@@ -89,6 +89,8 @@ class Evidence:
     """Executions that the time limit ended and the test counts as slowest."""
     against: tuple[int, int] | None = None
     """The numbers of executions of both conditions with a size, where they differ and are not in pairs."""
+    numbers: tuple[tuple[int, int], tuple[int, int]] | None = None
+    """As of :func:`is_estimated`."""
     smallest_p: float | None = None
     """The smallest p that different numbers of executions can give; None where ``tested`` tells it."""
 
@@ -99,7 +101,7 @@ def judged(found: Evidence, *, level: float, family: int = 1, comparisons: int =
     The direction is that of the test. Time-outs are in the test and in no size, and sizes ignore the blocks of a
     stratified test: where the two disagree, the answer has no size; and with time-outs nothing is ``same``. Where most
     differences are 0, the ranks of the others give a direction beside an estimate of 0 (``tied``). Of differences
-    without a percentage ``same`` means that all are 0.
+    without a percentage ``same`` means that the interval is 0 to 0, as where most are 0.
     """
     answer = answer_of(
         found.change,
@@ -140,7 +142,19 @@ def _agree(found: Evidence) -> bool:
     if not found.late:
         return True
     apart = ends is not None and (ends.high < 0 if found.towards == "lower" else ends.low > 0)
-    return apart and 2 * found.pairs * (found.pairs + 1) > found.tested * (found.tested + 1)
+    return apart and is_estimated(found.pairs, found.tested, found.numbers)
+
+
+def is_estimated(pairs: int, tested: int, numbers: tuple[tuple[int, int], tuple[int, int]] | None) -> bool:
+    """Whether the Hodges-Lehmann estimate is finite with time-outs as infinite values: more than half of the averages
+    of two pairs, or of the differences between executions, have none.
+
+    ``numbers``: where the test is not within pairs, the executions that finished and those in the test, of each.
+    """
+    if numbers is None:
+        return 2 * pairs * (pairs + 1) > tested * (tested + 1)
+    (finished, other), (all_, all_others) = numbers
+    return 2 * finished * other > all_ * all_others
 
 
 def _of_differences(found: Answer, alpha: float, family: int) -> Answer:
@@ -266,7 +280,7 @@ def words(found: Answer, metric: Metric) -> str:
         size = "under 0.01%" if abs(found.change) < 5e-5 else wording.percent(abs(found.change), signed=False)
         return f"{size} {names[found.said == 'higher']}"
     if found.said == "same" and found.interval is None:
-        return f"same: no difference in any {'pair' if found.test == 'pairs' else 'execution'}"
+        return f"same: no difference in most {'pairs' if found.test == 'pairs' else 'executions'}"
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_about(max(abs(found.interval.low), abs(found.interval.high)))}"
     if found.test == "pairs" and not _tested(found):

@@ -71,7 +71,7 @@ class InPairs(_Model):
     """Executions whose block lacks the other side."""
     timed_out: Executions
     """Executions with a partner that the time limit ended and the test counts as slowest; they are in no size."""
-    failed: Executions
+    failed: Executions = Executions(a=0, b=0)
     """Executions that failed otherwise, of all: they are in no pair."""
     ratio: Number
     """100 (B / A - 1), the Hodges-Lehmann estimate of the pairs' ratios, in percent, with its interval at ``level``."""

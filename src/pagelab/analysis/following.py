@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -22,8 +23,8 @@ from pagelab.study.answering import fewest_for_tests, looked_at, set_unreachable
 from pagelab.study.budget import MOST_BLOCKS, MOST_OF_A_COMMAND, lasts, minutes_for
 from pagelab.study.plan import Condition
 from pagelab.study.progress import shown_duration
-from pagelab.study.setting import AXES, flags_of
-from pagelab.study.sides import again, chosen, kept, measured, words_of
+from pagelab.study.setting import AXES
+from pagelab.study.sides import again, alone, chosen, kept, measured, words_of
 
 _QUICK = "-quick"
 _WHOLE = "the whole study: more executions and configurations of each program"
@@ -199,7 +200,10 @@ def _undecided_limits(data: StudyData) -> Following | None:
     if words is None:
         return None
     more = [*words, *measured(data.plan), *_limits(data), "--executions", str(needed)]
-    return Following(shlex.join(more), f"if the change stays what it is, {needed:,} executions of each decide")
+    return Following(
+        f"{_cd(data.plan.conditions)}{shlex.join(more)}",
+        f"if the change stays what it is, {needed:,} executions of each decide",
+    )
 
 
 def _limits(data: StudyData) -> list[str]:
@@ -214,7 +218,8 @@ def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Followi
             executions = further(one.answer, _made(one, data))
             more = [*words, *measured(data.plan), *_limits(data), "--executions", str(executions)]
             aim = needs(one.answer) if one.answer.needed else "an answer"
-            return Following(shlex.join(more), f"{aim} needs about {executions:,} executions of each")
+            command = f"{_cd(data.plan.conditions)}{shlex.join(more)}"
+            return Following(command, f"{aim} needs about {executions:,} executions of each")
     return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
 
 
@@ -246,6 +251,8 @@ def _command(one: Judged, analysis: Analysis, data: StudyData) -> str | None:
         ran = condition.request
         if ran.stdin != "null" or ran.flush.mode != "none" or ran.env.unset or ran.env.clear:
             return None
+        if ran.scheduler is not None or ran.node is not None or ran.user is not None:
+            return None
         if condition.setup or condition.teardown or condition.drop_first:
             return None
     if data.plan.setup or data.plan.teardown:
@@ -262,7 +269,11 @@ def _both(one: Judged, data: StudyData) -> list[Condition]:
 
 def _there(one: Judged, data: StudyData) -> str:
     """``cd DIR && `` where the study ran its programs in another directory than this."""
-    for condition in _both(one, data):
+    return _cd(_both(one, data))
+
+
+def _cd(conditions: Sequence[Condition]) -> str:
+    for condition in conditions:
         place = condition.request.cwd
         if place is not None and place != str(Path.cwd()):
             return f"cd {quoted(place)} && "
@@ -305,14 +316,8 @@ def _known_to_try(one: Judged, data: StudyData) -> bool:
 def _run(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     """One run under the policy with the greatest effect: requested and actual placement."""
     c = one.contrast
-    command, flags = _command(one, analysis, data), _flags(analysis.design.policy_texts, c.policy)
-    if not command or not flags:
+    mine = next((each for each in _both(one, data) if each.policy == c.policy), None)
+    command = None if mine is None or not _command(one, analysis, data) or not chosen(mine) else alone(mine)
+    if command is None:
         return None
-    words = ["pagelab", "run", *(word for axis, value in flags.items() for word in (f"--{axis}", value)), "--"]
-    used = f"{_there(one, data)}{shlex.join(words)} {command}"
-    return Following(used, f"one run under {c.policy}: requested and actual placement")
-
-
-def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
-    """The policy as flags; None where flags cannot express it."""
-    return flags_of(texts[policy]) if policy in texts else None
+    return Following(f"{_there(one, data)}{command}", f"one run under {c.policy}: requested and actual placement")

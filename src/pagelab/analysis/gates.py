@@ -179,7 +179,8 @@ def _judge(
     ends = _interval(gate, found, in_pairs)
     if isinstance(ends, str):
         few = in_pairs is not None and gate.metric == "ratio" and isinstance(in_pairs.ends, NotAchievable)
-        return Judgement(gate, condition, "inconclusive", ends, fewest_of("pairs", 1 - level) if few else None)
+        enough = _of_all(gate, in_pairs, fewest_of("pairs", 1 - level)) if few else None
+        return Judgement(gate, condition, "inconclusive", ends, enough)
     limit = gate.limit_percent
     low, middle, high = (limit if abs(end - limit) <= _ROUNDING * (100 + abs(limit)) else end for end in ends)
     if low == limit == high:
@@ -195,6 +196,7 @@ def _judge(
             fewest_of("pairs" if paired else "rank-sum", 2 * tail),
             _narrow_enough(executions, half, abs(middle - limit), tail, paired=paired),
         )
+        needed = _of_all(gate, in_pairs, needed)
         return _undecided(gate, condition, "the limit lies inside the interval", needed)
     if gate.limit_percent > -100:
         test = _exchanged(gate, found, in_pairs, tail, seed)
@@ -203,12 +205,20 @@ def _judge(
             tied = None if in_pairs is None or gate.metric != "ratio" else _at_limit(in_pairs, test, tail)
             if tied is not None:
                 return Judgement(gate, condition, "inconclusive", f"{tied}: {_ANOTHER}")
-            return _not_told(gate, condition, executions, p, tail, test)
+            return _not_told(gate, condition, executions, p, tail, test, in_pairs)
     if low > limit:
         return Judgement(gate, condition, "fail", "the whole interval is beyond the limit")
     return Judgement(
         gate, condition, "pass", f"the whole interval is within the limit{_modes_not_excluded(executions)}"
     )
+
+
+def _of_all(gate: Gate, in_pairs: InPairs | None, needed: int) -> int:
+    """Executions of each for so many pairs, where some of those that were made have no partner."""
+    if in_pairs is None or gate.metric not in ("ratio", Metric.MEAN):
+        return needed
+    pairs, made = len(in_pairs.pairs), max(in_pairs.failed.a[1], in_pairs.failed.b[1])
+    return needed if made <= pairs else max(made + 1, ceil(min(_MOST, needed * made / pairs)))
 
 
 def _executions(found: Changes | str, in_pairs: InPairs | None) -> int:
@@ -320,17 +330,24 @@ def _at_limit(found: InPairs, test: Exchanged | Flipped, tail: float) -> str | N
 
 
 def _not_told(
-    gate: Gate, condition: str, executions: int, p: float, tail: float, test: Exchanged | Flipped
+    gate: Gate,
+    condition: str,
+    executions: int,
+    p: float,
+    tail: float,
+    test: Exchanged | Flipped,
+    in_pairs: InPairs | None,
 ) -> Judgement:
     if test.exact and test.choices * tail < 1:
-        needed = fewest_of("pairs" if isinstance(test, Flipped) else "rank-sum", 2 * tail)
+        needed = _of_all(gate, in_pairs, fewest_of("pairs" if isinstance(test, Flipped) else "rank-sum", 2 * tail))
         few = f"so few executions cannot differ at this level (least p {1 / test.choices:.2g}): run {needed} of each"
         return Judgement(gate, condition, "inconclusive", few, needed)
     normal = NormalDist()
     have, want = (-normal.inv_cdf(min(one, 0.499)) for one in (tail, p))
     told = f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g})"
     times = (have / want) ** 2 if want > 0 else _MOST
-    return _undecided(gate, condition, told, max(executions + 1, ceil(min(_MOST, executions * times))))
+    needed = _of_all(gate, in_pairs, max(executions + 1, ceil(min(_MOST, executions * times))))
+    return _undecided(gate, condition, told, needed)
 
 
 def _modes_not_excluded(executions: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import rejects
+from pagelab.analysis.answer import is_estimated, rejects
 from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 
 
@@ -77,9 +77,19 @@ def _p(c: Contrast, family: int) -> str:
 
 
 def _sized(c: Contrast) -> bool:
-    """Whether estimate and test have one direction: time-outs are only in the test, and ties can give a shift of 0."""
-    estimate = c.relative if c.relative is not None else c.shift
-    return estimate is not None and (estimate < 0 if c.verdict == "lower" else estimate > 0)
+    """Whether estimate and test have one direction, ties can give a shift of 0, and with time-outs there is an estimate
+    (:mod:`pagelab.analysis.answer`).
+    """
+    estimate, ends = (c.relative, c.relative_interval) if c.relative is not None else (c.shift, c.shift_interval)
+    if estimate is None or not (estimate < 0 if c.verdict == "lower" else estimate > 0):
+        return False
+    late, late_baseline = c.timed_out, c.timed_out_baseline
+    if not late and not late_baseline:
+        return True
+    apart = ends is not None and (ends.high < 0 if c.verdict == "lower" else ends.low > 0)
+    made = (c.n + late, c.n_baseline + late_baseline)
+    numbers = None if c.pairs_tested is not None else ((c.n, c.n_baseline), made)
+    return apart and is_estimated(c.pairs or 0, c.pairs_tested or 0, numbers)
 
 
 def _unsized(c: Contrast, metric: Metric, family: Family) -> str:

@@ -69,6 +69,7 @@ def _answer(c: Contrast, design: Design, among: int, comparisons: int) -> Answer
         pairs=finished,
         tested=finished if tested is None else tested,
         late=late,
+        numbers=None if in_pairs else ((c.n, c.n_baseline), numbers),
         against=None if in_pairs or c.n == c.n_baseline else (c.n, c.n_baseline),
         smallest_p=None if in_pairs or numbers[0] == numbers[1] else c.smallest_p,
     )

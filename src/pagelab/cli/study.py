@@ -200,8 +200,8 @@ def resume_command(
 ) -> None:
     """Continue a study that was interrupted, at the run that was in progress, in the same order; or extend it.
 
-    Executions that are added to a finished study are a further look at its data. Each look has half of the error level
-    of the look before, so its intervals are wider.
+    Executions that are added after a report could be read are a further look at the data. Each look has half of the
+    error level of the look before, so its intervals are wider.
 
     **Examples**
 

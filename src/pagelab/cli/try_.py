@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from math import log1p
+from math import inf, log1p
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -317,15 +317,21 @@ def _text(document: TryDocument, found: Analysis) -> str:
     return "\n".join([*lines, f"next: {document.next}", f"      ({document.why})"])
 
 
+def _distance(one: Judged) -> float:
+    """How far a found change is from none, on the scale of ratios; without a size because of time-outs: farthest."""
+    return inf if one.change_percent is None else abs(log1p(max(one.change_percent / 100, -0.999999)))
+
+
 def _first(document: TryDocument) -> str:
     """The answer: the largest change that was found; else the answer on the only setting; else the common result."""
     found = [one for one in document.settings if one.said in ("lower", "higher")]
     if found:
-        return max(found, key=lambda one: abs(log1p((one.change_percent or 0.0) / 100))).sentence
+        return max(found, key=_distance).sentence
     if len(document.settings) == 1:
         return document.settings[0].sentence
     same = sum(one.said == "same" for one in document.settings)
     if same == len(document.settings):
-        return f"All {same} are the same as {document.baseline}, within ±3%."
+        within = ", within ±3%" if all(one.low_percent is not None for one in document.settings) else ""
+        return f"All {same} are the same as {document.baseline}{within}."
     unknown = len(document.settings) - same
     return f"No difference from {document.baseline} was found; {unknown} of {len(document.settings)} cannot be told."

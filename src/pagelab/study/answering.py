@@ -84,9 +84,14 @@ def fewest_for_tests(plan: Plan) -> int:
     return _reach_of_each(plan).smallest_n
 
 
-def looked_at(plan: Plan) -> Plan:
-    """``plan`` after the look at its end; executions that are added later are judged at half of its error rate."""
-    return plan.model_copy(update={"earlier_looks": [*plan.earlier_looks, plan.executions]})
+def looked_at(plan: Plan, made: int | None = None) -> Plan:
+    """``plan`` after a look at its end, or at ``made`` executions of each; executions that are added later are judged
+    at half of its error rate. To look twice at the same executions is one look.
+    """
+    made = plan.executions if made is None else made
+    if plan.earlier_looks and plan.earlier_looks[-1] == made:
+        return plan
+    return plan.model_copy(update={"earlier_looks": [*plan.earlier_looks, made]})
 
 
 def factor_of_looks(plan: Plan) -> int:

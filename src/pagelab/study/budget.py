@@ -102,7 +102,8 @@ def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
         f"one execution of {name} takes more than {shown_duration(limit)}: {_so_many(plan, 'tell')} do not fit into "
         f"{plan.minutes:g} min; it was stopped there, so the time needed is not known"
     )
-    more = f"{_much_more(plan.minutes):g}"
+    at_least = limit * plan.executions * (1 if plan.co_run else len(plan.active())) / 60
+    more = f"{max(_much_more(plan.minutes), ceil(at_least)):g}"
     return TooLongError(reason, directory, more, more)
 
 
@@ -124,7 +125,7 @@ def add_minutes(store: Store, minutes: float) -> None:
     given = {"minutes": spent_s(store) / 60 + checked_minutes(minutes)}
     if outstanding(store):
         _refuse_less_than_planned(store, plan, minutes)
-        store.extend(plan.model_copy(update=given), [])
+        store.extend(seen_before(store, plan).model_copy(update=given), [])
         return
     paces = paces_of(store, plan)
     seen = seen_before(store, plan)

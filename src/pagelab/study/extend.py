@@ -62,8 +62,10 @@ def seen_before(store: Store, plan: Plan) -> Plan:
     if not made:
         return plan
     of_each = Counter(slot.condition for slot in slots if slot.position in made and slot.block >= 0)
-    may_show = plan.tested and max(of_each.values(), default=0) >= fewest_for_tests(plan)
-    return looked_at(plan) if len(made) == len(slots) or may_show else plan
+    if len(made) == len(slots):
+        return looked_at(plan)
+    most = max(of_each.values(), default=0)
+    return looked_at(plan, most) if plan.tested and most >= fewest_for_tests(plan) else plan
 
 
 def extend(store: Store, plan: Plan, blocks: Mapping[str, int]) -> None:

@@ -138,7 +138,8 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
     # Measuring the machine's noise takes a second, so it is done only where times count.
     untimed = replace(tools, noise=lambda _plan: None)
     _run(trial, directory / TRIAL, {"executions": 1}, untimed, Silent())
-    failed = stopping(failures_of(directory / TRIAL), 2, own_limit=trial.timeout_s == pair.timeout_s)
+    counts = counts_time_outs(pair.metric, pair.regex) and trial.timeout_s == pair.timeout_s
+    failed = stopping(failures_of(directory / TRIAL), 2, own_limit=counts)
     if failed:
         named = {name: side for (name, _), side in zip(_conditions(directory / TRIAL), SIDES, strict=True)}
         cut = [one for one in failed if one.status == "timed-out"] if trial.timeout_s != pair.timeout_s else []
@@ -244,10 +245,16 @@ def failures_of(directory: Path) -> list[Failure]:
 def told(failed: list[Failure], name: Callable[[Failure], str]) -> str:
     """The message about failed runs: ``B failed: exit code 2: no such file; nothing was compared; run it alone: …``."""
     parts = [f"{name(one)} {one.status}" + (f": {one.reason}" if one.reason else "") for one in failed]
-    further = f"; run it alone: {failed[0].alone}" if failed[0].alone else ""
+    alone = next((one.alone for one in failed if one.alone and one.status != "timed-out"), None)
+    further = f"; run it alone: {alone}" if alone else ""
     if all(one.status == "timed-out" for one in failed):
         further = "; give them more time: --timeout SECONDS"
     return f"{'; '.join(parts)}; nothing was compared{further}"
+
+
+def counts_time_outs(metric: str | None, regex: str | None) -> bool:
+    """Whether a study counts time-outs as slowest: where it compares times of whole executions, chosen or not."""
+    return regex is None and metric in (None, "wall_s", "user_s", "system_s", "cpu_s")
 
 
 def stopping(failed: list[Failure], conditions: int, *, own_limit: bool) -> list[Failure]:

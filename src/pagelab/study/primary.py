@@ -66,7 +66,8 @@ def _for_others(wall: float, cpu: float, waiting: float, steal: float) -> float 
 
 def may_wait(metric: str) -> bool:
     """Whether waiting for a processor may be part of the metric: of wall time, and of what the program measures."""
-    return metric == "wall_s" or (metric.startswith("measure.") and not is_processor_time(metric))
+    counted = metric.endswith((".faults", ".major_faults", ".resident", ".huge"))
+    return metric == "wall_s" or (metric.startswith("measure.") and not counted and not is_processor_time(metric))
 
 
 def is_disturbed(metric: str) -> bool:

@@ -11,7 +11,7 @@ import polars as pl
 from pagelab import whole_file
 from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of, minutes_for, spent_s, unknown_time
-from pagelab.study.pair import Failure, failures_of, only_measurement, run_own, stopping, told
+from pagelab.study.pair import Failure, counts_time_outs, failures_of, only_measurement, run_own, stopping, told
 from pagelab.study.plan import CO_RUN
 from pagelab.study.prepare import TRIAL
 from pagelab.study.primary import metric_of
@@ -153,7 +153,8 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
             )
         # The first execution alone tells nothing of the other settings.
         conditions = len(part.settings) + (part is alone)
-        failed = stopping(failures_of(directory / str(number)), conditions, own_limit=limit == wanted.timeout_s)
+        counts = counts_time_outs(wanted.metric, wanted.regex) and limit == wanted.timeout_s
+        failed = stopping(failures_of(directory / str(number)), conditions, own_limit=counts)
         if failed:
             raise BadInputError(told(failed, part.typed))
         taken = dict(zip(runs["policy"], runs["duration_s"], strict=True))
