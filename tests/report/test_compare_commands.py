@@ -202,8 +202,8 @@ def test_what_flags_cannot_say_is_a_policy_of_the_study(tmp_path: Path) -> None:
 def test_commands_that_take_longer_than_their_time_say_what_would_do(tmp_path: Path) -> None:
     """And name no directory that is gone."""
     for commands, told in (
-        (("sleep 2", "sleep 2"), "--minutes 0."),
-        (("sleep 60", "sleep 60"), "all of it was given --minutes 0.05"),
+        (("sleep 0.4", "sleep 0.4"), "show a difference, do not fit into 0.05 min; give it --minutes 0."),
+        (("sleep 60", "sleep 60"), "so the time needed is not known; try --minutes 10"),
     ):
         done = run(tmp_path, *commands, "--minutes", "0.05")
         assert done.returncode == 2
