@@ -78,8 +78,11 @@ def test_the_promise_is_compared_with_what_it_was_made_against(got: float | None
     )  # fmt: skip
     (line,) = _promise(told)
     assert line.startswith("advice against 4K pages: promised a gain of +5.0% (+1.0% to +9.0%); ")
-    said = "no whole pair of both" if got is None else f"(+9.2% to +16.2%), {kept} what was promised"
-    assert line.endswith(said)
+    unsized = "; got in the check, of 18 pairs: faster, size unknown"
+    assert line.endswith(unsized if got is None else f"(+9.2% to +16.2%), {kept} what was promised")
+    without = found.model_copy(update={"change_percent": None, "pairs": 0})
+    (line,) = _promise(told.model_copy(update={"promise": without}))
+    assert line.endswith("; the check has no whole pair of both")
 
 
 def test_what_nothing_confirms_is_not_confirmed() -> None:
