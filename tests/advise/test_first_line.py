@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import tomllib
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pytest
 
-from pagelab.advise import answer
+from pagelab.advise import answer, campaign
 from pagelab.advise.campaign import Asked, Found
 from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import Region
@@ -19,6 +21,9 @@ from pagelab.analysis.answer import Answer, answer_of
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.advise import _promise
+from pagelab.study.progress import Silent
+from pagelab.study.setting import KERNEL
+from study.fakes import tools
 
 TILE = 2 << 20
 FASTER = answer_of(-0.127, Interval(-0.162, -0.0925, 0.95), 3e-5, 18, level=0.95, family=2)
@@ -78,8 +83,11 @@ def test_the_promise_is_compared_with_what_it_was_made_against(got: float | None
     )  # fmt: skip
     (line,) = _promise(told)
     assert line.startswith("advice against 4K pages: promised a gain of +5.0% (+1.0% to +9.0%); ")
-    said = "no whole pair of both" if got is None else f"(+9.2% to +16.2%), {kept} what was promised"
-    assert line.endswith(said)
+    unsized = "; got in the check, of 18 pairs: faster, size unknown"
+    assert line.endswith(unsized if got is None else f"(+9.2% to +16.2%), {kept} what was promised")
+    without = found.model_copy(update={"change_percent": None, "pairs": 0})
+    (line,) = _promise(told.model_copy(update={"promise": without}))
+    assert line.endswith("; the check has no whole pair of both")
 
 
 def test_what_nothing_confirms_is_not_confirmed() -> None:
@@ -134,3 +142,15 @@ def test_more_executions_are_of_what_was_measured_and_take_a_day_at_most() -> No
     usual, _ = answer.next_command(Asked(("prog",), "."), _found([True, False]), answers, Path(), Path("policy.toml"))
     words = shlex.split(usual)
     assert [*words[:3], *words[4:]] == ["pagelab", "advise", "--minutes", "--", "prog"]
+
+
+@pytest.mark.parametrize(("advice", "beside"), [(KERNEL, True), ("", False)], ids=["advice", "none"])
+def test_the_question_of_the_check_says_what_4k_is_for(
+    advice: str, beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: its report answered for 4K against the kernel's own way, which nobody had asked."""
+    monkeypatch.setattr(campaign, "run_own", lambda *_: None)
+    campaign._check(Asked(("prog",), "."), tmp_path, advice, KERNEL, (monotonic(), 1.0), tools(), Silent())
+    question = tomllib.loads((tmp_path / campaign.CHECK / "study.toml").read_text())["question"]
+    assert ("4K is beside them only for the gain of advice against it" in question) == beside
+    assert question.startswith("What do advice and 2M change" if beside else "What does 2M change")

@@ -74,7 +74,7 @@ class Machine:
     counts: bool = False
     """Whether it counts events in windows."""
     active: bool = False
-    """Whether it counts cycles with a walk active, too, if it is asked for them: three quarters of C."""
+    """Whether its processor has an event for cycles with a walk active: three quarters of C."""
     window: str | None = WINDOW
     tiles: int = 25
     """Of the anonymous pool, in its records."""
@@ -89,7 +89,12 @@ class Machine:
     order: list[str] = field(default_factory=list)
 
     def tools(self) -> Tools:
-        return Tools(self, lambda _condition: None, lambda: {"machine": {}, "provenance": {"host": self.host}})
+        return Tools(
+            self,
+            lambda _condition: None,
+            lambda: {"machine": {}, "provenance": {"host": self.host}},
+            has_event=lambda _name: self.active,
+        )
 
     def run(self, condition: Condition, stderr: Path) -> Record:
         stderr.write_text("")

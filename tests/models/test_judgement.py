@@ -169,6 +169,26 @@ def test_rows_sorted_by_run_time_do_not_make_inner_folds_extrapolate() -> None:
         assert fitted.penalty < 0.01
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_few_distinct_counts_do_not_leave_one_to_fit(count: int) -> None:
+    """Regression: folds by counts left one or two of them, and the largest λ was chosen: 16% off, in-sample."""
+    x = np.arange(24) % count / (count - 1)
+    data = Points.of("few", r=2e10 * (1 + 0.5 * x), c=1e9 + 1e10 * x, h=2e8 - 1e8 * x**2, m=1e7 + 2e8 * x**2)
+    noisy = replace(data, r=data.r * np.random.default_rng(2).normal(1, 0.001, 24))
+    assert np.max(np.abs(Mosmodel().fit(noisy).predict(data.h, data.m, data.c) / data.r - 1)) < 0.005
+
+
+def test_skill_is_against_the_mean_of_layouts_of_other_counts() -> None:
+    """Regression: the mean had the twins of the layout that was left out, which no model had seen."""
+    c = np.repeat(np.linspace(1e9, 9e9, 4), 3)
+    data = Points.of("twins", r=1e10 + c, c=c)
+    others = np.array([data.r[c != each].mean() for each in c])
+    assert skill_of(data, others) == pytest.approx(0, abs=1e-12)
+    apart = points(12)
+    alone = np.array([np.delete(apart.r, i).mean() for i in range(12)])
+    assert skill_of(apart, alone) == pytest.approx(0, abs=1e-12)
+
+
 def test_the_floor_is_what_repeats_alone_give() -> None:
     data = points(30, r_sd=np.linspace(1e8, 9e8, 30), repeats=[4] * 30)
     found = floor_of(data)

@@ -165,8 +165,17 @@ def test_rows_without_layouts_that_have_equal_counts_are_repeats(tmp_path: Path)
     assert file.points().told == found.told
     means = read_csv(table(tmp_path, "r,c,r_sd,repeats\n5,1,0.1,3\n6,1,0.1,3\n"))
     assert len(means) == 2
-    with pytest.raises(BadInputError, match="line 3: layout line 2 is test here and train in line 2"):
-        read_csv(table(tmp_path, "r,c,role\n5,1,train\n6,1,test\n"))
+
+
+def test_rows_without_layouts_that_have_equal_counts_and_two_roles_are_two_layouts(tmp_path: Path) -> None:
+    """Regression: refused, as a layout of two roles that nobody had named."""
+    rows = "".join(f"{10 + i},{i},train\n" for i in range(12))
+    found = read_csv(table(tmp_path, f"r,c,role\n{rows}10.5,3,test\n10.7,3,test\n"))
+    assert found.layouts[-1] == "line 14"
+    assert found.roles == (*("train",) * 12, "test")
+    assert "tests-like-training" in {one.kind for one in found.warnings()}
+    with pytest.raises(BadInputError, match="layout a is test here and train in line 2; repeats of a layout have one"):
+        read_csv(table(tmp_path, "layout,r,c,role\na,5,1,train\na,6,1,test\n"))
 
 
 def test_spaces_around_a_layouts_name_are_no_other_layout(tmp_path: Path) -> None:
@@ -280,3 +289,5 @@ def test_fits_of_what_there_is_not_are_refused(tmp_path: Path) -> None:
         (tmp_path / "other.model").write_text(text.replace(old, new))
         with pytest.raises(BadInputError, match=message):
             read(tmp_path / "other.model")
+        # model fit replaces them: it is the next step that the message names.
+        assert read(tmp_path / "other.model", refit=True).points().layouts == data.layouts

@@ -231,8 +231,18 @@ def _check(
     fewest = fewest_of(2 if advice else 1, check.level)
     # A number of blocks, not minutes: if the machine became slower, the check must still have enough executions.
     blocks = min(max(fewest, floor(left_s / (run_s * len(settings)))), MOST_BLOCKS)
-    spec = check.write(directory / CHECK, {"executions": blocks})
+    spec = check.write(
+        directory / CHECK, {"executions": blocks}, question=_question(asked) if advice and base else None
+    )
     run_own(spec, directory / CHECK, tools, Titled(progress, "check"), _CANNOT)
+
+
+def _question(asked: Asked) -> str:
+    """The question of a check with the base, whose report compares every condition with the first."""
+    return (
+        f"What do {ADVICE} and 2M change for {' '.join(asked.argv)}, compared with kernel? {BASE} is beside them only "
+        f"for the gain of {ADVICE} against it, which was promised; pagelab advise does not compare it with kernel."
+    )
 
 
 def policy_text(otherwise: str, huge: Iterable[Region], *, aligned: bool = False) -> str:

@@ -336,8 +336,10 @@ def _promise(told: AdviceDocument) -> list[str]:
         f"({wording.percent(low)} to {wording.percent(high)})"
     )
     got = told.promise
-    if got is None or got.change_percent is None:
+    if got is None or not got.pairs:
         return [f"{line}; the check has no whole pair of both"]
+    if got.change_percent is None:
+        return [f"{line}; got in the check, of {wording.count(got.pairs, 'pair')}: {got.words}"]
     found = f"; got {wording.percent(-got.change_percent / 100)}"
     if got.low_percent is not None and got.high_percent is not None:
         found += f" ({wording.percent(-got.high_percent / 100)} to {wording.percent(-got.low_percent / 100)})"

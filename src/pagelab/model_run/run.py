@@ -125,7 +125,7 @@ class Session:
                 layouts,
                 repeats,
                 counting=counting,
-                active=trial is None or trial.active,
+                active=counting and (self.tools.has_event(executions.ACTIVE) if trial is None else trial.active),
                 timeout_s=limit if trial is None or self.asked.timeout_s is not None else None,
                 seed=self.asked.seed + len(self.campaign.rounds),
             )
@@ -371,7 +371,9 @@ def _source(asked: Asked, runs: Sequence[Execution], record: Record) -> tuple[bo
     if not missing:
         return True, "this machine counts them"
     warnings = [
-        one.message for one in record.warnings if "counter" in one.kind and executions.ACTIVE not in one.message
+        one.message
+        for one in record.warnings
+        if "counter" in one.kind and one.data.get("counters") != [executions.ACTIVE]
     ]
     told = next(iter(warnings), "they did not count")
     why = f"{', '.join(missing)}: {told.split(': ')[0]}"

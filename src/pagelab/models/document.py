@@ -299,8 +299,8 @@ def _floor(found: Floor | None) -> FloorDocument | None:
     return FloorDocument(maximum=found.maximum, maximum_high=found.maximum_high, geometric_mean=found.geometric_mean)
 
 
-def read(path: Path) -> ModelFile:
-    """Reads a model's file, or the one in a campaign's directory.
+def read(path: Path, *, refit: bool = False) -> ModelFile:
+    """Reads a model's file, or the one in a campaign's directory; with ``refit``, its fits may be of anything.
 
     Raises `BadInputError` for any other file, and for a newer version.
     """
@@ -325,7 +325,7 @@ def read(path: Path) -> ModelFile:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise BadInputError(f"cannot read {path}: {where}: {first['msg']}") from None
-    if found.fits is not None:
+    if found.fits is not None and not refit:
         _check_fits(path, found, found.fits)
     return found
 

@@ -91,7 +91,7 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
     cycles = how.cycles or ("active" if any(_ACTIVE in name.lower() for name in found["c"]) else "sum")
     _check_runs(path, rows, numbers, replace(how, cycles=cycles))
     if "layout" not in found and not {"r_sd", "repeats"} <= set(found):
-        names, groups = _alike(rows, numbers)
+        names, groups = _alike(rows, numbers, [_role(path, *row, found) for row in rows])
     means = {key: _means(values, groups) for key, values in numbers.items()}
     _check_rows(path, names, groups, found)
     spread, repeats = _noise(numbers, means, groups)
@@ -212,14 +212,14 @@ def _layouts(path: Path, rows: Rows, found: Mapping[str, tuple[str, ...]]) -> tu
     return list(groups), list(groups.values())
 
 
-def _alike(rows: Rows, numbers: Mapping[str, Array]) -> tuple[list[str], list[list[int]]]:
-    """As :func:`_layouts`, of rows without names: those of equal counts are repeats of one layout.
+def _alike(rows: Rows, numbers: Mapping[str, Array], roles: Sequence[Role]) -> tuple[list[str], list[list[int]]]:
+    """As :func:`_layouts`, of rows without names: those of equal counts and one role are repeats of one layout.
 
     As layouts of their own, each would be judged by a model that was fitted to the others.
     """
-    groups: dict[tuple[float, ...], list[int]] = {}
-    for i in range(len(rows)):
-        groups.setdefault(tuple(float(numbers[key][i]) for key in LABELS if key in numbers), []).append(i)
+    groups: dict[tuple[float | Role, ...], list[int]] = {}
+    for i, role in enumerate(roles):
+        groups.setdefault((role, *(float(numbers[key][i]) for key in LABELS if key in numbers)), []).append(i)
     return [f"line {rows[mine[0]][0]}" for mine in groups.values()], list(groups.values())
 
 

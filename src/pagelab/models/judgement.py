@@ -222,10 +222,15 @@ def folds_of(points: Points, folds: int, seed: int) -> list[NDArray[np.int64]]:
 
 
 def skill_of(points: Points, left_out: Array) -> float:
-    """1 − Σ(R − R̂)²/Σ(R − mean of the others)²; negative for models that are worse than that mean."""
-    count = len(points)
-    of_mean = (points.r - points.r.mean()) * count / (count - 1)
-    return float(1 - np.sum((points.r - left_out) ** 2) / np.sum(of_mean**2))
+    """1 − Σ(R − R̂)²/Σ(R − mean of the others)²; negative for models that are worse than that mean.
+
+    The others are those of other counts, as in the folds.
+    """
+    places = points.places
+    alike = np.bincount(places)[places]
+    sums = np.bincount(places, weights=points.r)[places]
+    others = (points.r.sum() - sums) / (len(points) - alike)
+    return float(1 - np.sum((points.r - left_out) ** 2) / np.sum((points.r - others) ** 2))
 
 
 def r_squared(values: Array, r: Array) -> float:

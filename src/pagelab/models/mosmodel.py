@@ -18,6 +18,8 @@ PENALTIES = 60
 """Number of values of λ that are tried, in equal ratios, down from the λ that leaves no term."""
 LEAST_PENALTY = 1e-6
 """The smallest λ that is tried, relative to the λ that leaves no term."""
+_FEWEST_PLACES = 6
+"""Distinct counts from which on a fold has all layouts of its counts."""
 _POWERS = ("", "", "²", "³")
 
 
@@ -143,8 +145,10 @@ def _chosen_penalty(names: tuple[str, ...], inputs: Array, r: Array, seed: int) 
     penalties = np.geomspace(1.0, LEAST_PENALTY, PENALTIES)
     error = np.zeros(PENALTIES)
     # Rows may be sorted by R or by the heuristic that made them; folds of neighbours would then need extrapolation.
-    # Layouts of equal counts are in one fold, as in the outer ones.
+    # Layouts of equal counts are in one fold, as in the outer ones, unless too few others would be left to fit.
     places = numbered(inputs)
+    if places.max() + 1 < _FEWEST_PLACES:
+        places = np.arange(len(r))
     for part in np.array_split(np.random.default_rng(seed).permutation(int(places.max()) + 1), INNER_FOLDS):
         fold, kept = np.flatnonzero(np.isin(places, part)), np.flatnonzero(~np.isin(places, part))
         design = _Design.of(names, inputs[kept])

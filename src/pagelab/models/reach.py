@@ -8,11 +8,12 @@ from .base import number
 from .points import LABELS, Array, Points, PointsWarning, independent
 
 _FAR = 1.5
-"""A point is far off at this multiple of the distance within which most layouts have a neighbour."""
+"""A point is far off at this multiple of the largest distance between neighbours, without isolated layouts."""
 _MOST = 0.9
 """Share of the layouts that is most of them. The few others may be isolated, and say nothing about gaps elsewhere."""
-_ISOLATED = 3.0
-"""A layout is isolated if its neighbour is so many times farther off than those of most layouts."""
+_ISOLATED, _ISOLATED_ALONE = 3.0, 10.0
+"""A layout is isolated if its neighbour is so many times farther off than those of most layouts: in several inputs, and
+in one alone, in which distances scatter more."""
 _NEAR = 0.02
 """A point is not far off at this share of the range of the layouts that are not isolated, however close they lie."""
 _WIDE = 3.0
@@ -47,9 +48,7 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
     rows = np.column_stack([(values - values.mean()) / values.std() for values in inputs.values()])
     place = np.array([(given[name] - values.mean()) / values.std() for name, values in inputs.items()])
     nearest = float(np.min(np.linalg.norm(rows - place, axis=1)))
-    neighbours = _neighbours(rows)
-    gap = _most(neighbours)
-    gathered = float(np.linalg.norm(np.ptp(rows[neighbours <= _ISOLATED * gap], axis=0)))
+    gap, gathered = _spacing(rows)
     if nearest <= max(_FAR * gap, _NEAR * gathered):
         return []
     whole = float(np.linalg.norm(np.ptp(rows, axis=0)))
@@ -60,7 +59,7 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
             "prediction rests on the form of the model alone"
         )
     else:
-        far = f": the nearest is {nearest / gap:.3g} times as far as most layouts have theirs" if gap > 0 else ""
+        far = f": the nearest is {nearest / gap:.3g} times as far as layouts have theirs" if gap > 0 else ""
         message = f"no layout that was fitted has such {names} together{far}; the prediction extrapolates"
     return [PointsWarning("extrapolation", message)]
 
@@ -133,6 +132,16 @@ def _far(share: float) -> str:
 def _most(values: Array) -> float:
     """The value that most of the values do not exceed."""
     return float(np.quantile(values, _MOST, method="lower"))
+
+
+def _spacing(rows: Array) -> tuple[float, float]:
+    """The largest distance of a place to its nearest neighbour, and the range of all; both without isolated places."""
+    places = np.unique(rows, axis=0)
+    if len(places) < 2:
+        return 0.0, 0.0
+    neighbours = _neighbours(places)
+    kept = neighbours <= (_ISOLATED if rows.shape[1] > 1 else _ISOLATED_ALONE) * _most(neighbours)
+    return float(neighbours[kept].max()), float(np.linalg.norm(np.ptp(places[kept], axis=0)))
 
 
 def _neighbours(rows: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ from .. import machine
 from ..contract.request import Request
 from ..errors import BadInputError, MachineError, PagelabError
 from ..launcher import end_running
+from ..paths import launcher
 from ..record import Record, RunWarning, WarningKind
 from ..runner import run, scarce
 from .feasible import cannot
@@ -18,6 +21,9 @@ from .job import RunNotStarted
 from .plan import Condition, Plan
 from .primary import is_disturbed, may_wait
 from .tools import Tools
+
+_TABLE_S = 20.0
+"""How long the launcher may take to tell its events."""
 
 
 class LocalRunner:
@@ -115,6 +121,15 @@ def colours_now(plan: Plan) -> str | None:
     return None if found is None else sentence(found)
 
 
+def has_event(name: str) -> bool:
+    """Whether the launcher's table of events has this one for this processor; False if it does not answer."""
+    try:
+        done = subprocess.run([str(launcher()), "--counters"], capture_output=True, timeout=_TABLE_S, check=True)
+        return any(row["role"] == name for row in json.loads(done.stdout)["events"])
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return False
+
+
 def local_tools(*, by_option: bool = False) -> Tools:
     """The :class:`Tools` of a session on this machine; ``by_option`` as in :func:`noise_now`."""
     described = machine.describe()
@@ -125,4 +140,5 @@ def local_tools(*, by_option: bool = False) -> Tools:
         partial(noise_now, by_option=by_option),
         limits_now,
         colours_now,
+        has_event,
     )

@@ -28,3 +28,5 @@ class Tools:
     colours: Callable[[Plan], str | None] = lambda _plan: None
     """Measures whether colours have an effect on this machine, where the plan places frames and that is not known;
     returns a message or None."""
+    has_event: Callable[[str], bool] = lambda _name: False
+    """Whether the launcher's table has this event for the machine's processor; it refuses a run with another one."""

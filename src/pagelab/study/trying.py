@@ -60,7 +60,13 @@ class Trying:
         return dict(zip(self.names(), self.settings, strict=True))[failed.condition.split("/", 1)[1]].name
 
     def write(
-        self, directory: Path, size: dict[str, float], *, timeout_s: float | None = None, together: int = 1
+        self,
+        directory: Path,
+        size: dict[str, float],
+        *,
+        timeout_s: float | None = None,
+        together: int = 1,
+        question: str | None = None,
     ) -> Path:
         """Writes study.toml and its policies into ``directory``; ``size`` is its ``executions`` or ``minutes``."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -72,7 +78,8 @@ class Trying:
             table["measure"] = {"regex": self.regex}
         study = {
             "name": "try",
-            "question": f"What does {shown} change for {' '.join(self.argv)}, compared with {self.settings[0].name}?",
+            "question": question
+            or f"What does {shown} change for {' '.join(self.argv)}, compared with {self.settings[0].name}?",
             **size,
             "warmups": 0,
             "together": together,

@@ -44,7 +44,7 @@ def fit_command(
 
     if not 0 <= seed < 2**63:
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
-    found = fitted(read(file), model, folds, seed)
+    found = fitted(read(file, refit=True), model, folds, seed)
     write(file, found)
     assert found.fits is not None
     terminal.echo(
