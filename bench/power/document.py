@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -103,7 +104,8 @@ def document(rows: Sequence[Row], begun: dict[str, object]) -> str:
         *table(rows),
     ]
     if failed:
-        first = (failed[0].error or "").splitlines()[-1]
+        # (Where this Python lies says nothing to others.)
+        first = (failed[0].error or "").splitlines()[-1].replace(f"{Path(sys.executable).parent}/", "")
         lines += [f"{len(failed)} questions had no answer, the first of them {failed[0].place.tool}'s: {first}", ""]
     lines += ["## What each tool does", ""]
     asked = {row.place.tool for row in rows}
