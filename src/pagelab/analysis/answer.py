@@ -128,21 +128,27 @@ def judged(found: Evidence, *, level: float, family: int = 1, comparisons: int =
 
 
 def _agree(found: Evidence) -> bool:
-    """Whether the size may stand beside the direction of the test: it points the same way, and it is no accident of
-    which executions finished.
-
-    With time-outs that needs an interval on that side of 0, and an estimate that exists with them: the Hodges-Lehmann
-    one is infinite as soon as half of all averages of two pairs have a time-out.
-    """
+    """Whether the size may stand beside the direction of the test, where there is one."""
     if found.towards is None:
         return True
     size, ends = (found.change, found.interval) if found.change is not None else (found.shift, found.shift_interval)
-    if size is None or (size > 0 if found.towards == "lower" else size < 0):
+    exists = is_estimated(found.pairs, found.tested, found.numbers)
+    return stands(found.towards, size, ends, late=found.late > 0, exists=exists)
+
+
+def stands(
+    towards: Literal["lower", "higher"], size: float | None, ends: Interval | None, *, late: bool, exists: bool
+) -> bool:
+    """Whether a size stands beside a direction: it points the same way, and it is no accident of which executions
+    finished.
+
+    With time-outs (``late``) that needs an interval on that side of 0, and an estimate that ``exists`` with them
+    (:func:`is_estimated`): the Hodges-Lehmann one is infinite as soon as half of all averages of two pairs have one.
+    """
+    if size is None or (size > 0 if towards == "lower" else size < 0):
         return False
-    if not found.late:
-        return True
-    apart = ends is not None and (ends.high < 0 if found.towards == "lower" else ends.low > 0)
-    return apart and is_estimated(found.pairs, found.tested, found.numbers)
+    apart = ends is not None and (ends.high < 0 if towards == "lower" else ends.low > 0)
+    return not late or (apart and exists)
 
 
 def is_estimated(pairs: int, tested: int, numbers: tuple[tuple[int, int], tuple[int, int]] | None) -> bool:

@@ -201,7 +201,7 @@ def _undecided_limits(data: StudyData) -> Following | None:
         return None
     more = [*words, *measured(data.plan), *_limits(data), "--executions", str(needed)]
     return Following(
-        f"{_cd(data.plan.conditions)}{shlex.join(more)}",
+        f"{_there(data.plan.conditions)}{shlex.join(more)}",
         f"if the change stays what it is, {needed:,} executions of each decide",
     )
 
@@ -218,7 +218,7 @@ def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Followi
             executions = further(one.answer, _made(one, data))
             more = [*words, *measured(data.plan), *_limits(data), "--executions", str(executions)]
             aim = needs(one.answer) if one.answer.needed else "an answer"
-            command = f"{_cd(data.plan.conditions)}{shlex.join(more)}"
+            command = f"{_there(data.plan.conditions)}{shlex.join(more)}"
             return Following(command, f"{aim} needs about {executions:,} executions of each")
     return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
 
@@ -237,7 +237,7 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     if minutes > MOST_OF_A_COMMAND:
         return None
     words = ["pagelab", "try", *settings, *measured(data.plan, one.metric.name), "--minutes", f"{minutes:g}", "--"]
-    there = _there(one, data)
+    there = _there(_both(one, data))
     aim = needs(one.answer) if one.answer.needed else "an answer"
     why = f"{aim} for {c.workload} under {c.policy} needs about {executions:,} executions of each"
     return Following(f"{there}{shlex.join(words)} {command}", f"{why}, {shown_duration(60 * minutes)}")
@@ -267,12 +267,8 @@ def _both(one: Judged, data: StudyData) -> list[Condition]:
     return [each for each in data.plan.conditions if each.workload == c.workload and each.policy in policies]
 
 
-def _there(one: Judged, data: StudyData) -> str:
+def _there(conditions: Sequence[Condition]) -> str:
     """``cd DIR && `` where the study ran its programs in another directory than this."""
-    return _cd(_both(one, data))
-
-
-def _cd(conditions: Sequence[Condition]) -> str:
     for condition in conditions:
         place = condition.request.cwd
         if place is not None and place != str(Path.cwd()):
@@ -320,4 +316,6 @@ def _run(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
     command = None if mine is None or not _command(one, analysis, data) or not chosen(mine) else alone(mine)
     if command is None:
         return None
-    return Following(f"{_there(one, data)}{command}", f"one run under {c.policy}: requested and actual placement")
+    return Following(
+        f"{_there(_both(one, data))}{command}", f"one run under {c.policy}: requested and actual placement"
+    )

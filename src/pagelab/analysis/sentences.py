@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import is_estimated, rejects
+from pagelab.analysis.answer import is_estimated, rejects, stands
 from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 
 
@@ -77,19 +78,13 @@ def _p(c: Contrast, family: int) -> str:
 
 
 def _sized(c: Contrast) -> bool:
-    """Whether estimate and test have one direction, ties can give a shift of 0, and with time-outs there is an estimate
-    (:mod:`pagelab.analysis.answer`).
-    """
-    estimate, ends = (c.relative, c.relative_interval) if c.relative is not None else (c.shift, c.shift_interval)
-    if estimate is None or not (estimate < 0 if c.verdict == "lower" else estimate > 0):
-        return False
-    late, late_baseline = c.timed_out, c.timed_out_baseline
-    if not late and not late_baseline:
-        return True
-    apart = ends is not None and (ends.high < 0 if c.verdict == "lower" else ends.low > 0)
-    made = (c.n + late, c.n_baseline + late_baseline)
+    """Whether the headline's rule gives a size, and ties do not make it 0."""
+    size, ends = (c.relative, c.relative_interval) if c.relative is not None else (c.shift, c.shift_interval)
+    made = (c.n + c.timed_out, c.n_baseline + c.timed_out_baseline)
     numbers = None if c.pairs_tested is not None else ((c.n, c.n_baseline), made)
-    return apart and is_estimated(c.pairs or 0, c.pairs_tested or 0, numbers)
+    exists = is_estimated(c.pairs or 0, c.pairs_tested or 0, numbers)
+    towards: Literal["lower", "higher"] = "lower" if c.verdict == "lower" else "higher"
+    return size != 0 and stands(towards, size, ends, late=c.timed_out + c.timed_out_baseline > 0, exists=exists)
 
 
 def _unsized(c: Contrast, metric: Metric, family: Family) -> str:
