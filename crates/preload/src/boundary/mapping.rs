@@ -1,7 +1,7 @@
 //! Mappings: made at a given address, examined, and protected; and reads of memory without read permission.
 
 use crate::boundary::apart::apart;
-use crate::boundary::arch::PAGE;
+use crate::boundary::arch::{PAGE, TASK_END};
 use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, c};
 
@@ -20,9 +20,16 @@ pub fn map_at(span: Span, prot: i32, flags: i32) -> Result<(), Errno> {
 /// Whether one mapping contains all of `span`, so that its properties are the same everywhere. The test is an mremap:
 /// it refuses to grow a range that crosses mappings before it finds that there is no room to grow.
 pub fn is_within_one(span: Span) -> bool {
-    const TOO_MUCH: usize = 1 << 46;
-    // No free address range has this size.
+    // From any address, this ends behind the addresses of a program. (From a low one there may be 100 TiB of room, which
+    // MAP_NORESERVE memory would take.)
+    const TOO_MUCH: usize = TASK_END - PAGE;
     let grown = sys::grow_in_place(span.start, span.len(), TOO_MUCH);
+    if grown.is_ok() {
+        // Only above 128 TiB, where a processor has such addresses and the program has asked for one.
+        let gained = Span::new(span.end, span.start.saturating_add(TOO_MUCH));
+        // SAFETY: the kernel gave these addresses to the mapping a moment ago, and nobody knows of them.
+        let _ = unsafe { sys::munmap(gained.start, gained.len()) };
+    }
     // The kernel refuses a sealed mapping before it looks at the size.
     !matches!(grown, Err(Errno::EFAULT | Errno::EPERM))
 }

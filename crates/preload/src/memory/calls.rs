@@ -9,7 +9,7 @@ use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::backing;
-use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::arch::{PAGE, PMD, TASK_END};
 use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c};
@@ -374,9 +374,6 @@ enum Owner {
 pub fn concerns_us(addr: usize, len: usize) -> bool {
     addr < POOLS.end && addr.saturating_add(len) > HEAP.start
 }
-
-/// End of a program's addresses: the kernel keeps the last page.
-const TASK_END: usize = (1 << 47) - PAGE;
 
 /// The whole pages of a range, if the kernel would accept it and it touches heap or pools.
 fn our_span(addr: usize, len: usize) -> Option<Span> {

@@ -8,6 +8,9 @@ mod memory;
 
 /// Smallest page.
 pub const PAGE: usize = 4096;
+/// End of a program's addresses: the kernel keeps the last page. (Processors with five levels of tables have more, for
+/// programs that ask for an address there.)
+pub const TASK_END: usize = (1 << 47) - PAGE;
 /// Bytes that one page-middle-directory entry maps: the size of transparent huge pages.
 pub const PMD: usize = 2 << 20;
 

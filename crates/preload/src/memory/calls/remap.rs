@@ -3,7 +3,7 @@
 use pagelab_abi::guest::Counter;
 
 use crate::backing;
-use crate::boundary::arch::PAGE;
+use crate::boundary::arch::{PAGE, TASK_END};
 use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, Result, c};
@@ -12,7 +12,7 @@ use crate::memory::tables::{self, Tables};
 use crate::state::guest_file;
 use crate::state::plan::HEAP;
 
-use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
+use super::{Owner, concerns_us, each_part, madvise, mmap, munmap};
 
 /// Answers mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
