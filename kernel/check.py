@@ -38,6 +38,19 @@ def last_line(console: str) -> str:
     return next((line.strip() for line in reversed(console.splitlines()) if line.strip()), "(there is none)")
 
 
+#: Lists of tests that ``init`` runs by their names.
+BY_NAME = {"chosen", "placement", "boot-default", "bad-parameter", "cma", "cost"}
+#: Parts of the console that are no test, and so have no exit code.
+TOLD = {"wanted", "kernel", "statistics", "log", "end", "said", "measured"}
+
+
+def unfinished(found: dict[str, str], codes: dict[str, int]) -> Iterator[str]:
+    """Tests that began or were to begin, and whose result is not on the console."""
+    yield from (f"{name}: no exit code" for name in found if name not in codes and name not in TOLD)
+    wanted = found.get("wanted", "").split()
+    yield from (f"{name}: not run" for name in wanted if name not in codes and name not in found)
+
+
 def problems(console: str, wanted: str) -> Iterator[str]:
     found, codes = parts(console)
     if "end" not in found:
@@ -48,6 +61,9 @@ def problems(console: str, wanted: str) -> Iterator[str]:
         print(f"  {'ok    ' if code == 0 else 'FAILED'} {name}")
         if code:
             yield f"{name}: exit code {code}: {found.get(name, '').strip()}"
+    yield from unfinished(found, codes)
+    if wanted in BY_NAME and not found.get("wanted"):
+        yield "the console does not say which tests were to run"
     log = found.get("log", "")
     yield from (f"the kernel says: {line}" for line in kernel_troubles(console))
     yield from (f"KUnit: {line}" for line in failed_kunit(log))

@@ -7,6 +7,7 @@ its caches; exit code 1 if a boot went wrong.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import sys
 from collections.abc import Iterator
@@ -34,13 +35,20 @@ class BootError(Exception):
     """A boot whose numbers are invalid; the message gives the reason."""
 
 
-def rows_of(console: str, lines: str) -> dict[str, Row]:
-    """Rows of a boot by their names; raises :class:`BootError`."""
+def placed(statistics: str) -> int:
+    """Pages that all strategies together placed, from ``/proc/page_color``."""
+    return sum(int(count) for count in re.findall(r"\bplaced (\d+)", statistics))
+
+
+def rows_of(console: str, lines: str, kernel: str) -> dict[str, Row]:
+    """Rows of a boot of one of :data:`KERNELS` by their names; raises :class:`BootError`."""
     found, codes = parts(console)
     if troubles := kernel_troubles(console):
         raise BootError(f"the kernel says: {troubles[0]}")
     if codes.get("paths") != 0 or "end" not in found:
         raise BootError(found.get("said", "").strip() or "the machine did not come to the end")
+    if (placed(found.get("statistics", "")) > 0) != (kernel == "colored"):
+        raise BootError(f"{placed(found.get('statistics', ''))} pages were placed")
     measured = [json.loads(line) for line in found.get("measured", "").splitlines() if line.startswith("{")]
     windows = [json.loads(line) for line in lines.splitlines()]
     if not measured or len(measured) != len(windows):
@@ -89,7 +97,7 @@ def main() -> int:
             log, windows = directory / f"{kernel}-{memory}.log", directory / f"{kernel}-{memory}.windows"
             console = log.read_text(errors="replace").replace("\r", "")
             try:
-                boots[kernel] = rows_of(console, windows.read_text() if windows.exists() else "")
+                boots[kernel] = rows_of(console, windows.read_text() if windows.exists() else "", kernel)
             except BootError as error:
                 print(f"kernel/paths: {error}; see {log}", file=sys.stderr)
                 return 1

@@ -18,6 +18,8 @@ KERNEL = ROOT / "kernel"
 FINE = """\
 === kernel
 Linux version 6.12
+=== wanted
+ vectors
 === vectors
 ok
 === exit vectors 0
@@ -50,6 +52,9 @@ def test_a_fine_console_is_fine(tmp_path: Path) -> None:
     [
         ("=== exit vectors 0", "=== exit vectors 1", "vectors: exit code 1: ok"),
         ("=== exit vectors 0\n", "", "no test was run"),
+        ("=== exit vectors 0\n", "=== exit vectors [    1.2] zram: 0\n", "vectors: no exit code"),
+        (" vectors\n", " vectors fork\n", "fork: not run"),
+        ("=== wanted\n vectors\n", "", "does not say which tests were to run"),
         ("=== end\n", "", "did not come to the end"),
         (
             "=== end\n",
@@ -168,11 +173,16 @@ def test_a_boot_that_went_wrong_measures_nothing(tmp_path: Path, was: str, is_no
     assert "seed 3: the boot failed" in done.stderr
 
 
-def a_boot_of_paths(place: Path, name: str, values: list[tuple[str, float, int]], exit_code: int = 0) -> None:
+def a_boot_of_paths(
+    place: Path, name: str, values: list[tuple[str, float, int]], exit_code: int = 0, placed: bool | None = None
+) -> None:
     """Console and windows of a boot: name of a row, instructions, misses."""
+    placed = name.startswith("colored") if placed is None else placed
     lines = [json.dumps({"name": f"kernel-paths.{row}", "value": value, "unit": "ticks"}) for row, value, _ in values]
     said = "pagelab-workload: left out: tcp: no TCP over loopback here\n"
-    sections = ["=== paths", f"=== exit paths {exit_code}", f"=== said\n{said}=== measured", *lines, "=== end", ""]
+    counts = f"=== statistics\nusual placed 0 unasked 0\nbin-hopping placed {9 if placed else 0} unasked 0"
+    parts = ["=== paths", f"=== exit paths {exit_code}", f"=== said\n{said}=== measured", *lines]
+    sections = [*parts, *([] if name.startswith("stock") else [counts]), "=== end", ""]
     (place / f"{name}.log").write_text("\r\n".join(sections))
     windows = [json.dumps({"window": at, "memory_reads": misses}) for at, (_, _, misses) in enumerate(values)]
     (place / f"{name}.windows").write_text("\n".join(windows) + "\n")
@@ -196,12 +206,15 @@ def test_the_table_of_paths_has_medians_before_and_after(tmp_path: Path) -> None
     assert "left out: tcp: no TCP" in done.stdout
 
 
-@pytest.mark.parametrize("wrong", ["exit", "windows", "kernel"])
+@pytest.mark.parametrize("wrong", ["exit", "windows", "kernel", "unplaced", "placed"])
 def test_a_boot_of_paths_that_went_wrong_makes_no_table(tmp_path: Path, wrong: str) -> None:
     for memory in ("fresh", "fragmented"):
         for kernel in ("stock", "patched", "colored"):
             bad = wrong == "exit" and kernel == "patched"
             a_boot_of_paths(tmp_path, f"{kernel}-{memory}", [("fork", 1.0, 1)], exit_code=int(bad))
+    if wrong in ("unplaced", "placed"):
+        name = "colored-fresh" if wrong == "unplaced" else "patched-fresh"
+        a_boot_of_paths(tmp_path, name, [("fork", 1.0, 1)], placed=wrong == "placed")
     if wrong == "windows":
         (tmp_path / "patched-fresh.windows").write_text("")
     if wrong == "kernel":
@@ -209,7 +222,7 @@ def test_a_boot_of_paths_that_went_wrong_makes_no_table(tmp_path: Path, wrong: s
         log.write_text(log.read_text().replace("=== end", "[ 9.9] BUG: Bad page state\n=== end"))
     done = table_of_paths(tmp_path)
     assert done.returncode == 1
-    assert "patched-fresh.log" in done.stderr
+    assert ("colored-fresh.log" if wrong == "unplaced" else "patched-fresh.log") in done.stderr
     assert "| fork" not in done.stdout
 
 
