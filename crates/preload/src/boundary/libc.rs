@@ -112,7 +112,7 @@ pub fn threads() -> usize {
     sys::link_count(c"/proc/self/task").map_or(1, |links| (links as usize).saturating_sub(2))
 }
 
-/// Whether the process has one thread now. Once it had more, libc's variable stays false, and the kernel is asked.
+/// Whether the process has one thread now, as the kernel says: libc does not know of threads that were made past it.
 pub fn is_alone() -> bool {
-    has_one_thread() || sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)
+    sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)
 }

@@ -4,8 +4,9 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::boundary::arch::{self, PAGE};
 use crate::boundary::libc;
+use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::memory::calls;
+use crate::memory::{calls, files, prefault};
 use crate::state::{own_locks, own_stack, seccomp as flags};
 
 use super::{exit, namespaces, seccomp, userfaultfd};
@@ -76,14 +77,33 @@ extern "C" fn mmap_for(
     offset: c_long,
     caller: usize,
 ) -> *mut c_void {
-    pointer(either(
+    let is_file = flags & c::MAP_ANONYMOUS == 0;
+    let later = if is_file && !flags::is_raw() { c::MAP_POPULATE } else { 0 };
+    let result = either(
         // SAFETY: the program makes this call itself, and answers for its arguments.
         || unsafe { sys::mmap(addr, len, prot, flags, fd, offset) },
         || {
             let by_libc = libc::has_code_at(caller);
-            own_locks::apart_from(|| calls::mmap([addr, len], prot, flags, fd, offset, by_libc))
+            own_locks::apart_from(|| calls::mmap([addr, len], prot, flags & !later, fd, offset, by_libc))
         },
-    ))
+    );
+    if let (true, Ok(at)) = (is_file && !flags::is_raw(), result) {
+        populate_file(at, len, prot, flags, fd);
+    }
+    pointer(result)
+}
+
+/// Populates a file's mapping, if the program or the policy wants that. Its pages may come from a file system that the
+/// program itself serves, or that does not answer, so this waits on the program's stack.
+fn populate_file(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
+    if flags & (c::MAP_POPULATE | c::MAP_NONBLOCK) == c::MAP_POPULATE {
+        prefault::as_asked(Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len))), prot, flags);
+    }
+    if files::prefaults(len)
+        && let Some(span) = own_stack::run(|| files::to_prefault(at, len, prot, fd))
+    {
+        files::prefault(span);
+    }
 }
 
 pub(crate) extern "C" fn munmap(addr: usize, len: usize) -> c_int {

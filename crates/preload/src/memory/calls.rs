@@ -167,7 +167,7 @@ fn passed(request: &Request) -> Result<usize> {
     if let Ok(at) = result
         && !request.is_anonymous()
     {
-        files::after_mmap(request.span_at(at), request.prot, request.fd);
+        files::after_mmap(request.span_at(at), request.prot);
     }
     if let Ok(at) = result
         && request.is_governable()
@@ -310,11 +310,10 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     if request.is_governable() {
         prefault::after_mmap(Fetch::Kernel, request.span_at(at), request.prot, request.flags);
     } else if request.flags & (later | c::MAP_NONBLOCK) == later {
-        let written = request.prot & c::PROT_WRITE != 0 && request.flags & c::MAP_TYPE == c::MAP_PRIVATE;
-        prefault::as_asked(request.span_at(at), written);
+        prefault::as_asked(request.span_at(at), request.prot, request.flags);
     }
     if !request.is_anonymous() {
-        files::after_mmap(request.span_at(at), request.prot, request.fd);
+        files::after_mmap(request.span_at(at), request.prot);
     }
     Ok(at)
 }
@@ -458,7 +457,7 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
 }
 
 /// Populates what the program has just got access to, part by part: private anonymous memory of pools whose rules want
-/// that. What else lies there (files, shared memory, memory without reservation) would be written to. Memory that the
+/// that, without the pages that are there (those that it shares with a child would be copied). What else lies there (files, shared memory, memory without reservation) would be written to. Memory that the
 /// program registered with a userfaultfd would wait for the program.
 fn prefault_opened(span: Span, prot: i32) {
     let mut at = span.start;
@@ -468,7 +467,10 @@ fn prefault_opened(span: Span, prot: i32) {
         drop(guest);
         at = match found {
             Some((part, memory)) => {
-                prefault::after_mmap(plan::fetch_at(part.start, memory), part, prot, 0);
+                let fetch = plan::fetch_at(part.start, memory);
+                if fetch == Fetch::Prefault {
+                    prefault::each_run(part, false, &mut |run| prefault::after_mmap(fetch, run, prot, 0));
+                }
                 part.end
             }
             None => plan::pool_end(at),

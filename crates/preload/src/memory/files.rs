@@ -13,7 +13,7 @@ use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::elf;
 use crate::boundary::maps::{self, Mapping};
-use crate::boundary::span::Span;
+use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Advice, c};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
@@ -37,14 +37,40 @@ fn fetch_of(len: usize) -> Fetch {
     plan::section_for(Memory::File, len).map_or(Fetch::Kernel, |section| section.fetch)
 }
 
-/// Applies the policy to the file behind `fd`, which libc's mmap has just mapped.
-pub fn after_mmap(span: Span, prot: i32, fd: i32) {
+/// Gives the policy's advice on a file that libc's mmap has just mapped.
+pub fn after_mmap(span: Span, prot: i32) {
     let fetch = fetch_of(span.len());
-    match if fetch == Fetch::Prefault { harmless(fd) } else { Harmless::Everything } {
-        Harmless::Everything => apply(span, prot, fetch),
-        Harmless::Present => each_present(span, &mut |run| apply(run, prot, fetch)),
-        Harmless::Nothing => {}
+    if fetch != Fetch::Prefault {
+        apply(span, prot, fetch);
     }
+}
+
+/// Whether the policy wants a file's mapping of this length populated.
+pub fn prefaults(len: usize) -> bool {
+    fetch_of(len) == Fetch::Prefault
+}
+
+/// What to populate of a mapping of the file behind `fd`. (What is in memory, and no more than that may be populated, it
+/// populates at once: nothing of it has to be waited for.)
+pub fn to_prefault(at: usize, len: usize, prot: i32, fd: i32) -> Option<Span> {
+    let span = Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len)));
+    match harmless(fd) {
+        Harmless::Everything => may_prefault(span, prot).then_some(span),
+        Harmless::Present => {
+            prefault::each_run(span, true, &mut |run| apply(run, prot, Fetch::Prefault));
+            None
+        }
+        Harmless::Nothing => None,
+    }
+}
+
+/// Populates a mapping; uses little of the caller's stack.
+pub fn prefault(span: Span) {
+    counted(sys::advise(span.start, span.len(), Advice::PopulateRead), span, Fetch::Prefault);
+}
+
+fn may_prefault(span: Span, prot: i32) -> bool {
+    prot & c::PROT_READ != 0 && prefault::has_room(span.len())
 }
 
 /// What can be brought in of a mapped file without a change to the file.
@@ -69,35 +95,19 @@ fn harmless(fd: i32) -> Harmless {
     }
 }
 
-/// Calls `visit` with the runs of pages of `span` that are in memory.
-fn each_present(span: Span, visit: &mut dyn FnMut(Span)) {
-    let mut buffer = [0u8; 2048];
-    for start in (span.start..span.end).step_by(buffer.len() * PAGE) {
-        let part = Span::new(start, span.end.min(start + buffer.len() * PAGE));
-        if sys::mincore(part.start, part.len(), &mut buffer).is_err() {
-            return;
-        }
-        let mut at = part.start;
-        let pages = buffer.get(..part.len() / PAGE).unwrap_or(&[]);
-        for run in pages.chunk_by(|one, next| (one ^ next) & 1 == 0) {
-            let end = at + run.len() * PAGE;
-            if run.first().is_some_and(|page| page & 1 != 0) {
-                visit(Span::new(at, end));
-            }
-            at = end;
-        }
-    }
-}
-
 fn apply(span: Span, prot: i32, fetch: Fetch) {
     let advice = match fetch {
         Fetch::Kernel => return,
         Fetch::Demand => Advice::Random,
         Fetch::WillNeed => Advice::WillNeed,
-        Fetch::Prefault if prot & c::PROT_READ == 0 || !prefault::has_room(span.len()) => return,
+        Fetch::Prefault if !may_prefault(span, prot) => return,
         Fetch::Prefault => Advice::PopulateRead,
     };
-    match sys::advise(span.start, span.len(), advice) {
+    counted(sys::advise(span.start, span.len(), advice), span, fetch);
+}
+
+fn counted(advised: sys::Result<()>, span: Span, fetch: Fetch) {
+    match advised {
         Ok(()) if fetch == Fetch::Prefault => guest_file::count(Counter::FilesPrefaulted),
         Ok(()) => guest_file::count(Counter::FilesAdvised),
         // Beyond the end of the file there is nothing to populate.

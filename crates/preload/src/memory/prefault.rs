@@ -7,6 +7,7 @@ use pagelab_abi::plan::{Fetch, Memory};
 
 use crate::backing;
 use crate::boundary::apart::apart;
+use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Advice, c};
 use crate::boundary::{control_groups, meminfo};
@@ -58,9 +59,32 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
 }
 
 /// Populates what the program mapped with MAP_POPULATE, as the kernel does it: pages that it cannot get are left out.
-pub fn as_asked(span: Span, written: bool) {
-    let advice = if written { Advice::PopulateWrite } else { Advice::PopulateRead };
-    let _ = sys::advise(span.start, span.len(), advice);
+pub fn as_asked(span: Span, prot: i32, flags: i32) {
+    let is_written = prot & c::PROT_WRITE != 0 && flags & c::MAP_TYPE == c::MAP_PRIVATE;
+    let advice = if is_written { Advice::PopulateWrite } else { Advice::PopulateRead };
+    if prot != c::PROT_NONE {
+        let _ = sys::advise(span.start, span.len(), advice);
+    }
+}
+
+/// Calls `visit` with the runs of pages of `span` that are in memory, or with those that are not.
+pub fn each_run(span: Span, in_memory: bool, visit: &mut dyn FnMut(Span)) {
+    let mut buffer = [0u8; 2048];
+    for start in (span.start..span.end).step_by(buffer.len() * PAGE) {
+        let part = Span::new(start, span.end.min(start + buffer.len() * PAGE));
+        if sys::mincore(part.start, part.len(), &mut buffer).is_err() {
+            return;
+        }
+        let mut at = part.start;
+        let pages = buffer.get(..part.len() / PAGE).unwrap_or(&[]);
+        for run in pages.chunk_by(|one, next| (one ^ next) & 1 == 0) {
+            let end = at + run.len() * PAGE;
+            if run.first().is_some_and(|page| (page & 1 != 0) == in_memory) {
+                visit(Span::new(at, end));
+            }
+            at = end;
+        }
+    }
 }
 
 /// Whether `bytes` can be populated so that an eighth of the memory is left that was available at most, and [`LARGE`].
