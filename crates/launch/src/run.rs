@@ -254,7 +254,7 @@ fn watch(
     tending: &mut Tending<'_>,
 ) -> Result<(Finished, Option<u64>)> {
     if let Some(by_kernel) = &mut tending.by_kernel {
-        by_kernel.watch();
+        by_kernel.watch(ready.target.elf.looks_for_leaks);
     }
     let stolen_before = process::steal_ns(&ready.cpus.program);
     let (first, descriptors) = handed.map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
@@ -404,21 +404,25 @@ impl Companion for Tending<'_> {
         self.has_more = self.output.as_mut().is_some_and(Output::forward);
         self.counting.drain();
         self.intake.visit(self.run_dir);
+        if let Some(by_kernel) = &mut self.by_kernel {
+            by_kernel.follow();
+        }
     }
 
-    fn stopped(&mut self, stopped: Stopped) {
-        if let Some(by_kernel) = &mut self.by_kernel {
-            by_kernel.stopped(stopped);
-        }
+    fn stopped(&mut self, stopped: Stopped) -> bool {
+        let ends = self.by_kernel.as_mut().is_some_and(|by_kernel| by_kernel.stopped(stopped));
         // One that was killed meanwhile does not need it.
         let _ = stopped.resume();
+        ends
     }
 
     fn interval_ns(&self) -> Option<u64> {
         if self.has_more {
             return Some(0);
         }
-        Some(self.output.as_ref().map_or(u64::MAX, Output::interval_ns).min(self.intake.interval_ns()))
+        let output = self.output.as_ref().map(Output::interval_ns);
+        let by_kernel = self.by_kernel.as_ref().and_then(ByKernel::interval_ns);
+        [output, by_kernel, Some(self.intake.interval_ns())].into_iter().flatten().min()
     }
 }
 
