@@ -123,11 +123,20 @@ fn working_directory(request: &Request) -> Result<PathBuf> {
     Ok(request.cwd.as_ref().map_or(own.clone(), |cwd| own.join(cwd)))
 }
 
+/// Refuses a request that forbids the library which its policy needs.
+pub fn check_preload(request: &Request, policy: &Prepared) -> Result<()> {
+    if request.preload != Preload::Never || policy.asks_nothing() {
+        return Ok(());
+    }
+    let message = "the policy needs the library, and --no-preload forbids it; leave out one of the two";
+    Err(Error::BadInput(message.to_owned()))
+}
+
 fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warnings: &mut Warnings) -> Result<bool> {
     let asks = !policy.asks_nothing();
+    check_preload(request, policy)?;
     if request.preload == Preload::Never {
-        let message = "the policy needs the library, and --no-preload forbids it; leave out one of the two";
-        return if asks { Err(Error::BadInput(message.to_owned())) } else { Ok(false) };
+        return Ok(false);
     }
     let Some(obstacle) = target.obstacle else { return Ok(true) };
     let binary = target.binary.display();

@@ -10,7 +10,7 @@ use crate::guest_files::Intake;
 use crate::measurements::Collected;
 use crate::phase::Phase;
 use crate::policy;
-use crate::prepare::{Ready, prepare};
+use crate::prepare::{self, Ready, prepare};
 use crate::process_tree::reap::Companion;
 use crate::record_build::{self, Observed};
 use crate::request::{Preload, Request};
@@ -130,6 +130,7 @@ pub fn scarce(request: &Request) -> Result<Warnings> {
 /// The first missing requirement, with the message of a run.
 pub fn try_frames(request: &Request) -> Result<()> {
     let policy = policy::prepare(request)?;
+    prepare::check_preload(request, &policy)?;
     if !policy.hints.is_empty() {
         return kernel::try_here(&policy.hints);
     }
