@@ -173,3 +173,22 @@ fn library(request: &Request, preloaded: bool) -> Result<PathBuf> {
     }
     Ok(library)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_the_library_may_leave_frames_to_the_kernel() {
+        let is_refused = |policy: &str| {
+            let text =
+                json!({"schema": "pagelab.request/1", "argv": ["true"], "preload": "never", "policy_toml": policy});
+            let request = crate::request::parse(text.to_string().as_bytes()).expect("a request");
+            check_preload(&request, &policy::prepare(&request).expect("a policy")).is_err()
+        };
+        let frames = "frames = { random = { colors = 8 } }\n";
+        assert!(!is_refused("") && is_refused(frames));
+        assert!(!is_refused(&format!("backend = \"kernel\"\n{frames}")));
+        assert!(is_refused(&format!("backend = \"kernel\"\nfetch = \"prefault\"\n{frames}")));
+    }
+}
