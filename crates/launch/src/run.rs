@@ -203,6 +203,7 @@ fn start(
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
     let handed = hand_over(&ready, &counting, pid, measure_number)?;
+    kernel::disinherit(pid, &mut ready.warnings);
     let (waiting, by_kernel) = give_hints(&ready, waiting)?;
     if ready.cpus.pinned {
         // If this failed, the launcher would share a CPU with the program, and nothing else.

@@ -112,6 +112,41 @@ pub fn set_up(held: &mut Held) -> Result<()> {
     }
 }
 
+/// Withdraws the hints that the waiting child has from whoever started the run, for instance a program under another
+/// run's policy: an exec would keep them for all memory that this run's policy does not name.
+pub fn disinherit(pid: i32, warnings: &mut Warnings) {
+    let hints = procfs::text(pid, "page_hints").unwrap_or_default();
+    if hints.lines().any(is_hint)
+        && let Err(why) = withdraw(pid)
+    {
+        let message = format!(
+            "memory that the policy leaves to the kernel may be placed by a hint from before the run: {why}; \
+             run: cat /proc/self/page_hints"
+        );
+        warnings.warn(Kind::FramesNotPlaced, message, json!({"reason": "inherited-hints"}));
+    }
+}
+
+/// A process that has withdrawn its hints has none of the boot parameter's either, nor has what it executes: on a kernel
+/// with that parameter, hints are kept.
+fn withdraw(pid: i32) -> std::result::Result<(), String> {
+    let parameters = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    if has_boot_default(&parameters) {
+        return Err("the kernel was started with page_color=, the default of all processes".to_owned());
+    }
+    page_hints::clear(pid).map_err(|error| format!("it cannot be withdrawn: {}", sys::errno_text(&error)))
+}
+
+fn has_boot_default(parameters: &str) -> bool {
+    parameters.split_ascii_whitespace().any(|parameter| parameter.starts_with("page_color="))
+}
+
+/// Whether a line of a process's hints is one that an exec keeps, and not a range or a count.
+fn is_hint(line: &str) -> bool {
+    let strategy = line.strip_prefix("default ").or_else(|| line.strip_prefix("file "));
+    strategy.is_some_and(|strategy| strategy.split(' ').next() != Some("usual"))
+}
+
 /// The kernel's placement of one run.
 #[derive(Debug)]
 pub struct ByKernel {
@@ -670,6 +705,25 @@ while True: signal.pause()";
         warn_placed(&Who { hint: &hint, is_one_of_several: false }, &block, counters, &mut warnings);
         let message = &warnings.0[0].message;
         assert!(message.contains("for 4 memory was short, or") && message.contains("dirty pages"), "{message}");
+    }
+
+    #[test]
+    fn hints_from_before_the_run_are_known_from_counts_and_ranges() {
+        assert!(is_hint("default page-coloring colors 16 for heap anon") && is_hint("file random colors 8 seed 0"));
+        for other in
+            ["default usual for stack", "7f0000003000-7f0000005000 random colors 8 seed 0", "placed 12", ""]
+        {
+            assert!(!is_hint(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn hints_are_kept_where_the_machine_has_a_default() {
+        assert!(has_boot_default("ro quiet page_color=512,8\n"));
+        assert!(!has_boot_default("ro quiet nopage_color=1 root=/dev/vda1\n"));
+        let mut warnings = Warnings::default();
+        disinherit(std::process::id() as i32, &mut warnings);
+        assert!(warnings.0.is_empty(), "this process has no hints: {:?}", warnings.0);
     }
 
     #[test]
