@@ -15,7 +15,7 @@ from rich.console import Console
 
 from harness.frames import _missing as frames_missing
 from pagelab.errors import BadInputError
-from pagelab.placement import NoSuchProcessError, live, stat_table
+from pagelab.placement import NoSuchProcessError, live, procfs, stat_table
 from pagelab.placement.live import ByColour, EngineStat, ProcessStat, Stat, StrategyStat
 
 PAGES = 2000
@@ -126,7 +126,7 @@ def test_a_process_whose_frames_the_kernel_places_is_sent_to_its_hints(
     monkeypatch: pytest.MonkeyPatch, tree: bool
 ) -> None:
     pid = os.getpid()
-    of_proc = live.lines
+    of_proc = procfs.lines
     shown = {f"/proc/{pid}/page_hints": HINTED.splitlines()}
     monkeypatch.setattr(live, "lines", lambda path: shown.get(path) or of_proc(path))
     with pytest.raises(live.PlacedByKernelError) as refused:
