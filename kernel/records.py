@@ -67,6 +67,12 @@ class Case:
         } | self.request
 
 
+PLACED_EACH = (
+    Placed(199, by_address=False, most=260),
+    Placed(200, most=260),
+    Placed(400, most=460),
+    Placed(64, True, most=80),
+)
 LIBRARY: dict[str, Any] = {"preload": "always", "library": "/lib/libpagelab.so"}
 BOTH_BACKENDS = (
     # tests/guests/api/both.c by pagelab_kernel.c: static, with musl, and in a program that could have the library.
@@ -122,17 +128,9 @@ CASES = (
         (Placed(256, files=True),),
     ),
     # A strategy for each kind of memory but the stack: what each places is counted by itself.
-    Case(
-        "each",
-        ("governed", "each"),
-        EACH,
-        (
-            Placed(199, by_address=False, most=260),
-            Placed(200, most=260),
-            Placed(400, most=460),
-            Placed(64, True, most=80),
-        ),
-    ),
+    Case("each", ("governed", "each"), EACH, PLACED_EACH),
+    # Its heap lies below its bss.
+    Case("each-pie", ("governed-pie", "each"), EACH, PLACED_EACH),
     Case("default-and-file", ("governed", "each"), f"{COLORING}\n{FILE}", (Placed(800), Placed(64, True, most=80))),
     Case("auto", ("governed",), COLORING, (Placed(1000),), backend="auto"),
     # The program does find pages of other colours, where nobody places them.

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from harness.frames import _missing as frames_missing
 from pagelab.errors import BadInputError
-from pagelab.placement import NoSuchProcessError, live, stat_table
+from pagelab.placement import NoSuchProcessError, live, procfs, stat_table
 from pagelab.placement.live import ByColour, EngineStat, ProcessStat, Stat, StrategyStat
 
 PAGES = 2000
@@ -116,6 +116,38 @@ def test_a_process_that_does_not_run_under_pagelab_is_told_how_to() -> None:
         live.collect(os.getpid())
     with pytest.raises(live.NotGovernedError, match="no process of the tree"):
         live.collect(os.getpid(), tree=True)
+
+
+HINTED = "default page-coloring colors 16 for heap anon\nplaced 12\nunasked 0\n"
+
+
+@pytest.mark.parametrize("tree", [False, True])
+def test_a_process_whose_frames_the_kernel_places_is_sent_to_its_hints(
+    monkeypatch: pytest.MonkeyPatch, tree: bool
+) -> None:
+    pid = os.getpid()
+    of_proc = procfs.lines
+    shown = {f"/proc/{pid}/page_hints": HINTED.splitlines()}
+    monkeypatch.setattr(live, "lines", lambda path: shown.get(path) or of_proc(path))
+    with pytest.raises(live.PlacedByKernelError) as refused:
+        live.collect(pid, tree=tree)
+    assert str(refused.value).endswith(f"run: cat /proc/{pid}/page_hints; pagelab stat --system")
+    assert "does not run under pagelab" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "places"),
+    [
+        ("default page-coloring colors 16", True),
+        ("default usual for stack", False),
+        ("file random colors 8 seed 0", True),
+        ("7f0000003000-7f0000005000 bin-hopping colors 8 first 0", True),
+        ("7f0000003000-7f0000005000 usual", False),
+        ("placed 12", False),
+    ],
+)
+def test_lines_of_hints_are_told_from_counts(line: str, places: bool) -> None:
+    assert live._places(line) == places
 
 
 def test_somebody_elses_process_asks_for_sudo() -> None:

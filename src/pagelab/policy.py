@@ -124,6 +124,19 @@ class Policy:
         """Whether any memory has a strategy that places its frames."""
         return self.frames != "kernel" or any(rule.frames != "kernel" for rule in self.rules)
 
+    @property
+    def needs_library(self) -> bool | None:
+        """Whether the preload library has work under the policy; ``None``: it has, unless the kernel places the frames
+        (``backend = "auto"``).
+        """
+        pages = (self.pages, *(rule.pages for rule in self.rules))
+        fetch = (self.fetch, *(rule.fetch for rule in self.rules))
+        if any(one is not None for one in pages) or any(one != "kernel" for one in fetch):
+            return True
+        if not self.governs_frames or self.backend == "kernel":
+            return False
+        return None if self.backend == "auto" else True
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical TOML, in hexadecimal."""

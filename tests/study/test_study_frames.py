@@ -13,6 +13,7 @@ from fakes import record, tools
 
 from harness.frames import BY_NAME
 from pagelab import machine, paths
+from pagelab.errors import BadInputError
 from pagelab.record import Record
 from pagelab.study import feasible
 from pagelab.study.control import run_study
@@ -101,6 +102,39 @@ def test_whoever_would_place_the_frames_is_asked_before_the_first_run(
     asked = tomllib.loads(json.loads(request)["policy_toml"])
     assert (asked["backend"], asked["frames"]["page-coloring"]["colors"]) == ("auto", 64)
     assert json.loads(request)["machine"] == described
+
+
+@pytest.mark.parametrize(
+    ("other", "judge"),
+    [
+        ('backend = "kernel"', "launcher"),
+        ('backend = "auto"', "launcher"),
+        ('backend = "library"', "refused"),
+        ('backend = "kernel"\npages = "2M"', "refused"),
+        ('backend = "auto"\nfetch = "prefault"', "refused"),
+    ],
+)
+def test_a_study_without_the_library_may_leave_frames_to_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, judge: str
+) -> None:
+    fake = tmp_path / "launcher"
+    fake.write_text(f"#!/bin/sh\ncat >{tmp_path}/asked\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(paths, "launcher", lambda: fake)
+    feasible._frames.cache_clear()
+    spec = SPEC.replace("warmups = 0", 'warmups = 0\npreload = "never"').replace(
+        'name = "coloured"\n', f'name = "coloured"\n{other}\n'
+    )
+    described = machine.describe()
+    kernel, coloured = plan_file(write(tmp_path, spec), tmp_path / "out").conditions
+    assert feasible.cannot(kernel, described) is None
+    if judge == "refused":
+        with pytest.raises(BadInputError, match='preload = "never" forbids the library'):
+            feasible.cannot(coloured, described)
+        return
+    assert feasible.cannot(coloured, described) is None
+    feasible._frames.cache_clear()
+    assert json.loads((tmp_path / "asked").read_text())["preload"] == "never"
 
 
 @pytest.mark.usefixtures("launcher_without_rights")

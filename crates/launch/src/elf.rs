@@ -1,6 +1,8 @@
 //! Facts from an ELF file: enough to know whether the library can be loaded into it.
 
-use object::elf::{DT_NEEDED, DT_STRSZ, DT_STRTAB, FileHeader32, FileHeader64, ProgramHeader64, SHT_DYNSYM};
+use object::elf::{
+    DT_NEEDED, DT_STRSZ, DT_STRTAB, FileHeader32, FileHeader64, ProgramHeader64, SHT_DYNSYM, SHT_SYMTAB,
+};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::read::{FileKind, ReadCache, ReadRef, StringTable};
 use object::{Endianness, LittleEndian};
@@ -22,12 +24,29 @@ pub struct Elf {
     pub is_go: bool,
     /// Libraries it names (DT_NEEDED).
     pub needed: Vec<String>,
+    /// It contains LeakSanitizer's runtime, also as a part of AddressSanitizer's, or names a library that does. At its
+    /// end that runtime attaches to the program by ptrace(2), and fails if another process traces it.
+    pub looks_for_leaks: bool,
 }
 
 /// `e_machine` of x86-64 and of AArch64.
 pub const X86_64: u16 = 62;
 /// See [`X86_64`].
 pub const AARCH64: u16 = 183;
+
+/// Libraries with LeakSanitizer's runtime, of gcc and of clang.
+const LEAK_LIBRARIES: [&str; 5] =
+    ["liblsan.so", "libasan.so", "libhwasan.so", "libclang_rt.asan", "libclang_rt.hwasan"];
+
+/// Whether a symbol shows LeakSanitizer's runtime in a program: a function of the runtime, or the one that it asks for
+/// (as the library's `looks_for_leaks`).
+fn is_leak_runtime(name: &[u8], is_defined: bool) -> bool {
+    match name {
+        b"__lsan_init" | b"__lsan_do_leak_check" => is_defined,
+        b"__lsan_is_turned_off" => true,
+        _ => false,
+    }
+}
 
 /// No real file has a table or strings of more than this.
 const TABLE_LIMIT: u64 = 16 << 20;
@@ -65,6 +84,7 @@ pub fn inspect(file: &File) -> Option<Elf> {
         dynamic: false,
         is_go: false,
         needed: Vec::new(),
+        looks_for_leaks: false,
     };
     match FileKind::parse(data).ok()? {
         FileKind::Elf32 => {
@@ -107,6 +127,10 @@ fn read(header: &FileHeader64<LittleEndian>, data: Tables<'_>, mut elf: Elf) -> 
     // With external linking the note may be missing or merged; the section stays even in stripped binaries.
     let sections = header.sections(endian, data);
     elf.is_go |= sections.is_ok_and(|all| all.section_by_name(endian, b".go.buildinfo").is_some());
+    // A static program has no other table, and a dynamic one need not keep it.
+    let table = if elf.interpreter.is_some() { SHT_DYNSYM } else { SHT_SYMTAB };
+    elf.looks_for_leaks = elf.needed.iter().any(|name| LEAK_LIBRARIES.iter().any(|known| name.starts_with(known)))
+        || has_symbol(data, table, is_leak_runtime).unwrap_or(false);
     Some(elf)
 }
 
@@ -131,15 +155,17 @@ fn needed(
 /// Whether a shared object defines a dynamic symbol of this name.
 pub fn exports(file: &File, name: &str) -> bool {
     let cache = ReadCache::new(file);
-    has_symbol(Tables(&cache), name).unwrap_or(false)
+    let is_it = |symbol: &[u8], is_defined: bool| is_defined && symbol == name.as_bytes();
+    has_symbol(Tables(&cache), SHT_DYNSYM, is_it).unwrap_or(false)
 }
 
-fn has_symbol(data: Tables<'_>, name: &str) -> Option<bool> {
+/// Whether a table of symbols has one that is looked for, by its name and whether it is defined.
+fn has_symbol(data: Tables<'_>, table: u32, is_it: impl Fn(&[u8], bool) -> bool) -> Option<bool> {
     let endian = LittleEndian;
     let sections = FileHeader64::parse(data).ok()?.sections(endian, data).ok()?;
-    let table = sections.symbols(endian, data, SHT_DYNSYM).ok()?;
+    let table = sections.symbols(endian, data, table).ok()?;
     let is_it = |symbol: &object::elf::Sym64<LittleEndian>| {
-        !symbol.is_undefined(endian) && symbol.name(endian, table.strings()) == Ok(name.as_bytes())
+        symbol.name(endian, table.strings()).is_ok_and(|name| is_it(name, !symbol.is_undefined(endian)))
     };
     Some(table.iter().any(is_it))
 }
@@ -163,6 +189,39 @@ mod tests {
         assert!(exports(&libc, "malloc") && !exports(&libc, "pagelab_strategy"));
         assert!(!exports(&File::open("/proc/self/exe").expect("own file"), "malloc"), "undefined here");
         assert!(!exports(&File::open("/proc/self/status").expect("status"), "malloc"));
+    }
+
+    /// Compiles a C program that does nothing, and inspects it; None: this machine's compiler cannot make such a one.
+    fn compiled(options: &[&str]) -> Option<Elf> {
+        let random = u64::from_ne_bytes(crate::sys::random().expect("random"));
+        let source = std::env::temp_dir().join(format!("elf-{random:016x}.c"));
+        let program = source.with_extension("");
+        std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+        let made = std::process::Command::new("cc").args(options).arg(&source).arg("-o").arg(&program).output();
+        let elf = File::open(&program).ok().map(|file| inspect(&file).expect("ELF"));
+        let _ = (std::fs::remove_file(&source), std::fs::remove_file(&program));
+        made.is_ok_and(|made| made.status.success()).then_some(elf).flatten()
+    }
+
+    #[test]
+    fn programs_that_look_for_leaks_are_known_however_they_are_linked() {
+        assert!(!compiled(&[]).expect("a C compiler").looks_for_leaks);
+        assert!(!compiled(&["-static"]).expect("a static libc").looks_for_leaks);
+        assert!(compiled(&["-fsanitize=address"]).expect("libasan").looks_for_leaks);
+        assert!(compiled(&["-fsanitize=leak"]).expect("liblsan").looks_for_leaks);
+        for options in [["-fsanitize=address", "-static-libasan"], ["-fsanitize=leak", "-static-liblsan"]] {
+            let elf = compiled(&options).expect("a static runtime");
+            assert!(elf.looks_for_leaks && !elf.needed.iter().any(|name| name.contains("san.so")), "{elf:?}");
+        }
+        assert!(!compiled(&["-fsanitize=undefined"]).expect("libubsan").looks_for_leaks);
+    }
+
+    #[test]
+    fn symbols_of_the_leak_runtime_count_where_it_defines_them() {
+        assert!(is_leak_runtime(b"__lsan_init", true) && !is_leak_runtime(b"__lsan_init", false));
+        assert!(
+            is_leak_runtime(b"__lsan_is_turned_off", false) && !is_leak_runtime(b"__lsan_ignore_object", false)
+        );
     }
 
     #[test]

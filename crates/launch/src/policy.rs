@@ -10,7 +10,7 @@ use pagelab_policy::hints::{Hint, hints};
 use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, Via};
 use pagelab_policy::read::{Files, read_toml};
 use pagelab_policy::types::Backend;
-use pagelab_policy::validate::validate;
+use pagelab_policy::validate::{beyond_the_library, validate};
 use pagelab_policy::{Machine, Policy, PolicyError};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -73,11 +73,18 @@ fn given_hints(policy: &Policy, machine: &Machine) -> Result<Vec<Hint>> {
         Backend::Kernel => hints(policy, machine).map_err(refused),
         Backend::Auto => {
             let facts = Facts::gather();
-            let hints = hints(policy, machine).unwrap_or_default();
-            let has_all = hints.iter().all(|hint| facts.has(hint.strategy.kind.name()));
-            Ok(if has_all { hints } else { Vec::new() })
+            by_kernel_or_library(policy, hints(policy, machine).unwrap_or_default(), &facts)
         }
     }
+}
+
+/// The hints if this kernel has all their strategies, or none if the library can place the frames instead.
+fn by_kernel_or_library(policy: &Policy, hints: Vec<Hint>, facts: &Facts) -> Result<Vec<Hint>> {
+    let has_all = hints.iter().all(|hint| facts.has(hint.strategy.kind.name()));
+    if has_all && !hints.is_empty() {
+        return Ok(hints);
+    }
+    beyond_the_library(policy).map_or(Ok(Vec::new()), |error| Err(refused(error)))
 }
 
 /// Whether the program's own hints (`pagelab.h`) go to the kernel, under a policy that itself gives the kernel no
@@ -169,4 +176,31 @@ pub fn mthp_sizes(plan: &PlanSpec) -> Vec<u64> {
     sizes.sort_unstable();
     sizes.dedup();
     if sizes.iter().any(|&bytes| bytes < SMALLEST_PMD) { sizes } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn under_auto_a_rule_for_files_is_refused_only_where_the_kernel_cannot_carry_it_out() {
+        let text =
+            "name = \"x\"\nbackend = \"auto\"\n[[rule]]\nmemory = \"file\"\nframes = { random = { colors = 8 } }";
+        let machine = Machine::generic_x86_64();
+        let facts = |strategies: &[&str]| Facts {
+            hints: Ok(()),
+            strategies: strategies.iter().map(|&name| name.to_owned()).collect(),
+            release: String::new(),
+        };
+        let chosen = |text: &str, facts: &Facts| {
+            let policy =
+                pagelab_policy::parse(text, "p.toml", &machine, &Beside(Path::new("."))).expect("a policy");
+            by_kernel_or_library(&policy, hints(&policy, &machine).expect("hints"), facts)
+        };
+        assert_eq!(chosen(text, &facts(&["random"])).expect("the kernel").len(), 1);
+        let message = chosen(text, &facts(&["modulo"])).expect_err("nobody").to_string();
+        assert!(message.contains("the frames of `file` cannot be chosen"), "{message}");
+        assert!(message.contains("--backend kernel"), "{message}");
+        assert!(chosen(&text.replace("file", "heap"), &facts(&["modulo"])).expect("the library").is_empty());
+    }
 }

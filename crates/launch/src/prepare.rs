@@ -123,11 +123,20 @@ fn working_directory(request: &Request) -> Result<PathBuf> {
     Ok(request.cwd.as_ref().map_or(own.clone(), |cwd| own.join(cwd)))
 }
 
+/// Refuses a request that forbids the library which its policy needs.
+pub fn check_preload(request: &Request, policy: &Prepared) -> Result<()> {
+    if request.preload != Preload::Never || policy.asks_nothing() {
+        return Ok(());
+    }
+    let message = "the policy needs the library, and --no-preload forbids it; leave out one of the two";
+    Err(Error::BadInput(message.to_owned()))
+}
+
 fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warnings: &mut Warnings) -> Result<bool> {
     let asks = !policy.asks_nothing();
+    check_preload(request, policy)?;
     if request.preload == Preload::Never {
-        let message = "the policy needs the library, and --no-preload forbids it; leave out one of the two";
-        return if asks { Err(Error::BadInput(message.to_owned())) } else { Ok(false) };
+        return Ok(false);
     }
     let Some(obstacle) = target.obstacle else { return Ok(true) };
     let binary = target.binary.display();
@@ -163,4 +172,23 @@ fn library(request: &Request, preloaded: bool) -> Result<PathBuf> {
         )));
     }
     Ok(library)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_the_library_may_leave_frames_to_the_kernel() {
+        let is_refused = |policy: &str| {
+            let text =
+                json!({"schema": "pagelab.request/1", "argv": ["true"], "preload": "never", "policy_toml": policy});
+            let request = crate::request::parse(text.to_string().as_bytes()).expect("a request");
+            check_preload(&request, &policy::prepare(&request).expect("a policy")).is_err()
+        };
+        let frames = "frames = { random = { colors = 8 } }\n";
+        assert!(!is_refused("") && is_refused(frames));
+        assert!(!is_refused(&format!("backend = \"kernel\"\n{frames}")));
+        assert!(is_refused(&format!("backend = \"kernel\"\nfetch = \"prefault\"\n{frames}")));
+    }
 }

@@ -63,7 +63,7 @@ pub fn record(mut ready: Ready<'_>, mut seen: Observed) -> Record {
     if let (Some(by_kernel), Some(block), true) =
         (&seen.by_kernel, &by_kernel, outcome.status != Status::NotStarted)
     {
-        by_kernel.warn(block, &mut ready.warnings);
+        by_kernel.warn(block, finished.story.program.map(|program| program.end), &mut ready.warnings);
     }
     let limits = cgroup::limits();
     warn_limits(&limits, &mut ready.warnings);

@@ -10,7 +10,7 @@ use crate::guest_files::Intake;
 use crate::measurements::Collected;
 use crate::phase::Phase;
 use crate::policy;
-use crate::prepare::{Ready, prepare};
+use crate::prepare::{self, Ready, prepare};
 use crate::process_tree::reap::Companion;
 use crate::record_build::{self, Observed};
 use crate::request::{Preload, Request};
@@ -130,6 +130,7 @@ pub fn scarce(request: &Request) -> Result<Warnings> {
 /// The first missing requirement, with the message of a run.
 pub fn try_frames(request: &Request) -> Result<()> {
     let policy = policy::prepare(request)?;
+    prepare::check_preload(request, &policy)?;
     if !policy.hints.is_empty() {
         return kernel::try_here(&policy.hints);
     }
@@ -202,6 +203,7 @@ fn start(
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
     let handed = hand_over(&ready, &counting, pid, measure_number)?;
+    kernel::disinherit(pid, &mut ready.warnings);
     let (waiting, by_kernel) = give_hints(&ready, waiting)?;
     if ready.cpus.pinned {
         // If this failed, the launcher would share a CPU with the program, and nothing else.
@@ -254,7 +256,7 @@ fn watch(
     tending: &mut Tending<'_>,
 ) -> Result<(Finished, Option<u64>)> {
     if let Some(by_kernel) = &mut tending.by_kernel {
-        by_kernel.watch();
+        by_kernel.watch(ready.target.elf.looks_for_leaks);
     }
     let stolen_before = process::steal_ns(&ready.cpus.program);
     let (first, descriptors) = handed.map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
@@ -404,21 +406,25 @@ impl Companion for Tending<'_> {
         self.has_more = self.output.as_mut().is_some_and(Output::forward);
         self.counting.drain();
         self.intake.visit(self.run_dir);
+        if let Some(by_kernel) = &mut self.by_kernel {
+            by_kernel.follow();
+        }
     }
 
-    fn stopped(&mut self, stopped: Stopped) {
-        if let Some(by_kernel) = &mut self.by_kernel {
-            by_kernel.stopped(stopped);
-        }
+    fn stopped(&mut self, stopped: Stopped) -> bool {
+        let ends = self.by_kernel.as_mut().is_some_and(|by_kernel| by_kernel.stopped(stopped));
         // One that was killed meanwhile does not need it.
         let _ = stopped.resume();
+        ends
     }
 
     fn interval_ns(&self) -> Option<u64> {
         if self.has_more {
             return Some(0);
         }
-        Some(self.output.as_ref().map_or(u64::MAX, Output::interval_ns).min(self.intake.interval_ns()))
+        let output = self.output.as_ref().map(Output::interval_ns);
+        let by_kernel = self.by_kernel.as_ref().and_then(ByKernel::interval_ns);
+        [output, by_kernel, Some(self.intake.interval_ns())].into_iter().flatten().min()
     }
 }
 

@@ -8,6 +8,7 @@ use pagelab_policy::compile::compile;
 use pagelab_policy::hints::{Governed, Hint, KINDS, hints};
 use pagelab_policy::plan::{FIRST_FROM_SEED, Memory, StrategyKind, StrategySpec};
 use pagelab_policy::types::Backend;
+use pagelab_policy::validate::beyond_the_library;
 use pagelab_policy::write::to_toml;
 
 fn all_told(text: &str) -> Vec<Hint> {
@@ -96,6 +97,19 @@ fn a_rule_for_files_is_a_hint_of_the_page_cache() {
     assert!(pinned.contains("does not pin pages of files"), "{pinned}");
     let as_written = to_toml(&policy(&format!("backend = \"kernel\"\n{file}")));
     assert!(policy(&as_written).governs_frames(), "{as_written}");
+}
+
+#[test]
+fn under_auto_a_rule_for_files_is_for_the_kernel_only() {
+    let file = "[[rule]]\nmemory = [\"heap\", \"file\"]\nframes = { random = { colors = 8 } }";
+    let auto = policy(&format!("backend = \"auto\"\n{file}"));
+    assert_eq!(hints(&auto, &Machine::generic_x86_64()).expect("hints").len(), 2);
+    let refusal = beyond_the_library(&auto).expect("a refusal").to_string();
+    let validated = refused(&format!("backend = \"library\"\n{file}"), &Machine::generic_x86_64());
+    assert!(refusal.contains(&validated.message) && refusal.contains("--backend kernel"), "{refusal}");
+    assert_eq!(beyond_the_library(&policy("backend = \"auto\"\nframes = { random = { colors = 8 } }")), None);
+    let left = file.replace("{ random = { colors = 8 } }", "\"kernel\"");
+    assert_eq!(beyond_the_library(&policy(&format!("backend = \"auto\"\n{left}"))), None);
 }
 
 #[test]

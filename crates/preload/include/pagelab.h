@@ -139,7 +139,9 @@ int pagelab_clear_range(void *addr, size_t len) PAGELAB_WEAK;
 /* The hint for heap, mappings and thread arenas that neither a range nor a rule of the policy names, from now on.
  * NULL takes it back.
  *   -EOPNOTSUPP the process was not started by `pagelab run`: it cannot be seen what it maps. By the kernel: the policy's
- *               own default could not be put back (it has lists, or is for some kinds of memory)
+ *               own default could not be put back (it has lists), or strategies for some kinds of memory leave neither
+ *               heap nor mappings. The kernel does not tell a rule's from the default of a policy that has rules, too, or
+ *               of a program before an exec that kept it: they count as rules'
  *   ... and those of pagelab_set_range */
 int pagelab_set_default(const struct pagelab_hint *hint) PAGELAB_WEAK;
 

@@ -445,7 +445,8 @@ __attribute__((constructor)) static void learn_policys_defaults(void)
 }
 
 /* Sets the default of the memory that no rule of the policy names, or (NULL) puts the policy's back. A default for all
- * memory is no rule's; one with lists could not be put back. */
+ * memory is no rule's. One for some kinds may be a rule's, which must not be replaced, or what rules left of the policy's
+ * default: the kernel does not tell. One with lists could not be put back. */
 static int replace_default(struct hint_of_kernel *hint)
 {
     struct hint_of_kernel before = named(PAGELAB_KERNEL);

@@ -24,6 +24,7 @@ from .procfs import lines
 
 SCHEMA = "pagelab.stat/1"
 _GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/guests/(\d+)-\d+\.guest$")
+_HINT = re.compile(r"(?:default|file|[0-9a-f]+-[0-9a-f]+) (?!usual\b)")
 _LARGEST = 16 << 20
 """Upper bound on a guest file's size, in bytes."""
 _START = "start a program under a frame policy with: sudo pagelab run --frames page-coloring -- COMMAND"
@@ -31,6 +32,16 @@ _START = "start a program under a frame policy with: sudo pagelab run --frames p
 
 class NotGovernedError(BadInputError):
     """The process does not run under pagelab, or its policy leaves frames to the kernel."""
+
+
+class PlacedByKernelError(NotGovernedError):
+    """The kernel places the frames of the process, by hints."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(
+            f"the kernel places the frames of process {pid}, and no library counts them; "
+            f"run: cat /proc/{pid}/page_hints; pagelab stat --system"
+        )
 
 
 class _Model(BaseModel):
@@ -91,7 +102,7 @@ def collect(pid: int, *, tree: bool = False) -> Stat:
     """Statistics of a process; with ``tree`` also of its descendants that have any.
 
     Raises :class:`NoSuchProcessError`, :class:`NotPermittedError`, :class:`ProcessEndedError`, and
-    :class:`NotGovernedError` if nothing places its frames.
+    :class:`NotGovernedError` if nothing places its frames, or (:class:`PlacedByKernelError`) the kernel does.
     """
     found: list[ProcessStat] = []
     refused: NotGovernedError | None = None
@@ -99,13 +110,14 @@ def collect(pid: int, *, tree: bool = False) -> Stat:
         try:
             found.append(read(one))
         except NotGovernedError as error:
-            refused = refused or error
+            if refused is None or isinstance(error, PlacedByKernelError):
+                refused = error
         except (NoSuchProcessError, ProcessEndedError):
             if one == pid:
                 raise
     if not found:
         assert refused is not None
-        if tree:
+        if tree and not isinstance(refused, PlacedByKernelError):
             raise NotGovernedError(f"no process of the tree of {pid} places frames; {_START}")
         raise refused
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -120,10 +132,25 @@ def read(pid: int) -> ProcessStat:
         raise NoSuchProcessError(f"process {pid} has ended and waits for its parent; its counters are in the record")
     found = decode(_guest_bytes(pid), pid)
     if found.engine is None and not found.strategies:
-        raise NotGovernedError(
-            f"process {pid} runs under pagelab, but its policy leaves frames to the kernel; {_START}"
-        )
+        raise _not_governed(pid, "runs under pagelab, but its policy leaves frames to the kernel")
     return found
+
+
+def _not_governed(pid: int, why: str) -> NotGovernedError:
+    """The error for a process without counters, unless hints of the process say that the kernel places its frames."""
+    try:
+        hints = lines(f"/proc/{pid}/page_hints")
+    except OSError:
+        # A kernel without page placement, or a process of another user.
+        hints = []
+    if any(map(_places, hints)):
+        return PlacedByKernelError(pid)
+    return NotGovernedError(f"process {pid} {why}; {_START}")
+
+
+def _places(line: str) -> bool:
+    """Whether a line of ``page_hints`` is a hint with a strategy that places pages, and not a count."""
+    return _HINT.match(line) is not None
 
 
 def decode(content: bytes, pid: int) -> ProcessStat:
@@ -145,7 +172,7 @@ def _guest_bytes(pid: int) -> bytes:
         mappings = lines(f"/proc/{pid}/maps")
     mapped = [(path, span) for path, span in map(_guest_mapping, mappings) if _owner(path) == pid]
     if not mapped:
-        raise NotGovernedError(f"process {pid} does not run under pagelab; {_START}")
+        raise _not_governed(pid, "does not run under pagelab")
     path, span = mapped[-1]
     # Opened through /proc, since the file may be in another mount namespace, or its directory may be removed.
     for name in (f"/proc/{pid}/root{path}", f"/proc/{pid}/map_files/{span}"):

@@ -50,7 +50,7 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
         parsed = policy.parse(condition.request.policy_toml, path)
     except policy.PolicyError as error:
         raise BadInputError(f"{_place(condition, error)}{_reason(error)}") from None
-    if condition.request.preload == "never" and not parsed.is_kernel:
+    if condition.request.preload == "never" and parsed.needs_library:
         forbidden = 'preload = "never" forbids the library, which the policy needs; leave out one of the two'
         raise BadInputError(f'policy "{condition.policy_name}" cannot be applied: {forbidden}')
     try:
@@ -61,7 +61,12 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
         return None
     # The launcher alone knows whether the library or the kernel would place the frames. All else is the same for all
     # conditions of a policy, which is tried once.
-    asked = Request(argv=["true"], policy_toml=condition.request.policy_toml, policy_path=condition.request.policy_path)
+    asked = Request(
+        argv=["true"],
+        policy_toml=condition.request.policy_toml,
+        policy_path=condition.request.policy_path,
+        preload=condition.request.preload,
+    )
     return _frames(document(asked, machine))
 
 

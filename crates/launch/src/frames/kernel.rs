@@ -7,8 +7,10 @@
 mod resident;
 mod statistics;
 
+use crate::elf;
 use crate::error::{Error, Result};
 use crate::settings::Held;
+use crate::sys::process::End;
 use crate::sys::{self, page_hints, procfs, trace};
 use crate::warnings::{Kind, Severity, Warnings};
 use page_hints::{Counters, FIRST, HASH_PID, Of, PIN};
@@ -26,6 +28,8 @@ use std::path::Path;
 const EXEC: &str = "/proc/sys/vm/page_hints_exec";
 /// How long the program may be held at its end.
 const LOOK_NS: u64 = 20_000_000_000;
+/// Interval between attempts to trace what another thread has executed, at least and at most.
+const FOLLOW_NS: (u64, u64) = (1_000_000, 50_000_000);
 const NEXT: &str = "build and boot such a kernel as kernel/README.md says, or use the library: --backend library";
 
 /// What this kernel offers.
@@ -108,6 +112,41 @@ pub fn set_up(held: &mut Held) -> Result<()> {
     }
 }
 
+/// Withdraws the hints that the waiting child has from whoever started the run, for instance a program under another
+/// run's policy: an exec would keep them for all memory that this run's policy does not name.
+pub fn disinherit(pid: i32, warnings: &mut Warnings) {
+    let hints = procfs::text(pid, "page_hints").unwrap_or_default();
+    if hints.lines().any(is_hint)
+        && let Err(why) = withdraw(pid)
+    {
+        let message = format!(
+            "memory that the policy leaves to the kernel may be placed by a hint from before the run: {why}; \
+             run: cat /proc/self/page_hints"
+        );
+        warnings.warn(Kind::FramesNotPlaced, message, json!({"reason": "inherited-hints"}));
+    }
+}
+
+/// A process that has withdrawn its hints has none of the boot parameter's either, nor has what it executes: on a kernel
+/// with that parameter, hints are kept.
+fn withdraw(pid: i32) -> std::result::Result<(), String> {
+    let parameters = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    if has_boot_default(&parameters) {
+        return Err("the kernel was started with page_color=, the default of all processes".to_owned());
+    }
+    page_hints::clear(pid).map_err(|error| format!("it cannot be withdrawn: {}", sys::errno_text(&error)))
+}
+
+fn has_boot_default(parameters: &str) -> bool {
+    parameters.split_ascii_whitespace().any(|parameter| parameter.starts_with("page_color="))
+}
+
+/// Whether a line of a process's hints is one that an exec keeps, and not a range or a count.
+fn is_hint(line: &str) -> bool {
+    let strategy = line.strip_prefix("default ").or_else(|| line.strip_prefix("file "));
+    strategy.is_some_and(|strategy| strategy.split(' ').next() != Some("usual"))
+}
+
 /// The kernel's placement of one run.
 #[derive(Debug)]
 pub struct ByKernel {
@@ -120,7 +159,12 @@ pub struct ByKernel {
     /// How long its first thread was held for that, and whether others ran on meanwhile.
     looking_ns: u64,
     others_ran: bool,
+    /// When its first thread ended before others.
+    first_ended_ns: Option<u64>,
 }
+
+const LOOKS_FOR_LEAKS: &str = "LeakSanitizer is in it, which itself traces the program at its end (sanitizer)";
+const EXECUTED: &str = "a thread other than the first executed the program, which ended before it could be traced";
 
 impl ByKernel {
     /// Sets the hints on the child that waits for its exec.
@@ -134,29 +178,68 @@ impl ByKernel {
             page_hints::set(pid, &said(&hint.strategy), said_of(&hint.of))
                 .map_err(|error| refused(&error, &hint.strategy))?;
         }
-        let hints = hints.to_vec();
-        Ok(ByKernel { hints, pid, before, seen: None, unseen: None, looking_ns: 0, others_ran: false })
+        Ok(ByKernel::new(hints.to_vec(), pid, before))
     }
 
-    /// Traces the program until its end. If another process traces it, its pages are not examined.
-    pub fn watch(&mut self) {
-        if let Err(error) = trace::seize(self.pid) {
+    fn new(hints: Vec<Hint>, pid: i32, before: Statistics) -> ByKernel {
+        let (looking_ns, others_ran, first_ended_ns) = (0, false, None);
+        ByKernel { hints, pid, before, seen: None, unseen: None, looking_ns, others_ran, first_ended_ns }
+    }
+
+    /// Traces the program until its end. If another process traces it, or it will trace itself to look for leaks, its
+    /// pages are not examined.
+    pub fn watch(&mut self, looks_for_leaks: bool) {
+        if looks_for_leaks {
+            self.unseen = Some(LOOKS_FOR_LEAKS.to_owned());
+        } else if let Err(error) = trace::seize(self.pid) {
             self.unseen = Some(format!("it could not be traced: {}", sys::errno_text(&error)));
         }
     }
 
-    /// Looks at the program's pages where it is about to free them.
-    pub fn stopped(&mut self, stopped: trace::Stopped) {
+    /// Looks at the program's pages where it is about to free them. Returns whether the whole program ends.
+    pub fn stopped(&mut self, stopped: trace::Stopped) -> bool {
         if !stopped.at_exit() || stopped.pid != self.pid {
-            return;
+            return false;
         }
         let began = sys::monotonic_ns();
         self.others_ran = procfs::others_run(self.pid);
+        self.first_ended_ns = self.others_ran.then_some(began);
+        // The exec of another thread ends the first one by a signal. These are the pages of the program before.
+        if self.others_ran && procfs::is_signalled(self.pid) {
+            self.unseen = Some(EXECUTED.to_owned());
+            return false;
+        }
         match self.look(began + LOOK_NS) {
             Ok(each) => self.seen = Some(each),
             Err(error) => self.unseen = Some(why_unseen(&error)),
         }
         self.looking_ns = sys::monotonic_ns() - began;
+        !self.others_ran
+    }
+
+    /// Traces what a thread other than the first has executed: that thread then has the program's process id, and is
+    /// not traced.
+    pub fn follow(&mut self) {
+        if self.first_ended_ns.is_none() {
+            return;
+        }
+        // Of a first thread that has ended, /proc shows no file.
+        let file = std::fs::File::open(format!("/proc/{}/exe", self.pid));
+        let Some(executed) = file.ok().and_then(|file| elf::inspect(&file)) else { return };
+        // Refused while the ended thread is still the one of this id, which is traced.
+        let unseen = match executed.looks_for_leaks {
+            true => Some(LOOKS_FOR_LEAKS.to_owned()),
+            false if trace::seize(self.pid).is_ok() => None,
+            false => return,
+        };
+        (self.seen, self.unseen) = (None, unseen);
+        (self.looking_ns, self.others_ran, self.first_ended_ns) = (0, false, None);
+    }
+
+    /// The longest time until [`ByKernel::follow`] is to be tried; shorter, the sooner after the end of the first thread.
+    pub fn interval_ns(&self) -> Option<u64> {
+        let passed = sys::monotonic_ns().saturating_sub(self.first_ended_ns?);
+        Some((passed / 8).clamp(FOLLOW_NS.0, FOLLOW_NS.1))
     }
 
     fn look(&self, deadline_ns: u64) -> io::Result<Vec<(Counters, Resident)>> {
@@ -206,10 +289,14 @@ impl ByKernel {
         }
     }
 
-    /// Warns of pages that were not placed as the policy requests.
-    pub fn warn(&self, frames: &Frames, warnings: &mut Warnings) {
+    /// Warns of pages that were not placed as the policy requests, in a program with this end.
+    pub fn warn(&self, frames: &Frames, end: Option<End>, warnings: &mut Warnings) {
         if self.seen.is_none() {
-            let why = self.unseen.as_deref().unwrap_or("it was killed, and a killed process cannot be held");
+            let by_its_end = match end {
+                Some(End::Signalled(libc::SIGKILL)) => "it was killed, and a killed process cannot be held",
+                _ => "its end was not seen",
+            };
+            let why = self.unseen.as_deref().unwrap_or(by_its_end);
             let message = format!(
                 "whether the kernel placed the program's pages was not looked at: {why}; its counts for the whole machine \
                  are in the record (frames.page_color)"
@@ -476,19 +563,95 @@ mod tests {
         assert!(block.by_colour.is_none());
     }
 
+    fn traced(pid: u32, hint: &Hint) -> ByKernel {
+        ByKernel::new(vec![hint.clone()], pid as i32, Statistics::default())
+    }
+
     fn stopped(pid: u32, hint: &Hint) -> ByKernel {
-        let (hints, before) = (vec![hint.clone()], Statistics::default());
-        let pid = pid as i32;
-        let mut by_kernel =
-            ByKernel { hints, pid, before, seen: None, unseen: None, looking_ns: 0, others_ran: false };
+        let mut by_kernel = traced(pid, hint);
         let status = libc::PTRACE_EVENT_EXIT << 16 | libc::SIGTRAP << 8 | 0x7f;
-        by_kernel.stopped(trace::Stopped::new(pid, status));
+        by_kernel.stopped(trace::Stopped::new(pid as i32, status));
         by_kernel
+    }
+
+    fn any_hint() -> Hint {
+        Hint { strategy: StrategySpec::new(StrategyKind::Random, 8), of: Governed::Files }
+    }
+
+    /// Resumes a traced process until it stops at its exit; returns whether the whole program ends there.
+    fn until_exit(by_kernel: &mut ByKernel) -> bool {
+        let pid = rustix::process::Pid::from_raw(by_kernel.pid);
+        loop {
+            let changed = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
+            let (_, status) = changed.expect("a child").expect("it was waited for");
+            assert!(status.stopped(), "it ended before it was held: {status:?}");
+            let stopped = trace::Stopped::new(by_kernel.pid, status.as_raw());
+            let ends = by_kernel.stopped(stopped);
+            stopped.resume().expect("it goes on");
+            if stopped.at_exit() {
+                return ends;
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_another_thread_executes_is_followed() {
+        use std::io::Write;
+        const EXECUTES: &str = "import os, signal, sys, threading
+def execute(): sys.stdin.read(1); os.execlp('sh', 'sh', '-c', 'read line; exit 7')
+threading.Thread(target=execute).start()
+while True: signal.pause()";
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", EXECUTES]).stdin(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("python3");
+        let mut by_kernel = traced(child.id(), &any_hint());
+        by_kernel.watch(false);
+        assert_eq!(by_kernel.unseen, None);
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(b"x").expect("it reads");
+        assert!(!until_exit(&mut by_kernel), "only the first thread ends");
+        assert_eq!((by_kernel.unseen.as_deref(), by_kernel.looking_ns), (Some(EXECUTED), 0));
+        let deadline = sys::monotonic_ns() + 10_000_000_000;
+        while by_kernel.interval_ns().is_some() {
+            assert!(sys::monotonic_ns() < deadline, "it is not traced again");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            by_kernel.follow();
+        }
+        assert_eq!((by_kernel.unseen.as_deref(), by_kernel.others_ran), (None, false));
+        input.write_all(b"\n").expect("it reads");
+        assert!(until_exit(&mut by_kernel), "the program ends");
+        assert!(by_kernel.looking_ns > 0);
+        assert_eq!(child.wait().expect("it ends").code(), Some(7));
+    }
+
+    #[test]
+    fn a_program_that_looks_for_leaks_is_not_traced() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let mut by_kernel = traced(child.id(), &any_hint());
+        by_kernel.watch(true);
+        let status = procfs::text(child.id() as i32, "status").expect("its status");
+        child.kill().and_then(|()| child.wait()).expect("the child ends");
+        assert!(status.contains("TracerPid:\t0\n"), "{status}");
+        assert_eq!(by_kernel.unseen.as_deref(), Some(LOOKS_FOR_LEAKS));
+    }
+
+    #[test]
+    fn only_a_killed_program_is_said_to_have_been_killed() {
+        let told = |end| {
+            let (by_kernel, mut warnings) = (traced(1, &any_hint()), Warnings::default());
+            by_kernel.warn(&by_kernel.block(), end, &mut warnings);
+            warnings.0.remove(0).message
+        };
+        assert!(told(Some(End::Signalled(libc::SIGKILL))).contains("killed"));
+        for end in [Some(End::Exited(0)), Some(End::Signalled(libc::SIGTERM)), None] {
+            let message = told(end);
+            assert!(message.contains("its end was not seen") && !message.contains("killed"), "{message}");
+        }
     }
 
     #[test]
     fn time_at_the_end_is_the_programs_only_where_some_of_it_runs() {
-        let hint = Hint { strategy: StrategySpec::new(StrategyKind::Random, 8), of: Governed::Files };
+        let hint = any_hint();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         // Without the series its pages cannot be looked at, which takes its time, too.
         let alone = stopped(child.id(), &hint);
@@ -542,6 +705,25 @@ mod tests {
         warn_placed(&Who { hint: &hint, is_one_of_several: false }, &block, counters, &mut warnings);
         let message = &warnings.0[0].message;
         assert!(message.contains("for 4 memory was short, or") && message.contains("dirty pages"), "{message}");
+    }
+
+    #[test]
+    fn hints_from_before_the_run_are_known_from_counts_and_ranges() {
+        assert!(is_hint("default page-coloring colors 16 for heap anon") && is_hint("file random colors 8 seed 0"));
+        for other in
+            ["default usual for stack", "7f0000003000-7f0000005000 random colors 8 seed 0", "placed 12", ""]
+        {
+            assert!(!is_hint(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn hints_are_kept_where_the_machine_has_a_default() {
+        assert!(has_boot_default("ro quiet page_color=512,8\n"));
+        assert!(!has_boot_default("ro quiet nopage_color=1 root=/dev/vda1\n"));
+        let mut warnings = Warnings::default();
+        disinherit(std::process::id() as i32, &mut warnings);
+        assert!(warnings.0.is_empty(), "this process has no hints: {:?}", warnings.0);
     }
 
     #[test]

@@ -66,8 +66,8 @@ pub trait Companion {
     fn visit(&mut self);
     /// The longest time between visits.
     fn interval_ns(&self) -> Option<u64>;
-    /// A process that is traced has stopped, and must be resumed.
-    fn stopped(&mut self, stopped: Stopped);
+    /// A process that is traced has stopped, and must be resumed. Returns whether the program is at its end.
+    fn stopped(&mut self, stopped: Stopped) -> bool;
 }
 
 /// A second signal that comes later than this skips the waiting. One that comes sooner is a copy of the first: Ctrl-C
@@ -167,7 +167,11 @@ impl Watch<'_> {
     fn reap(&mut self, story: &mut Story) -> io::Result<bool> {
         loop {
             match process::reap() {
-                Ok(Some(Change::Stopped(stopped))) => self.companion.stopped(stopped),
+                Ok(Some(Change::Stopped(stopped))) => {
+                    let began_ns = sys::monotonic_ns();
+                    let ends = self.companion.stopped(stopped);
+                    self.deadline_ns = deadline_after(self.deadline_ns, sys::monotonic_ns() - began_ns, ends);
+                }
                 Ok(Some(Change::Ended(reaped))) => {
                     if reaped.pid == self.program {
                         story.program = Some(reaped);
@@ -223,6 +227,12 @@ impl Watch<'_> {
     }
 }
 
+/// The deadline of a program that was held for `held_ns`, which is not its own time. One that has come to its end did so
+/// in time.
+fn deadline_after(deadline_ns: Option<u64>, held_ns: u64, ends: bool) -> Option<u64> {
+    deadline_ns.filter(|_| !ends).map(|at| at.saturating_add(held_ns))
+}
+
 fn signal_all(signals: &[Signal], program: i32, story: &mut Story) {
     let signalled = procfs::signal_descendants(process::own_pid(), signals);
     if let Some((_, done)) = signalled.into_iter().find(|(pid, _)| *pid == program) {
@@ -240,5 +250,17 @@ pub fn describe(end: End) -> String {
     match end {
         End::Exited(code) => format!("exit code {code}"),
         End::Signalled(signal) => signals::name(signal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_the_program_is_held_does_not_count_against_it() {
+        assert_eq!(deadline_after(Some(100), 20, false), Some(120));
+        assert_eq!(deadline_after(Some(100), 20, true), None);
+        assert_eq!(deadline_after(None, 20, false), None);
     }
 }

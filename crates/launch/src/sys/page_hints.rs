@@ -1,7 +1,9 @@
 //! Hints on page placement of a process: requests to `/proc/PID/page_hints`.
 
 use super::check;
-use pagelab_policy::page_hints::{self, FILE, KIND_COUNTERS, KindCounters, NAME_BYTES, SET_DEFAULT, SET_FILE};
+use pagelab_policy::page_hints::{
+    self, CLEAR, FILE, KIND_COUNTERS, KindCounters, NAME_BYTES, Range, SET_DEFAULT, SET_FILE,
+};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -66,6 +68,17 @@ pub fn set(pid: i32, hint: &Hint<'_>, of: Of) -> io::Result<()> {
     let request = if of == Of::Files { SET_FILE } else { SET_DEFAULT };
     // SAFETY: the structure has the kernel's layout; it and the two lists that it points to are alive, and only read.
     check(unsafe { libc::ioctl(file.as_raw_fd(), request.into(), &raw const raw) }).map(drop)
+}
+
+/// Withdraws all hints of a process, also that of the boot parameter.
+///
+/// # Errors
+/// EACCES the process cannot be traced.
+pub fn clear(pid: i32) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(format!("/proc/{pid}/page_hints"))?;
+    let all = Range::default();
+    // SAFETY: the structure has the kernel's layout, is alive, and only read.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), CLEAR.into(), &raw const all) }).map(drop)
 }
 
 /// Counts of the pages of this memory that a process has requested since its exec.

@@ -64,15 +64,25 @@ pub fn others_run(pid: i32) -> bool {
     })
 }
 
+/// Whether a signal ends a process's first thread (PF_SIGNALED), as the exec of another thread does.
+pub fn is_signalled(pid: i32) -> bool {
+    const SIGNALED: u64 = 0x400;
+    text(pid, "stat").is_ok_and(|stat| flags(&stat) & SIGNALED != 0)
+}
+
+/// A thread's flags (PF_ of the kernel), from its stat line; 0 where it shows none.
+fn flags(stat: &str) -> u64 {
+    let rest = stat.rfind(')').and_then(|at| stat.get(at + 1..)).unwrap_or_default();
+    rest.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse().ok()).unwrap_or(0)
+}
+
 /// Whether a thread neither ends (PF_EXITING, PF_SIGNALED) nor has to (a pending SIGKILL), by its stat and its status.
 fn runs_on(stat: &str, status: &str) -> bool {
     const ENDING: u64 = 0x4 | 0x400;
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    let rest = stat.rfind(')').and_then(|at| stat.get(at + 1..)).unwrap_or_default();
-    let flags = rest.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse().ok()).unwrap_or(0);
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
     let pending = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
-    flags & ENDING == 0 && pending & KILL == 0
+    flags(stat) & ENDING == 0 && pending & KILL == 0
 }
 
 fn pids() -> impl Iterator<Item = i32> {

@@ -8,7 +8,7 @@ use crate::frames::{ByNumbers, ByPage, Colours, FirstBin, Frames, Strategy};
 use crate::machine::Machine;
 use crate::plan::{Parameter, StrategyKind};
 use crate::raw::{At, RawFrames};
-use crate::types::{Backend, Memory, Scope};
+use crate::types::{Backend, Memory, Policy, Scope};
 use crate::units::{Bytes, Colour, FrameNumber};
 
 use super::parameters::{Parameters, narrow};
@@ -278,15 +278,30 @@ pub(crate) fn obstacle(memory: Memory) -> Option<&'static str> {
     }
 }
 
+/// The refusal of a scope whose frames the library cannot place, if it cannot.
+fn out_of_reach(scope: Scope, place: &Place) -> Option<PolicyError> {
+    let Scope::Memory(set) = scope else { return None };
+    let (memory, why) = set.iter().find_map(|memory| Some((memory, obstacle(memory)?)))?;
+    let message = format!("the frames of `{}` cannot be chosen: {why}", memory.name());
+    let possible = Memory::ALL.into_iter().filter(|memory| obstacle(*memory).is_none()).map(Memory::name);
+    let next = "let a kernel with page placement do it: --backend kernel";
+    Some(PolicyError::new(place, message).allowed(possible).next(next))
+}
+
+/// Why the library cannot place the frames of a policy, if it cannot: a policy under `backend = "auto"` that the kernel
+/// cannot carry out here.
+#[must_use]
+pub fn beyond_the_library(policy: &Policy) -> Option<PolicyError> {
+    let place = Place::whole(&format!("policy {:?}", policy.name));
+    let placed = policy.rules.iter().filter(|rule| rule.frames.as_ref().is_some_and(|frames| !frames.is_kernel()));
+    placed.into_iter().find_map(|rule| out_of_reach(rule.scope, &place))
+}
+
 fn check_scope(frames: &Frames, scope: Scope, backend: Backend, place: &Place) -> Result<(), PolicyError> {
-    if let Scope::Memory(set) = scope
-        && backend != Backend::Kernel
-        && let Some((memory, why)) = set.iter().find_map(|memory| Some((memory, obstacle(memory)?)))
+    if backend == Backend::Library
+        && let Some(error) = out_of_reach(scope, place)
     {
-        let message = format!("the frames of `{}` cannot be chosen: {why}", memory.name());
-        let possible = Memory::ALL.into_iter().filter(|memory| obstacle(*memory).is_none()).map(Memory::name);
-        let next = "let a kernel with page placement do it: --backend kernel";
-        return Err(PolicyError::new(place, message).allowed(possible).next(next));
+        return Err(error);
     }
     if !matches!(frames.strategy, Strategy::Exact { frames: ByPage::List(_) }) {
         return Ok(());

@@ -6,8 +6,8 @@ mod parameters;
 mod rules;
 mod spans;
 
-pub use frames::FRAMES_WORDS;
 pub(crate) use frames::obstacle as frames_obstacle;
+pub use frames::{FRAMES_WORDS, beyond_the_library};
 pub(crate) use pages::applies_to;
 pub(crate) use spans::write as write_values;
 

@@ -18,8 +18,10 @@ const FRAME: u64 = (1 << 55) - 1;
 const FILE: u64 = 1 << 61;
 const EXCLUSIVE: u64 = 1 << 56;
 const PRESENT: u64 = 1 << 63;
-/// The file with the flags of each frame, and the flag of the zero page, which reads of untouched memory see.
+/// The file with the flags of each frame; the flag of a huge page of hugetlb; and that of the zero page, which reads of
+/// untouched memory see.
 const FLAGS: &str = "/proc/kpageflags";
+const HUGE: u64 = 1 << 17;
 const ZERO_PAGE: u64 = 1 << 24;
 /// Entries that are read at once.
 const BATCH: usize = 8192;
@@ -78,9 +80,14 @@ pub fn look(pid: i32, strategies: &[Placed<'_>], deadline_ns: u64) -> io::Result
     let mut judges: Vec<Judge<'_>> = judges.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
     for region in maps.lines().filter_map(Region::parse).filter(|region| region.is_private) {
         let early_from = if region.name == "[stack]" { image.arguments(region.end) } else { region.end };
+        // All pages of a region are hugetlb's, or none.
+        let mut is_huge = None;
         entries.each(region.start..region.end, |vpn, entry| {
             let is_anonymous = entry & PRESENT != 0 && entry & FILE == 0;
             if !is_anonymous || lies_in(&own, vpn * PAGE) {
+                return Ok(());
+            }
+            if *is_huge.get_or_insert_with(|| region.is_huge(|| flags_of(flags.as_ref()?, entry & FRAME))) {
                 return Ok(());
             }
             let kind = region.kind(vpn * PAGE, &image);
@@ -160,8 +167,13 @@ fn lies_in(ranges: &[(u64, u64)], address: u64) -> bool {
 /// that several processes map counts as the zero page.
 fn is_zero_page(flags: Option<&File>, frame: u64) -> bool {
     let Some(flags) = flags else { return true };
+    flags_of(flags, frame).is_some_and(|flags| flags & ZERO_PAGE != 0)
+}
+
+fn flags_of(flags: &File, frame: u64) -> Option<u64> {
     let mut word = [0; 8];
-    flags.read_exact_at(&mut word, frame * 8).is_ok() && u64::from_ne_bytes(word) & ZERO_PAGE != 0
+    flags.read_exact_at(&mut word, frame * 8).ok()?;
+    Some(u64::from_ne_bytes(word))
 }
 
 /// Addresses of a process's image, from its stat line (proc_pid_stat(5)); 0 where it shows none.
@@ -211,11 +223,20 @@ impl Region<'_> {
         Some(Region { start, end, is_private: is_private && !kernels_own, name })
     }
 
+    /// Whether its pages are from hugetlb's pool, which the kernel does not place; `flags` are those of any of its
+    /// frames, if they can be read.
+    fn is_huge(&self, flags: impl FnOnce() -> Option<u64>) -> bool {
+        // MAP_HUGETLB without a file has this one; other mappings of hugetlb have a file, too.
+        let has_file = self.name.starts_with('/');
+        self.name == "/anon_hugepage" || has_file && flags().is_some_and(|flags| flags & HUGE != 0)
+    }
+
     /// The kind of the memory at an address of it, as the kernel's hints tell kinds apart (`page_hint_kind` of the
     /// series).
     fn kind(&self, address: u64, image: &Image) -> Memory {
         let bss = image.data_end.next_multiple_of(PAGE);
-        let is_bss = self.start <= bss && (bss..image.heap_start).contains(&address);
+        // The heap of a static PIE lies below its bss.
+        let is_bss = self.start <= bss && address >= bss && (address < image.heap_start || image.heap_start < bss);
         match self.name {
             "[heap]" if address >= image.heap_start => Memory::Heap,
             "[stack]" => Memory::Stack,
@@ -407,6 +428,34 @@ mod tests {
             ("7f0000000000-7f0000004000 rw-p 00000000 00:05 5 /dev/zero", 0x7f00_0000_0000, Memory::Anon),
             ("7f0000000000-7f0000004000 rw-p 00000000 08:01 9 /tmp/dev/zero", 0x7f00_0000_0000, Memory::Data),
             ("7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]", 0x7ffd_0002_0000, Memory::Stack),
+        ] {
+            assert_eq!(kind(line, address), wanted, "{line} at {address:x}");
+        }
+    }
+
+    #[test]
+    fn pages_of_hugetlb_are_not_placed() {
+        const THP: u64 = 1 << 22;
+        let is_huge = |name: &str, flags| {
+            let line = format!("7f0000000000-7f0000400000 rw-p 00000000 00:0f 9 {name}");
+            Region::parse(&line).expect("a mapping").is_huge(|| flags)
+        };
+        assert!(is_huge("/anon_hugepage (deleted)", None));
+        assert!(is_huge("/mnt/huge/file", Some(HUGE)) && is_huge("/memfd:huge (deleted)", Some(HUGE | THP)));
+        assert!(!is_huge("/lib/libc.so.6", Some(THP)) && !is_huge("/lib/libc.so.6", None));
+        assert!(!is_huge("", Some(HUGE)) && !is_huge("[heap]", Some(HUGE)), "hugetlb always has a file");
+    }
+
+    #[test]
+    fn the_bss_of_a_static_pie_is_above_its_heap() {
+        let image = Image { data_end: 0x7f00_0000_a010, heap_start: 0x5500_0000_0000, arguments_start: 0 };
+        let kind = |line: &str, address| Region::parse(line).expect("a mapping").kind(address, &image);
+        for (line, address, wanted) in [
+            ("550000000000-550000021000 rw-p 00000000 00:00 0 [heap]", 0x5500_0000_0000, Memory::Heap),
+            ("7f0000008000-7f000000b000 rw-p 00008000 08:01 7 /bin/x", 0x7f00_0000_a000, Memory::Data),
+            ("7f000000b000-7f000010c000 rw-p 00000000 00:00 0", 0x7f00_0008_0000, Memory::Data),
+            ("7f0000200000-7f0000300000 rw-p 00000000 00:00 0", 0x7f00_0020_0000, Memory::Anon),
+            ("7effff000000-7effff100000 rw-p 00000000 00:00 0", 0x7eff_ff00_0000, Memory::Anon),
         ] {
             assert_eq!(kind(line, address), wanted, "{line} at {address:x}");
         }

@@ -164,6 +164,9 @@ pub fn clear_default() -> Result<()> {
 
 /// The kinds of memory for which the program may set its own default: those that no rule of the policy names.
 /// EOPNOTSUPP: there are none, or the policy's default could not be restored.
+///
+/// A hint for some kinds may be a rule's, which the program must not replace, or what rules left of the policy's
+/// default. The kernel does not tell, so it counts as a rule's.
 fn replaceable(policys: &Defaults) -> Result<u32> {
     let free = |of: &Option<Hint>| of.as_ref().is_none_or(is_of_all);
     let kinds = KINDS.into_iter().zip(policys).filter(|(_, of)| free(of)).fold(0, |kinds, (kind, _)| kinds | kind);
@@ -389,6 +392,7 @@ pub fn counters() -> Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagelab_abi::page_hints::DATA;
     use pagelab_abi::plan::{ANYWHERE, Strategy as Spec};
     use pagelab_frames::AnyStrategy;
     use pagelab_frames::strategy::{Numbered, PageColoring};
@@ -471,6 +475,9 @@ mod tests {
         assert_eq!(replaceable(&[Some(all), Some(all)]), Ok(HEAP | ANON));
         assert_eq!(replaceable(&[Some(rule), None]), Ok(ANON));
         assert_eq!(replaceable(&[Some(rule), Some(rule)]), Err(Errno::EOPNOTSUPP));
+        // A rule for three kinds, or a default beside a rule for the stack.
+        let some = Hint { kinds: HEAP | ANON | DATA, ..all };
+        assert_eq!(replaceable(&[Some(some), Some(some)]), Err(Errno::EOPNOTSUPP));
         for lost in [Hint { mask_count: 2, ..all }, Hint { value_count: 1, ..all }] {
             assert_eq!(replaceable(&[Some(lost), Some(lost)]), Err(Errno::EOPNOTSUPP));
             assert_eq!(replaceable(&[Some(Hint { kinds: HEAP, ..lost }), None]), Ok(ANON), "a rule's stays");
