@@ -102,6 +102,14 @@ def test_exec_with_bad_pointers_fails_where_the_policy_is_not_inherited(
     assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
 
 
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+def test_spawned_programs_that_do_not_inherit_leave_no_memory_behind(
+    toml: str, workshop: Workshop, run_under: Runner
+) -> None:
+    toml += "inherit = { fork = true, exec = false }\n"
+    assert run_under(toml, [str(workshop.build("spawn_many"))]).succeeded().stdout == "ok\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root; run: sudo make test")
 @pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
 def test_image_that_cannot_find_the_library_does_without_a_word(

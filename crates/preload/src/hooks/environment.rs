@@ -2,13 +2,14 @@
 
 use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::own::{Bytes, Fresh, Once};
 use crate::boundary::sys::{self, Errno, c, task};
 use crate::boundary::{libc, stack};
-use crate::state::{own_stack, seccomp};
+use crate::state::{child, own_stack, seccomp};
 
 /// The variable that names the plan.
 pub const PLAN: &[u8] = b"PAGELAB_PLAN=";
@@ -139,13 +140,69 @@ fn is_openable(path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// A copy of an environment in memory of its own; unmapped again when exec failed.
+/// A copy of an environment in memory of its own; given back when exec failed.
 ///
-/// In a child of vfork the mapping stays behind in the parent when exec succeeds: a page or two for each program
-/// started that way.
+/// In a child of vfork the memory stays behind in the parent when exec succeeds, for the next such child.
 pub struct Stripped {
     at: usize,
-    _mapped: Option<Bytes>,
+    _own: Option<Bytes>,
+    _lent: Option<Lent>,
+}
+
+/// Memory that children of vfork copy their environments to, one after the other.
+struct Lent(usize);
+
+/// Such memory; 0: none yet. Each begins with two words: whether a child has it, which the kernel clears when the child is
+/// gone, and its length.
+static LENT: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+/// Bytes of the two words, and what lies there for the alignment of the rest.
+const HEAD: usize = 64;
+
+impl Lent {
+    /// Gets memory with room for `len` bytes, and the room. `None`: the caller is no child of vfork, or there is none.
+    fn get(len: usize) -> Option<(Lent, &'static mut [u8])> {
+        if !child::is_guest() {
+            return None;
+        }
+        let (at, len) = LENT.iter().find_map(|place| Lent::free(place, len)).or_else(|| Lent::make(len))?;
+        let _ = task::clear_when_gone(at);
+        // SAFETY: the word says that this thread has the memory, until it is gone or gives it back.
+        Some((Lent(at), unsafe { core::slice::from_raw_parts_mut((at + HEAD) as *mut u8, len) }))
+    }
+
+    fn free(place: &AtomicUsize, len: usize) -> Option<(usize, usize)> {
+        let at = place.load(Ordering::Acquire);
+        if at == 0 {
+            return None;
+        }
+        // SAFETY: `make` put a mapping there, which is never unmapped, and nobody changes its length.
+        let (taken, room) = unsafe { (&*(at as *const AtomicU32), *((at + POINTER) as *const usize)) };
+        let is_mine = room >= len && taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        is_mine.then_some((at, room))
+    }
+
+    fn make(len: usize) -> Option<(usize, usize)> {
+        let place = LENT.iter().find(|place| place.load(Ordering::Relaxed) == 0)?;
+        let mut memory = Fresh::map((len + HEAD).next_multiple_of(16 * PAGE)).ok()?.into_bytes();
+        let room = memory.all().len() - HEAD;
+        let at = memory.all().as_ptr() as usize;
+        // SAFETY: the mapping was just made, and nobody else knows of it.
+        unsafe {
+            (at as *mut u32).write(1);
+            ((at + POINTER) as *mut usize).write(room);
+        }
+        place.compare_exchange(0, at, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        memory.into_room().keep();
+        Some((at, room))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let _ = task::clear_when_gone(0);
+        // SAFETY: as in `free`.
+        unsafe { &*(self.0 as *const AtomicU32) }.store(0, Ordering::Release);
+    }
 }
 
 const POINTER: usize = size_of::<usize>();
@@ -157,7 +214,7 @@ impl Stripped {
         let table = (envp.count() + 1) * POINTER;
         let text = envp.filter(|entry| is_list(entry)).map(|entry| entry.to_bytes_with_nul().len()).sum::<usize>();
         let len = (table + text + 1).next_multiple_of(PAGE);
-        let mut mapped = None;
+        let (mut own, mut lent) = (None, None);
         // Under the program's own seccomp filter, not even memory may be mapped.
         let room = match seccomp::is_raw() {
             true => {
@@ -165,11 +222,17 @@ impl Stripped {
                 // SAFETY: `scratch` has given this part of the library's memory to this thread alone.
                 unsafe { core::slice::from_raw_parts_mut(at as *mut u8, len) }
             }
-            false => mapped.insert(Fresh::map(len)?.into_bytes()).all(),
+            false => match Lent::get(len) {
+                Some((memory, room)) => {
+                    lent = Some(memory);
+                    room
+                }
+                None => own.insert(Fresh::map(len)?.into_bytes()).all(),
+            },
         };
         let at = room.as_ptr() as usize;
         fill(envp, room, table);
-        Ok(Stripped { at, _mapped: mapped })
+        Ok(Stripped { at, _own: own, _lent: lent })
     }
 
     /// The new environment.

@@ -76,6 +76,9 @@ calls! {
     // The kernel does not return from it, so nothing of this thread's stack is used afterwards.
     fn exit() -> () { nr::EXIT; 0 }
 
+    /// set_tid_address(2): the kernel clears the word when the calling thread leaves its memory, by exec too; 0: no word.
+    pub fn clear_when_gone(word: usize) -> i32 { nr::SET_TID_ADDRESS; word }
+
     fn futex_wait_until(word: &AtomicU32, value: u32, time: &[u64; 2]) -> () {
         nr::FUTEX; word, general::FUTEX_WAIT, value, time
     }
