@@ -85,7 +85,7 @@ fn installing(
         // A child that meets the guest now has one as any other.
         flags::set_active(false);
     }
-    if let Some(opened) = opened.filter(|opened| !is_filtered && !(opened.is_empty() && child::is_new())) {
+    if let Some(opened) = opened.filter(|opened| !(is_filtered || opened.is_empty() && child::is_new())) {
         own_stack::run(|| calls::close_heap(opened));
     }
     if is_filtered != is_likely {
