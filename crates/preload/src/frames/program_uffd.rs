@@ -9,7 +9,6 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
-use crate::boundary::libc;
 use crate::boundary::span::{Span, page_at};
 use crate::boundary::sys::{self, task};
 use crate::frames::engine::is_pinned;
@@ -45,31 +44,29 @@ pub fn registering(span: Span) {
     }
 }
 
-/// Runs `what` while other threads that would write to `span` wait. Where they cannot be kept waiting (before Linux
-/// 5.7, or a range that has a userfaultfd), it runs all the same.
+/// Runs `what` while others (threads, or processes that share or access the memory) that would write to `span` wait.
+/// Where they cannot be kept waiting (before Linux 5.7, or a range that has a userfaultfd), it runs all the same.
 pub fn while_writes_wait(span: Span, what: impl FnOnce()) {
     let mut what = Some(what);
-    if !libc::is_alone() {
-        // Opened in another table, where threads that close unknown descriptors cannot reach it.
-        let _ = apart(|| {
-            let Some(what) = what.take() else { return };
-            let held = Uffd::of_writes();
-            if let Ok(uffd) = held {
-                let _ = uffd.hold_writes(span);
-            }
-            what();
-            if let Ok(uffd) = held {
-                uffd.let_writes(span);
-                sys::close(uffd.0);
-            }
-        });
-    }
+    // Opened in another table, where threads that close unknown descriptors cannot reach it.
+    let _ = apart(|| {
+        let Some(what) = what.take() else { return };
+        let held = Uffd::of_writes();
+        if let Ok(uffd) = held {
+            let _ = uffd.hold_writes(span);
+        }
+        what();
+        if let Ok(uffd) = held {
+            uffd.let_writes(span);
+            sys::close(uffd.0);
+        }
+    });
     if let Some(what) = what {
         what();
     }
 }
 
-/// Replaces the mapping at `span`, by `replace`, while other threads that would write there wait. `None`: they cannot
+/// Replaces the mapping at `span`, by `replace`, while others that would write there wait. `None`: they cannot
 /// be kept waiting, and nothing was done.
 pub fn replace_while_writes_wait<R>(span: Span, replace: impl FnOnce() -> R) -> Option<R> {
     let replaced = apart(|| {

@@ -237,8 +237,18 @@ impl Heap {
             // Memory that a key closes cannot be read for a copy later.
             self.demote_all(span)?;
         }
-        mapping::protect(span, prot, key)?;
-        let _ = if prot == c::PROT_RW && key < 0 { self.shut.remove(span) } else { self.shut.insert(span) };
+        let result = mapping::protect(span, prot, key);
+        match result {
+            Ok(()) if prot == c::PROT_RW && key < 0 => {
+                let _ = self.shut.remove(span);
+            }
+            // The kernel stops at a hole, and has changed what lies before it.
+            Ok(()) | Err(Errno::ENOMEM) => {
+                let _ = self.shut.insert(span);
+            }
+            Err(_) => {}
+        }
+        result?;
         // Above the break nothing would be mapped without the library.
         if span == wide { Ok(()) } else { Err(Errno::ENOMEM) }
     }

@@ -510,14 +510,7 @@ impl Pool {
         }
         self.catch_up();
         self.keep_anchor_off(span);
-        let tiles = self.widen(span);
-        let mut wide = tiles;
-        if !self.is_only_ours(Span::new(tiles.start, span.start)) {
-            wide.start = span.start;
-        }
-        if !self.is_only_ours(Span::new(span.end, tiles.end)) {
-            wide.end = span.end;
-        }
+        let (tiles, wide) = (self.widen(span), self.to_unmap(span));
         let around = (wide != tiles).then_some(tiles);
         self.part_with(wide);
         let (wide, held) = self.edges_to_hold(wide)?;
@@ -537,6 +530,18 @@ impl Pool {
             self.churn.note(wide);
         }
         Ok(())
+    }
+
+    /// `span`, which the program gives up, and the rests of its tiles that nobody else uses.
+    fn to_unmap(&self, span: Span) -> Span {
+        let mut wide = self.widen(span);
+        if !self.is_only_ours(Span::new(wide.start, span.start)) {
+            wide.start = span.start;
+        }
+        if !self.is_only_ours(Span::new(span.end, wide.end)) {
+            wide.end = span.end;
+        }
+        wide
     }
 
     /// Removes `span` from all tables: it is not mapped any more, or belongs to somebody else.

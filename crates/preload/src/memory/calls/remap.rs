@@ -12,7 +12,7 @@ use crate::memory::tables::{self, Tables};
 use crate::state::guest_file;
 use crate::state::plan::HEAP;
 
-use super::{Owner, concerns_us, each_part, madvise, mmap, munmap};
+use super::{Owner, concerns_us, each_part, munmap};
 
 /// Answers mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
@@ -262,10 +262,6 @@ impl Asked {
                 // Without MREMAP_FIXED, an address is only a hint.
                 return pool.duplicate(self.from);
             }
-            if pool.moves_by_copy(self.from) {
-                drop(guest);
-                return copy_to(self.from, self.len, self.to, self.keeps());
-            }
         }
         self.demote_reserved(&mut guest)?;
         let kind = Kind::of(&guest, self.from);
@@ -411,19 +407,4 @@ impl Kind {
         }
         Kind { plain: !span.is_empty() && plain == span.len(), advised }
     }
-}
-
-/// mremap to a fixed place out of reserved pages: a copy, because they cannot be moved.
-fn copy_to(old: Span, new_len: usize, new: usize, keep: bool) -> Result<usize> {
-    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED;
-    let at = mmap([new, new_len], c::PROT_RW, flags, -1, 0, false)?;
-    // SAFETY: both sides are the program's own memory; it requested the move, and mremap forbids overlaps.
-    unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len().min(new_len)) };
-    guest_file::count(Counter::HugetlbEmulated);
-    if keep {
-        madvise(old.start, old.len(), c::MADV_DONTNEED)?;
-    } else {
-        munmap(old.start, old.len())?;
-    }
-    Ok(at)
 }

@@ -28,15 +28,33 @@ impl Pool {
         {
             return result;
         }
-        // Spare memory behind the program's is not its own: without the library nothing would be mapped there.
-        let own = match self.used.next_after(span.start) {
-            Some(first) if first.start <= span.start => Span::new(span.start, span.end.min(first.end)),
-            _ if self.spare.overlaps(span) => return Err(Errno::ENOMEM),
-            _ => span,
-        };
-        if own != span && !self.spare.overlaps(span) {
-            return mapping::protect(span, prot, key);
+        let mut at = span.start;
+        while at < span.end {
+            // Memory mapped in advance, or given back, is not the program's: natively nothing would be mapped there.
+            let kept = first_of(self.spare.next_after(at), self.held.next_after(at));
+            let end = kept.map_or(span.end, |kept| kept.start.min(span.end));
+            if end <= at {
+                return Err(Errno::ENOMEM);
+            }
+            at = match self.used.next_after(at) {
+                Some(run) if run.start <= at => {
+                    let own = Span::new(at, run.end.min(end));
+                    self.protect_own(own, prot, key)?;
+                    own.end
+                }
+                next => {
+                    // The kernel knows whether the program mapped something there past libc.
+                    let gap = Span::new(at, next.map_or(end, |run| run.start.min(end)));
+                    mapping::protect(gap, prot, key)?;
+                    gap.end
+                }
+            };
         }
+        Ok(())
+    }
+
+    /// As [`Pool::protect`], for memory that the program has.
+    fn protect_own(&mut self, own: Span, prot: i32, key: i32) -> Result<(), Errno> {
         self.pending.forget(own);
         if prot != c::PROT_RW || key >= 0 {
             self.part_with(own);
@@ -47,15 +65,20 @@ impl Pool {
             _ if prot == c::PROT_RW => self.demote_shut_edges(own)?,
             _ => self.demote_edges(own)?,
         }
-        self.arenas.leave(span);
-        mapping::protect(own, prot, key)?;
-        if prot == c::PROT_RW && key < 0 {
-            let _ = self.shut.remove(own);
-            self.retry_edges(own);
-        } else {
-            let _ = self.shut.insert(own);
+        self.arenas.leave(own);
+        let result = mapping::protect(own, prot, key);
+        match result {
+            Ok(()) if prot == c::PROT_RW && key < 0 => {
+                let _ = self.shut.remove(own);
+                self.retry_edges(own);
+            }
+            // The kernel stops at a hole (made past libc), and has changed what lies before it.
+            Ok(()) | Err(Errno::ENOMEM) => {
+                let _ = self.shut.insert(own);
+            }
+            Err(_) => {}
         }
-        if own == span { Ok(()) } else { Err(Errno::ENOMEM) }
+        result
     }
 
     /// Restores the tiles at the edges of `span` that are plain memory again.

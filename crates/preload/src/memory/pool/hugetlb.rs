@@ -266,27 +266,39 @@ impl Pool {
         if let Some(at) = self.shift_tiles(old, new_len) {
             return Ok(at);
         }
-        let at = self.copied(old, new_len)?;
-        self.unmap(old)?;
-        Ok(at)
+        let at = self
+            .place_without(&[&self.attached], self.bounds(), new_len, self.align.min(PMD))
+            .ok_or(Errno::ENOMEM)?;
+        let new = Span::new(at, at + new_len);
+        self.map_plain(new)?;
+        let left = self.leave_for_copy(old, new.start);
+        if left.is_err() {
+            let _ = self.unmap(new);
+        }
+        left.map(|()| new.start)
     }
 
-    /// mremap with MREMAP_DONTUNMAP of reserved pages: a copy, and zeroes at the old place.
-    pub(super) fn duplicate_by_copy(&mut self, old: Span) -> Result<usize, Errno> {
-        let at = self.copied(old, old.len())?;
-        self.discard_hugetlb(old)?;
-        Ok(at)
-    }
-
-    /// Maps new memory of `len` bytes, at least `old`'s, that begins with `old`'s contents.
-    fn copied(&mut self, old: Span, len: usize) -> Result<usize, Errno> {
-        let at = self.place_without(&[&self.attached], self.bounds(), len, self.align.min(PMD));
-        let at = at.ok_or(Errno::ENOMEM)?;
-        self.map_plain(Span::new(at, at + len))?;
-        // SAFETY: both are the program's read-write memory, and it requested the move.
-        unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
-        guest_file::count(Counter::HugetlbEmulated);
-        Ok(at)
+    /// Copies `old` to `at`, and unmaps it. Before the copy it is closed to writing: a later write would be lost, and
+    /// now faults as it does after a move. (Parts of reserved pages that stay mapped stay open.)
+    fn leave_for_copy(&mut self, old: Span, at: usize) -> Result<(), Errno> {
+        let (gone, _) = self.edges_to_hold(self.to_unmap(old))?;
+        let ends = [old.start, old.end - 1].map(|at| self.tile_at(at));
+        let closed = gone
+            .and(Span::new(ends[0].map_or(old.start, |tile| tile.start), ends[1].map_or(old.end, |tile| tile.end)));
+        let protect = |prot: i32| match closed.is_empty() {
+            true => Ok(()),
+            false => mapping::protect(closed, prot, -1),
+        };
+        let left = protect(c::PROT_READ).and_then(|()| {
+            // SAFETY: the program may read `old` and write at `at`, and it requested the move.
+            unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
+            guest_file::count(Counter::HugetlbEmulated);
+            self.unmap(old)
+        });
+        if left.is_err() {
+            let _ = protect(c::PROT_RW);
+        }
+        left
     }
 
     /// Calls `visit` with every reserved page, and whether its protection differs from read and write.
@@ -335,13 +347,17 @@ fn refuse<T>(tile: Span) -> Result<T, Errno> {
 /// Fails if its contents would have to be copied while other threads may write to them and cannot be kept waiting.
 pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
     let protection = protection_of(tile, shut)?;
-    let is_written = protection & c::PROT_WRITE != 0 && hugetlb::is_resident(tile.start) && !libc::is_alone();
     set.reserve(4).map_err(|_| Errno::ENOMEM)?;
     let replace = || replace_by_copy(tile, protection);
-    if is_written {
-        backing::program_uffd::replace_while_writes_wait(tile, replace).unwrap_or_else(|| refuse(tile))?;
-    } else {
+    if protection & c::PROT_WRITE == 0 {
         replace()?;
+    } else {
+        // Also for the only thread: another process may write (CLONE_VM, process_vm_writev).
+        match backing::program_uffd::replace_while_writes_wait(tile, replace) {
+            Some(replaced) => replaced?,
+            None if libc::is_alone() || !hugetlb::is_resident(tile.start) => replace()?,
+            None => refuse(tile)?,
+        }
     }
     let _ = set.remove(tile);
     guest_file::count(Counter::HugetlbDemoted);

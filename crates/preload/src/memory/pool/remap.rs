@@ -180,9 +180,9 @@ impl Pool {
         self.advised.overlaps(span)
     }
 
-    /// Whether `old` has reserved pages and can only be moved as a copy. (If it has advice, it becomes normal memory
-    /// instead, and its advice moves with it.)
-    pub fn moves_by_copy(&self, old: Span) -> bool {
+    /// Whether `old` has reserved pages, and grows on such pages where it moves. (If it has advice, it becomes normal
+    /// memory instead, and its advice moves with it.)
+    fn moves_by_copy(&self, old: Span) -> bool {
         self.has_hugetlb(old) && self.is_plain(old) && !self.is_advised(old)
     }
 
@@ -367,9 +367,6 @@ impl Pool {
         self.ready()?;
         if self.held.overlaps(old) {
             return Err(Errno::EFAULT);
-        }
-        if self.moves_by_copy(old) {
-            return self.duplicate_by_copy(old);
         }
         self.demote_all(old)?;
         let at = self.place_like(old, old.len()).ok_or(Errno::ENOMEM)?;
