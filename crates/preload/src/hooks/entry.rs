@@ -99,10 +99,10 @@ fn populate_file(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
     if flags & (c::MAP_POPULATE | c::MAP_NONBLOCK) == c::MAP_POPULATE {
         prefault::as_asked(Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len))), prot, flags);
     }
-    if files::prefaults(len)
-        && let Some(span) = own_stack::run(|| files::to_prefault(at, len, prot, fd))
+    if files::brings_in(len)
+        && let Some(span) = own_stack::run(|| files::to_bring_in(at, len, prot, fd))
     {
-        files::prefault(span);
+        files::bring_in(span);
     }
 }
 

@@ -37,23 +37,26 @@ fn fetch_of(len: usize) -> Fetch {
     plan::section_for(Memory::File, len).map_or(Fetch::Kernel, |section| section.fetch)
 }
 
-/// Gives the policy's advice on a file that libc's mmap has just mapped.
+/// Gives the policy's advice on a file that libc's mmap has just mapped, if nothing has to be waited for.
 pub fn after_mmap(span: Span, prot: i32) {
     let fetch = fetch_of(span.len());
-    if fetch != Fetch::Prefault {
+    if fetch == Fetch::Demand {
         apply(span, prot, fetch);
     }
 }
 
-/// Whether the policy wants a file's mapping of this length populated.
-pub fn prefaults(len: usize) -> bool {
-    fetch_of(len) == Fetch::Prefault
+/// Whether the policy wants pages of a file's mapping of this length brought in.
+pub fn brings_in(len: usize) -> bool {
+    matches!(fetch_of(len), Fetch::Prefault | Fetch::WillNeed)
 }
 
-/// What to populate of a mapping of the file behind `fd`. (What is in memory, and no more than that may be populated, it
+/// What to bring in of a mapping of the file behind `fd`. (What is in memory, and no more than that may be populated, it
 /// populates at once: nothing of it has to be waited for.)
-pub fn to_prefault(at: usize, len: usize, prot: i32, fd: i32) -> Option<Span> {
+pub fn to_bring_in(at: usize, len: usize, prot: i32, fd: i32) -> Option<Span> {
     let span = Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len)));
+    if fetch_of(len) == Fetch::WillNeed {
+        return Some(span);
+    }
     match harmless(fd) {
         Harmless::Everything => may_prefault(span, prot).then_some(span),
         Harmless::Present => {
@@ -64,9 +67,11 @@ pub fn to_prefault(at: usize, len: usize, prot: i32, fd: i32) -> Option<Span> {
     }
 }
 
-/// Populates a mapping; uses little of the caller's stack.
-pub fn prefault(span: Span) {
-    counted(sys::advise(span.start, span.len(), Advice::PopulateRead), span, Fetch::Prefault);
+/// Brings it in; uses little of the caller's stack.
+pub fn bring_in(span: Span) {
+    let fetch = fetch_of(span.len());
+    let advice = if fetch == Fetch::Prefault { Advice::PopulateRead } else { Advice::WillNeed };
+    counted(sys::advise(span.start, span.len(), advice), span, fetch);
 }
 
 fn may_prefault(span: Span, prot: i32) -> bool {
