@@ -24,9 +24,6 @@ pub struct Elf {
     pub is_go: bool,
     /// Libraries it names (DT_NEEDED).
     pub needed: Vec<String>,
-    /// It contains LeakSanitizer's runtime, also as a part of AddressSanitizer's, or names a library that does. At its
-    /// end that runtime attaches to the program by ptrace(2), and fails if another process traces it.
-    pub looks_for_leaks: bool,
 }
 
 /// `e_machine` of x86-64 and of AArch64.
@@ -84,7 +81,6 @@ pub fn inspect(file: &File) -> Option<Elf> {
         dynamic: false,
         is_go: false,
         needed: Vec::new(),
-        looks_for_leaks: false,
     };
     match FileKind::parse(data).ok()? {
         FileKind::Elf32 => {
@@ -127,10 +123,6 @@ fn read(header: &FileHeader64<LittleEndian>, data: Tables<'_>, mut elf: Elf) -> 
     // With external linking the note may be missing or merged; the section stays even in stripped binaries.
     let sections = header.sections(endian, data);
     elf.is_go |= sections.is_ok_and(|all| all.section_by_name(endian, b".go.buildinfo").is_some());
-    // A static program has no other table, and a dynamic one need not keep it.
-    let table = if elf.interpreter.is_some() { SHT_DYNSYM } else { SHT_SYMTAB };
-    elf.looks_for_leaks = elf.needed.iter().any(|name| LEAK_LIBRARIES.iter().any(|known| name.starts_with(known)))
-        || has_symbol(data, table, is_leak_runtime).unwrap_or(false);
     Some(elf)
 }
 
@@ -150,6 +142,15 @@ fn needed(
     let strings = StringTable::new(data, offset, offset.checked_add(length)?);
     let names = entries.iter().filter(|entry| entry.d_tag(endian) == DT_NEEDED);
     Some(names.filter_map(|entry| entry.string(endian, strings).ok()).map(string).collect())
+}
+
+/// Whether a program has LeakSanitizer, which traces it at its end: by a library, or in itself. (Every symbol may be read.)
+pub fn looks_for_leaks(file: &File, elf: &Elf) -> bool {
+    let cache = ReadCache::new(file);
+    // A static program has no other table, and a dynamic one need not keep it.
+    let table = if elf.interpreter.is_some() { SHT_DYNSYM } else { SHT_SYMTAB };
+    elf.needed.iter().any(|name| LEAK_LIBRARIES.iter().any(|known| name.starts_with(known)))
+        || has_symbol(Tables(&cache), table, is_leak_runtime).unwrap_or(false)
 }
 
 /// Whether a shared object defines a dynamic symbol of this name.
@@ -192,28 +193,33 @@ mod tests {
     }
 
     /// Compiles a C program that does nothing, and inspects it; None: this machine's compiler cannot make such a one.
-    fn compiled(options: &[&str]) -> Option<Elf> {
+    fn compiled(options: &[&str]) -> Option<(Elf, bool)> {
         let random = u64::from_ne_bytes(crate::sys::random().expect("random"));
         let source = std::env::temp_dir().join(format!("elf-{random:016x}.c"));
         let program = source.with_extension("");
         std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
         let made = std::process::Command::new("cc").args(options).arg(&source).arg("-o").arg(&program).output();
-        let elf = File::open(&program).ok().map(|file| inspect(&file).expect("ELF"));
+        let found = |file: File| {
+            let elf = inspect(&file).expect("ELF");
+            let leaks = looks_for_leaks(&file, &elf);
+            (elf, leaks)
+        };
+        let elf = File::open(&program).ok().map(found);
         let _ = (std::fs::remove_file(&source), std::fs::remove_file(&program));
         made.is_ok_and(|made| made.status.success()).then_some(elf).flatten()
     }
 
     #[test]
     fn programs_that_look_for_leaks_are_known_however_they_are_linked() {
-        assert!(!compiled(&[]).expect("a C compiler").looks_for_leaks);
-        assert!(!compiled(&["-static"]).expect("a static libc").looks_for_leaks);
-        assert!(compiled(&["-fsanitize=address"]).expect("libasan").looks_for_leaks);
-        assert!(compiled(&["-fsanitize=leak"]).expect("liblsan").looks_for_leaks);
+        assert!(!compiled(&[]).expect("a C compiler").1);
+        assert!(!compiled(&["-static"]).expect("a static libc").1);
+        assert!(compiled(&["-fsanitize=address"]).expect("libasan").1);
+        assert!(compiled(&["-fsanitize=leak"]).expect("liblsan").1);
         for options in [["-fsanitize=address", "-static-libasan"], ["-fsanitize=leak", "-static-liblsan"]] {
-            let elf = compiled(&options).expect("a static runtime");
-            assert!(elf.looks_for_leaks && !elf.needed.iter().any(|name| name.contains("san.so")), "{elf:?}");
+            let (elf, leaks) = compiled(&options).expect("a static runtime");
+            assert!(leaks && !elf.needed.iter().any(|name| name.contains("san.so")), "{elf:?}");
         }
-        assert!(!compiled(&["-fsanitize=undefined"]).expect("libubsan").looks_for_leaks);
+        assert!(!compiled(&["-fsanitize=undefined"]).expect("libubsan").1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::announce::Caller;
 use crate::counters::{Counting, Handed};
+use crate::elf;
 use crate::error::{Error, Result};
 use crate::frames::broker::Address;
 use crate::frames::kernel::{self, ByKernel};
@@ -256,7 +257,8 @@ fn watch(
     tending: &mut Tending<'_>,
 ) -> Result<(Finished, Option<u64>)> {
     if let Some(by_kernel) = &mut tending.by_kernel {
-        by_kernel.watch(ready.target.elf.looks_for_leaks);
+        let binary = std::fs::File::open(&ready.target.binary);
+        by_kernel.watch(binary.is_ok_and(|file| elf::looks_for_leaks(&file, &ready.target.elf)));
     }
     let stolen_before = process::steal_ns(&ready.cpus.program);
     let (first, descriptors) = handed.map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
@@ -416,6 +418,12 @@ impl Companion for Tending<'_> {
         // One that was killed meanwhile does not need it.
         let _ = stopped.resume();
         ends
+    }
+
+    fn program_ended(&mut self) {
+        if let Some(by_kernel) = &mut self.by_kernel {
+            by_kernel.ended();
+        }
     }
 
     fn interval_ns(&self) -> Option<u64> {

@@ -225,15 +225,20 @@ impl ByKernel {
         }
         // Of a first thread that has ended, /proc shows no file.
         let file = std::fs::File::open(format!("/proc/{}/exe", self.pid));
-        let Some(executed) = file.ok().and_then(|file| elf::inspect(&file)) else { return };
+        let Some((executed, file)) = file.ok().and_then(|file| Some((elf::inspect(&file)?, file))) else { return };
         // Refused while the ended thread is still the one of this id, which is traced.
-        let unseen = match executed.looks_for_leaks {
+        let unseen = match elf::looks_for_leaks(&file, &executed) {
             true => Some(LOOKS_FOR_LEAKS.to_owned()),
             false if trace::seize(self.pid).is_ok() => None,
             false => return,
         };
         (self.seen, self.unseen) = (None, unseen);
         (self.looking_ns, self.others_ran, self.first_ended_ns) = (0, false, None);
+    }
+
+    /// The program was reaped: there is nothing to follow.
+    pub fn ended(&mut self) {
+        self.first_ended_ns = None;
     }
 
     /// The longest time until [`ByKernel::follow`] is to be tried; shorter, the sooner after the end of the first thread.

@@ -68,6 +68,8 @@ pub trait Companion {
     fn interval_ns(&self) -> Option<u64>;
     /// A process that is traced has stopped, and must be resumed. Returns whether the program is at its end.
     fn stopped(&mut self, stopped: Stopped) -> bool;
+    /// The program was reaped: its process id may be another's.
+    fn program_ended(&mut self);
 }
 
 /// A second signal that comes later than this skips the waiting. One that comes sooner is a copy of the first: Ctrl-C
@@ -174,6 +176,7 @@ impl Watch<'_> {
                 }
                 Ok(Some(Change::Ended(reaped))) => {
                     if reaped.pid == self.program {
+                        self.companion.program_ended();
                         story.program = Some(reaped);
                     }
                     story.ended.push(reaped);

@@ -78,7 +78,8 @@ extern "C" fn mmap_for(
     caller: usize,
 ) -> *mut c_void {
     let is_file = flags & c::MAP_ANONYMOUS == 0;
-    let later = if is_file && !flags::is_raw() { c::MAP_POPULATE } else { 0 };
+    let asked = is_file && flags & (c::MAP_POPULATE | c::MAP_NONBLOCK) == c::MAP_POPULATE && !flags::is_raw();
+    let later = if asked && prefault::can_populate(prot, flags) { c::MAP_POPULATE } else { 0 };
     let result = either(
         // SAFETY: the program makes this call itself, and answers for its arguments.
         || unsafe { sys::mmap(addr, len, prot, flags, fd, offset) },
@@ -88,17 +89,17 @@ extern "C" fn mmap_for(
         },
     );
     if let (true, Ok(at)) = (is_file && !flags::is_raw(), result) {
-        populate_file(at, len, prot, flags, fd);
+        if later != 0 {
+            prefault::as_asked(Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len))), prot, flags);
+        }
+        bring_in(at, len, prot, fd);
     }
     pointer(result)
 }
 
-/// Populates a file's mapping, if the program or the policy wants that. Its pages may come from a file system that the
-/// program itself serves, or that does not answer, so this waits on the program's stack.
-fn populate_file(at: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
-    if flags & (c::MAP_POPULATE | c::MAP_NONBLOCK) == c::MAP_POPULATE {
-        prefault::as_asked(Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len))), prot, flags);
-    }
+/// Brings in pages of a file's mapping, if the policy wants that. They may come from a file system that the program itself
+/// serves, or that does not answer, so this waits on the program's stack.
+fn bring_in(at: usize, len: usize, prot: c_int, fd: c_int) {
     if files::brings_in(len)
         && let Some(span) = own_stack::run(|| files::to_bring_in(at, len, prot, fd))
     {

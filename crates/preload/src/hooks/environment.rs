@@ -161,7 +161,8 @@ const HEAD: usize = 64;
 impl Lent {
     /// Gets memory with room for `len` bytes, and the room. `None`: the caller is no child of vfork, or there is none.
     fn get(len: usize) -> Option<(Lent, &'static mut [u8])> {
-        if !child::is_guest() {
+        // A word of the program's (CLONE_CHILD_CLEARTID) must stay.
+        if !child::is_guest() || task::word_cleared_when_gone() != Ok(0) {
             return None;
         }
         let (at, len) = LENT.iter().find_map(|place| Lent::free(place, len)).or_else(|| Lent::make(len))?;

@@ -467,9 +467,8 @@ fn prefault_opened(span: Span, prot: i32) {
         drop(guest);
         at = match found {
             Some((part, memory)) => {
-                let fetch = plan::fetch_at(part.start, memory);
-                if fetch == Fetch::Prefault {
-                    prefault::each_run(part, false, &mut |run| prefault::after_mmap(fetch, run, prot, 0));
+                if plan::fetch_at(part.start, memory) == Fetch::Prefault {
+                    prefault::opened(part, prot);
                 }
                 part.end
             }

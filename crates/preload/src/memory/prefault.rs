@@ -9,7 +9,7 @@ use crate::backing;
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Advice, c};
+use crate::boundary::sys::{self, Advice, c, task};
 use crate::boundary::{control_groups, meminfo};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
@@ -39,9 +39,9 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
         }
         return;
     }
-    // Read-only memory gets the kernel's zero page, page by page; it would be in the way of a placed page when the
-    // memory is made writable (and populated).
-    if !writable && !asked && backing::governs(span.start) {
+    // Read-only memory would get the kernel's zero page, page by page, which would count as there when the memory is made
+    // writable.
+    if !writable && !asked {
         return guest_file::count(Counter::PrefaultSkipped);
     }
     // Pages that could not be placed come in by the program's own request all the same.
@@ -64,6 +64,43 @@ pub fn as_asked(span: Span, prot: i32, flags: i32) {
     let advice = if is_written { Advice::PopulateWrite } else { Advice::PopulateRead };
     if prot != c::PROT_NONE {
         let _ = sys::advise(span.start, span.len(), advice);
+    }
+}
+
+/// Whether [`as_asked`] does what MAP_POPULATE does for a file: the advice (Linux 5.14) needs access to the memory.
+pub fn can_populate(prot: i32, flags: i32) -> bool {
+    let is_private = flags & c::MAP_TYPE == c::MAP_PRIVATE;
+    let has_access = prot & c::PROT_READ != 0 || (is_private && prot & c::PROT_WRITE != 0);
+    has_access && task::kernel_release() >= (5, 14)
+}
+
+/// Populates what is missing of anonymous memory that the program has just got access to, if there is room for all of
+/// that.
+pub fn opened(span: Span, prot: i32) {
+    if prot & c::PROT_WRITE == 0 || seccomp::is_active() {
+        return;
+    }
+    let mut missing = 0;
+    each_run(span, false, &mut |run| missing += run.len());
+    if missing == 0 {
+        return;
+    }
+    let mut done = has_room(missing).then_some(Ok(()));
+    if done.is_some() {
+        each_run(span, false, &mut |run| {
+            if !backing::populate(run)
+                && let Err(errno) = sys::advise(run.start, run.len(), Advice::PopulateWrite)
+            {
+                done = Some(Err(errno));
+            }
+        });
+    }
+    match done {
+        Some(Ok(())) => guest_file::count(Counter::PrefaultDone),
+        failed => {
+            guest_file::count(Counter::PrefaultSkipped);
+            guest_file::warn(GuestWarning::PrefaultSkipped, failed.and_then(Result::err), span.start, span.len());
+        }
     }
 }
 

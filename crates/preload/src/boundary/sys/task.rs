@@ -76,6 +76,8 @@ calls! {
     // The kernel does not return from it, so nothing of this thread's stack is used afterwards.
     fn exit() -> () { nr::EXIT; 0 }
 
+    fn word_cleared(option: usize, word: &mut u64) -> () { nr::PRCTL; option, word, 0, 0, 0 }
+
     /// set_tid_address(2): the kernel clears the word when the calling thread leaves its memory, by exec too; 0: no word.
     pub fn clear_when_gone(word: usize) -> i32 { nr::SET_TID_ADDRESS; word }
 
@@ -198,6 +200,14 @@ pub fn futex_wake_all(word: &AtomicU32) {
 /// close_range(2): closes `first..=last` in the calling thread's table. Only threads with their own tables call it.
 pub fn close_range(first: u32, last: u32) -> Result<()> {
     close_range_of(first, last, 0)
+}
+
+/// Where the word is that the kernel clears when the calling thread leaves its memory ([`clear_when_gone`]); 0: there is none.
+pub fn word_cleared_when_gone() -> Result<usize> {
+    const PR_GET_TID_ADDRESS: usize = 40;
+    let mut word = 0;
+    word_cleared(PR_GET_TID_ADDRESS, &mut word)?;
+    Ok(word as usize)
 }
 
 /// Words for six names of 65 bytes (struct new_utsname); the third is the release.
