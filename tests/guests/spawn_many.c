@@ -28,6 +28,7 @@ int main(void) {
     spawn(20);
     long before = size_kib();
     spawn(100);
-    if (size_kib() > before + 64) FAIL("%ld KiB more", size_kib() - before);
+    const char *pool = getenv("GUEST_POOL_BYTES"); /* what a pool of frames may grow to meanwhile */
+    if (size_kib() > before + 64 + (pool ? strtol(pool, NULL, 10) >> 10 : 0)) FAIL("%ld KiB more", size_kib() - before);
     return ok();
 }

@@ -270,8 +270,18 @@ impl Asked {
         if let Some(heap) = &mut guest.heap {
             heap.prepare(target.and(HEAP))?;
         }
-        each_pool_part(&mut guest, target, &mut |pool, part| pool.prepare(part))?;
-        let at = self.carried(kind.plain).inspect_err(|_| {
+        let mut has_reserved = false;
+        each_pool_part(&mut guest, target, &mut |pool, part| {
+            has_reserved |= pool.has_hugetlb(part);
+            pool.prepare(part)
+        })?;
+        let covered = if has_reserved { cover(target) } else { Ok(()) };
+        let at = covered.and_then(|()| self.carried(kind.plain)).inspect_err(|_| {
+            if has_reserved {
+                // As kernels do: what was to be replaced has gone.
+                // SAFETY: the program gave it up by the same call.
+                let _ = unsafe { sys::munmap(target.start, target.len()) };
+            }
             guest.recheck(target);
             guest.recheck(self.from);
         })?;
@@ -390,6 +400,14 @@ struct Kind {
     plain: bool,
     /// Whether some of it has advice that reserved pages could not keep.
     advised: bool,
+}
+
+/// Replaces reserved pages by memory that can be unmapped in parts: what moves there may be several mappings, and the
+/// kernel unmaps for each what it replaces.
+fn cover(target: Span) -> Result<()> {
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED | c::MAP_NORESERVE;
+    // SAFETY: the program gives up what is there by the call that is being answered.
+    unsafe { sys::mmap(target.start, target.len(), c::PROT_NONE, flags, -1, 0) }.map(drop)
 }
 
 impl Kind {
