@@ -275,7 +275,8 @@ def test_the_trace_of_a_window_is_the_window(tmp_path: Path) -> None:
         counts[updates] = found.kinds
     for kind in ("load", "store"):
         assert counts[300_000][kind] - counts[100_000][kind] == 200_000
-        assert 0 <= counts[100_000][kind] - 100_000 < 1000
+        # What pagelab_begin and pagelab_end do themselves: some 650 loads and 1000 stores.
+        assert 0 <= counts[100_000][kind] - 100_000 < 1500
 
 
 WINDOWS = """
