@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -45,9 +46,8 @@ def process(engine: EngineStat | None, *strategies: StrategyStat) -> ProcessStat
 
 
 def rendered(table: object) -> str:
-    console = Console(width=200, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+    console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
-    console.file.close()
     return console.export_text()
 
 

@@ -74,23 +74,28 @@ def test_a_map_that_is_not_there_is_named(tmp_path: Path) -> None:
         plan_file(write(tmp_path, SPEC + REPLAY), tmp_path / "out")
 
 
-@pytest.fixture
-def launcher_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def launcher_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    """Puts a shell script in the launcher's place, and forgets what the launcher has answered."""
     fake = tmp_path / "launcher"
-    fake.write_text('#!/bin/sh\necho "pagelab-launch: cannot place frames: no rights; run: sudo" >&2\nexit 3\n')
+    fake.write_text(f"#!/bin/sh\n{does}")
     fake.chmod(0o755)
     monkeypatch.setattr(paths, "launcher", lambda: fake)
     feasible._frames.cache_clear()
+
+
+@pytest.fixture
+def launcher_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher_that(
+        tmp_path, monkeypatch, 'echo "pagelab-launch: cannot place frames: no rights; run: sudo" >&2\nexit 3\n'
+    )
 
 
 def test_whoever_would_place_the_frames_is_asked_before_the_first_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = tmp_path / "launcher"
-    fake.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat >>{tmp_path}/asked\necho >>{tmp_path}/asked\n')
-    fake.chmod(0o755)
-    monkeypatch.setattr(paths, "launcher", lambda: fake)
-    feasible._frames.cache_clear()
+    launcher_that(
+        tmp_path, monkeypatch, f'echo "$@" >>{tmp_path}/asked\ncat >>{tmp_path}/asked\necho >>{tmp_path}/asked\n'
+    )
     spec = SPEC.replace('name = "coloured"\n', 'name = "coloured"\nbackend = "auto"\n')
     described = machine.describe()
     for condition in plan_file(write(tmp_path, spec), tmp_path / "out").conditions:
@@ -117,11 +122,7 @@ def test_whoever_would_place_the_frames_is_asked_before_the_first_run(
 def test_a_study_without_the_library_may_leave_frames_to_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, judge: str
 ) -> None:
-    fake = tmp_path / "launcher"
-    fake.write_text(f"#!/bin/sh\ncat >{tmp_path}/asked\n")
-    fake.chmod(0o755)
-    monkeypatch.setattr(paths, "launcher", lambda: fake)
-    feasible._frames.cache_clear()
+    launcher_that(tmp_path, monkeypatch, f"cat >{tmp_path}/asked\n")
     spec = SPEC.replace("warmups = 0", 'warmups = 0\npreload = "never"').replace(
         'name = "coloured"\n', f'name = "coloured"\n{other}\n'
     )

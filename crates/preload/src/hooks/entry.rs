@@ -89,20 +89,19 @@ extern "C" fn mmap_for(
         },
     );
     if let (true, Ok(at)) = (is_file && !flags::is_raw(), result) {
+        let span = Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len)));
         if later != 0 {
-            prefault::as_asked(Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len))), prot, flags);
+            prefault::as_asked(span, prot, flags);
         }
-        bring_in(at, len, prot, fd);
+        bring_in(span, prot, fd);
     }
     pointer(result)
 }
 
 /// Brings in pages of a file's mapping, if the policy wants that. They may come from a file system that the program itself
 /// serves, or that does not answer, so this waits on the program's stack.
-fn bring_in(at: usize, len: usize, prot: c_int, fd: c_int) {
-    if files::brings_in(len)
-        && let Some(span) = own_stack::run(|| files::to_bring_in(at, len, prot, fd))
-    {
+fn bring_in(span: Span, prot: c_int, fd: c_int) {
+    if files::brings_in(span.len()) && own_stack::run(|| files::is_to_bring_in(span, prot, fd)) {
         files::bring_in(span);
     }
 }

@@ -13,7 +13,7 @@ use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::elf;
 use crate::boundary::maps::{self, Mapping};
-use crate::boundary::span::{Span, align_up};
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Advice, c};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
@@ -50,20 +50,19 @@ pub fn brings_in(len: usize) -> bool {
     matches!(fetch_of(len), Fetch::Prefault | Fetch::WillNeed)
 }
 
-/// What to bring in of a mapping of the file behind `fd`. (What is in memory, and no more than that may be populated, it
-/// populates at once: nothing of it has to be waited for.)
-pub fn to_bring_in(at: usize, len: usize, prot: i32, fd: i32) -> Option<Span> {
-    let span = Span::new(at, at.saturating_add(align_up(len, PAGE).unwrap_or(len)));
-    if fetch_of(len) == Fetch::WillNeed {
-        return Some(span);
+/// Whether [`bring_in`] is to bring in a mapping of the file behind `fd`. (Where only what is in memory may be populated,
+/// this function does that: nothing of it has to be waited for.)
+pub fn is_to_bring_in(span: Span, prot: i32, fd: i32) -> bool {
+    if fetch_of(span.len()) == Fetch::WillNeed {
+        return true;
     }
     match harmless(fd) {
-        Harmless::Everything => may_prefault(span, prot).then_some(span),
+        Harmless::Everything => may_prefault(span, prot),
         Harmless::Present => {
             prefault::each_run(span, true, &mut |run| apply(run, prot, Fetch::Prefault));
-            None
+            false
         }
-        Harmless::Nothing => None,
+        Harmless::Nothing => false,
     }
 }
 
