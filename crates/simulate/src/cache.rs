@@ -17,6 +17,6 @@ pub use counts::{Counts, KINDS, MemoryCounts, demand};
 pub use hierarchy::Hierarchy;
 pub use index::Index;
 pub use run::{Outcome, Simulation};
-pub(crate) use sets::{Place, Questions};
+pub(crate) use sets::{EMPTY, Place, Questions};
 pub use sets::{Replacement, Sets, Victim};
 pub use spec::{HierarchySpec, Inclusion, LevelSpec, MOST_CORES, MOST_LEVELS, Serves, SpecError, Straddling};

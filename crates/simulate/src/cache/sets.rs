@@ -97,6 +97,11 @@ impl Sets {
         self.ways
     }
 
+    /// Number of sets.
+    pub(crate) fn len(&self) -> usize {
+        (self.words.len() - (LINE_WORDS - 1)) / self.ways
+    }
+
     /// Whether a set's words are in the order of their last use.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self.order, Order::Lru)

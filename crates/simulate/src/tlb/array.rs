@@ -5,7 +5,8 @@ use pagelab_trace::ADDRESS_BITS;
 use super::behind::Missed;
 use super::spec::{ArraySpec, WalkCacheSpec, shape};
 use crate::allocate::PAGE_BITS;
-use crate::cache::{Index, Place, Questions, Replacement, Sets};
+use crate::cache::{EMPTY, Index, Place, Questions, Replacement, Sets};
+use crate::cpu::Level;
 use crate::table::Table;
 
 /// Bits of a key that hold the page number; the address space and the size are above.
@@ -237,6 +238,8 @@ pub(super) struct Arrays {
     /// Whether this is a first level, where entries are remembered ([`Seen`]) and used far more often than searched;
     /// otherwise sets keep their order themselves.
     is_first: bool,
+    /// Whether the sets of a first level under LRU keep their order themselves for now.
+    in_order: bool,
 }
 
 impl Arrays {
@@ -265,7 +268,15 @@ impl Arrays {
             begin.push(begin[begin.len() - 1] + (sets * ways) as usize);
         }
         let uses = Table::new(begin[parts.len()], 0);
-        Arrays { arrays, table, changes: std::array::from_fn(|counter| counter as u64), uses, begin, is_first }
+        Arrays {
+            arrays,
+            table,
+            changes: std::array::from_fn(|counter| counter as u64),
+            uses,
+            begin,
+            is_first,
+            in_order: false,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -298,6 +309,9 @@ impl Arrays {
     pub(super) fn use_or_insert(&mut self, asid: u16, address: u64, page_bits: u32, now: u64) -> (bool, Seen) {
         let Some(held) = self.table[page_bits as usize] else { return (false, Seen::NEVER) };
         let (number, grain) = (held.array(address), u32::from(held.grain));
+        if self.in_order && self.arrays[number].sets.is_ordered() {
+            return (self.use_or_insert_in_order::<{ Level::Baseline as u8 }>(held, asid, address), Seen::NEVER);
+        }
         let array = &mut self.arrays[number];
         if !array.sets.is_ordered() {
             return match self.touch(asid, address, page_bits, now) {
@@ -322,6 +336,68 @@ impl Arrays {
         let changes = &mut self.changes[(set + number * APART) % COUNTERS];
         *changes += COUNTERS as u64 * u64::from(!was_there);
         (was_there, Seen { changes: *changes, at: (first + way) as u32 })
+    }
+
+    #[inline(always)]
+    fn use_or_insert_in_order<const LEVEL: u8>(&mut self, held: Held, asid: u16, address: u64) -> bool {
+        let (array, grain) = (&mut self.arrays[held.array(address)], u32::from(held.grain));
+        array.sets.use_or_insert::<LEVEL>(array.index.of(address >> grain), Array::key(asid, address, grain))
+    }
+
+    /// As [`Arrays::use_or_insert`], after [`Arrays::put_in_order`], without remembering the entry; for code that is
+    /// compiled for `LEVEL`.
+    #[inline(always)]
+    pub(super) fn use_fresh<const LEVEL: u8>(&mut self, asid: u16, address: u64, page_bits: u32, now: u64) -> bool {
+        match self.table[page_bits as usize] {
+            None => false,
+            Some(held) if self.arrays[held.array(address)].sets.is_ordered() => {
+                self.use_or_insert_in_order::<LEVEL>(held, asid, address)
+            }
+            Some(_) => self.use_or_insert(asid, address, page_bits, now).0,
+        }
+    }
+
+    /// From now on the sets of a first level under LRU keep their order themselves, which is cheaper where entries
+    /// seldom stay; places seen so far are forgotten.
+    pub(super) fn put_in_order(&mut self) {
+        if std::mem::replace(&mut self.in_order, true) {
+            return;
+        }
+        self.changes.iter_mut().for_each(|changes| *changes += COUNTERS as u64);
+        for (array, begin) in self.arrays.iter_mut().zip(&self.begin).filter(|(array, _)| array.sets.is_ordered()) {
+            let ways = array.sets.ways();
+            for (set, uses) in self.uses[*begin..].chunks(ways).take(array.sets.len()).enumerate() {
+                let words = array.sets.ordered(set);
+                let mut ordered: Vec<(u64, usize, u64)> =
+                    (0..).zip(uses).zip(&*words).map(|((way, at), word)| (*at, way, *word)).collect();
+                // Of ways that were never used the first is taken first: it is the last.
+                ordered.sort_unstable_by(|one, other| other.cmp(one));
+                words.iter_mut().zip(ordered).for_each(|(word, (_, _, there))| *word = there);
+            }
+        }
+    }
+
+    /// Undoes [`Arrays::put_in_order`] at the time `now`.
+    #[inline(always)]
+    pub(super) fn keep_places(&mut self, now: u64) {
+        if self.in_order {
+            self.restore_places(now);
+        }
+    }
+
+    #[cold]
+    fn restore_places(&mut self, now: u64) {
+        self.in_order = false;
+        for (array, begin) in self.arrays.iter_mut().zip(&self.begin).filter(|(array, _)| array.sets.is_ordered()) {
+            let ways = array.sets.ways();
+            let count = array.sets.len();
+            for (set, uses) in self.uses[*begin..].chunks_mut(ways).take(count).enumerate() {
+                // No more ways are full than there were translations.
+                for ((age, at), word) in (0..).zip(uses).zip(array.sets.ordered(set)) {
+                    *at = if *word == EMPTY { 0 } else { now - age };
+                }
+            }
+        }
     }
 
     /// Uses the entries of `missed`, in their order, or inserts them; `found` gets whether each was there.

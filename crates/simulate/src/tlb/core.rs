@@ -11,6 +11,7 @@ use super::walk::{INDEX_BITS, PageTables, WalkCaches, steps};
 use super::windows::{Cost, Windows};
 use crate::allocate::{Memory, PAGE_BITS};
 use crate::cache::Hierarchy;
+use crate::cpu::{self, Leveled};
 
 /// Counts of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -234,8 +235,22 @@ impl Core {
     }
 
     /// As [`Core::settled`], for any entries: they are not remembered, because they seldom stay.
-    #[inline(always)]
     pub(super) fn fresh(&mut self, asid: u16, references: &[Reference], sizes: &mut Sizes) -> usize {
+        let mut done = 0;
+        self.first.iter_mut().for_each(Arrays::put_in_order);
+        cpu::widest_level(Fresh { core: self, asid, references, sizes, done: &mut done });
+        done
+    }
+
+    /// Arrays keep their entries in place again.
+    #[inline(always)]
+    pub(super) fn keep_places(&mut self) {
+        let now = self.counts.translations;
+        self.first.iter_mut().for_each(|arrays| arrays.keep_places(now));
+    }
+
+    #[inline(always)]
+    fn fresh_at<const LEVEL: u8>(&mut self, asid: u16, references: &[Reference], sizes: &mut Sizes) -> usize {
         let Some(list) = &mut self.missed else { return 0 };
         let before = self.counts.translations;
         let mut now = before;
@@ -250,7 +265,7 @@ impl Core {
             let side = if meta & 1 == 0 { LOADS } else { self.stores };
             let page_bits = sizes.of(address);
             let entry_bits = page_bits.min(least);
-            let (was_there, _) = self.first[side].use_or_insert(asid, address, entry_bits, now);
+            let was_there = self.first[side].use_fresh::<LEVEL>(asid, address, entry_bits, now);
             // There is no branch, because which of them miss is unpredictable.
             missed[length] = Missed::new(address, now, page_bits, entry_bits);
             length += usize::from(!was_there);
@@ -508,5 +523,21 @@ impl Core {
         self.first.iter().try_for_each(Arrays::check)?;
         self.second.check()?;
         self.caches.check()
+    }
+}
+
+/// The work of [`Core::fresh`].
+struct Fresh<'a> {
+    core: &'a mut Core,
+    asid: u16,
+    references: &'a [Reference],
+    sizes: &'a mut Sizes,
+    done: &'a mut usize,
+}
+
+impl Leveled for Fresh<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        *self.done = self.core.fresh_at::<LEVEL>(self.asid, self.references, self.sizes);
     }
 }

@@ -156,6 +156,9 @@ impl Simulation {
     #[inline(always)]
     fn translate_batch(&mut self, core: usize, asid: u16, mut references: &[Reference]) {
         let often = self.cores[core].misses_often();
+        if !often {
+            self.cores[core].keep_places();
+        }
         loop {
             let done = match often {
                 true => self.cores[core].fresh(asid, references, &mut self.sizes),
@@ -176,6 +179,7 @@ impl Simulation {
     /// Facts that runs do not contain, if they would matter.
     pub fn feed_runs(&mut self, runs: &[Run]) -> Result<(), SpecError> {
         self.takes_runs()?;
+        self.cores[0].keep_places();
         if let Some(run) = runs.iter().find(|run| run.number() >> number_bits(PAGE_BITS) != 0) {
             let page = run.number();
             return Err(SpecError(format!("page {page:#x} is at no address: page numbers have 44 bits here")));

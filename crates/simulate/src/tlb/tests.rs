@@ -458,8 +458,10 @@ proptest! {
         let layout = if large { Layout::new(extents.to_vec(), 12).unwrap() } else { Layout::default() };
         let mut random = pagelab_stats::stream::SplitMix64::new(seed);
         let references: Vec<Reference> = (0..6000)
-            .map(|_| {
-                // Half of them near the beginning; one in about eighty crosses into the next page.
+            .map(|nth| {
+                // Half of them near the beginning, and every second batch on a few; one in about eighty crosses into the
+                // next page.
+                let pages = if nth / 1024 % 2 == 0 { pages } else { pages.min(9) };
                 let page = random.below(pages).min(random.below(pages)) * if random.below(2) == 0 { 1 } else { 7 };
                 let kind = Kind::from_code([0, 0, 0, 1, 1, 2][random.below(6) as usize]);
                 Reference::new(page << 12 | random.below(4096), kind, 1 + random.below(100) as u32)

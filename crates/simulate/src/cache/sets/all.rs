@@ -45,6 +45,19 @@ impl Sets {
     }
 }
 
+impl Sets {
+    /// Uses `key` under LRU, or inserts it, and returns whether it was there; for code that is compiled for `LEVEL`.
+    #[inline(always)]
+    pub(crate) fn use_or_insert<const LEVEL: u8>(&mut self, set: usize, key: u64) -> bool {
+        let words = self.ordered(set);
+        match words.len() {
+            4 => use_or_insert_in::<4, LEVEL>(words, key),
+            8 => use_or_insert_in::<8, LEVEL>(words, key),
+            _ => use_or_insert_in::<0, LEVEL>(words, key),
+        }
+    }
+}
+
 /// The work under LRU.
 struct All<'a, Q> {
     sets: &'a mut Sets,
@@ -82,21 +95,27 @@ impl<Q: Questions> All<'_, Q> {
                 questions.answer(nth, true);
                 continue;
             }
-            // The evicted entry is the last; whether there is one is unpredictable, so no branch depends on it.
-            let was_there = match <&mut [u64; W]>::try_from(&mut *words) {
-                Ok(words) if W > 0 => {
-                    let found = cpu::equal_words::<W, 1, LEVEL>(words, key << 1 | 1);
-                    let way = (found | 1 << (W - 1)).trailing_zeros() as usize;
-                    cpu::to_front::<W, LEVEL>(words, way, key << 1);
-                    found != 0
-                }
-                _ => {
-                    let way = lru::position::<0, LEVEL>(words, key << 1 | 1);
-                    lru::to_front::<0, LEVEL>(words, way.unwrap_or(words.len() - 1), key << 1);
-                    way.is_some()
-                }
-            };
+            let was_there = use_or_insert_in::<W, LEVEL>(words, key);
             questions.answer(nth, was_there);
+        }
+    }
+}
+
+/// Uses `key` among the `W` words of a set (0: any number), or inserts it; returns whether it was there.
+#[inline(always)]
+fn use_or_insert_in<const W: usize, const LEVEL: u8>(words: &mut [u64], key: u64) -> bool {
+    // The evicted entry is the last; whether there is one is unpredictable, so no branch depends on it.
+    match <&mut [u64; W]>::try_from(&mut *words) {
+        Ok(words) if W > 0 => {
+            let found = cpu::equal_words::<W, 1, LEVEL>(words, key << 1 | 1);
+            let way = (found | 1 << (W - 1)).trailing_zeros() as usize;
+            cpu::to_front::<W, LEVEL>(words, way, key << 1);
+            found != 0
+        }
+        _ => {
+            let way = lru::position::<0, LEVEL>(words, key << 1 | 1);
+            lru::to_front::<0, LEVEL>(words, way.unwrap_or(words.len() - 1), key << 1);
+            way.is_some()
         }
     }
 }
