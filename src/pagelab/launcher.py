@@ -43,19 +43,21 @@ def launch(
     keep: Collection[int] = (),
     *,
     ends_with_signals: bool = False,
+    stderr: int | None = None,
 ) -> bytes:
     """Runs a request (``pagelab.request/1``; missing fields have their defaults) on the machine that ``described``
     describes; returns the record as the launcher wrote it, in JSON.
 
     The path of the library is filled in. The program inherits the descriptors ``keep`` (unless it runs as another
-    user). With ``ends_with_signals`` a signal that would end this process ends the run instead, whose record says so.
-    Raises what :func:`pagelab.runner.run` raises.
+    user). A program that inherits standard error gets ``stderr``, if that descriptor is given: a file of pagelab's own,
+    which the program's user need not be able to open. With ``ends_with_signals`` a signal that would end this process
+    ends the run instead, whose record says so. Raises what :func:`pagelab.runner.run` raises.
     """
     announce = request.get("announce_fd")
     pass_on = (*keep, *(() if announce is None else (announce,)))
     text = document(request, described, None)
     with _signals_end_the_run() if ends_with_signals else nullcontext():
-        returned, record, complaint = _ask(text, pass_on)
+        returned, record, complaint = _ask(text, pass_on, stderr)
     if returned not in _RECORDED or not record:
         raise error(returned, complaint)
     if complaint:
@@ -159,7 +161,7 @@ def _pipe() -> tuple[int, int]:
     return ends[0], ends[1]
 
 
-def _ask(text: str, pass_on: tuple[int, ...]) -> tuple[int, bytes, str]:
+def _ask(text: str, pass_on: tuple[int, ...], stderr: int | None) -> tuple[int, bytes, str]:
     """Hands a request to a launcher and waits for it; returns its exit code, the record and its own messages.
 
     All of it goes through pipes: whatever a program does to the file systems, its record arrives. (A program that
@@ -173,7 +175,7 @@ def _ask(text: str, pass_on: tuple[int, ...]) -> tuple[int, bytes, str]:
     command = [str(paths.launcher()), "--caller", *passed, *held]
     fds = (their_request, their_record, theirs, *HELD, *pass_on)
     try:
-        process = subprocess.Popen(command, pass_fds=fds, env=environment.inherited())
+        process = subprocess.Popen(command, pass_fds=fds, stderr=stderr, env=environment.inherited())
     except BaseException:
         for number in (our_request, our_record, ours):
             os.close(number)

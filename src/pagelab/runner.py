@@ -57,17 +57,18 @@ class RunRequest(Request):
             raise BadInputError(f"RunRequest: {where} = {first['input']!r}: {first['msg']}") from None
 
 
-def run(request: Request) -> Record:
+def run(request: Request, *, stderr: int | None = None) -> Record:
     """Runs the program and returns the record, whether or not the program succeeded.
 
-    The paths of the library and the record, and the description of the machine, are filled in.
+    ``stderr``: a descriptor for a program that inherits standard error, in place of this process's. The paths of the
+    library and the record, and the description of the machine, are filled in.
 
     Raises :class:`BadInputError` or :class:`MachineError` when the run was refused before the program started,
     and :class:`LauncherError` when pagelab itself failed. ``KeyboardInterrupt`` (or whatever else a signal
     handler raises) passes through after the launcher has ended the program and restored every setting.
     """
     described = machine.describe()
-    return complete(launcher.launch(_plain(request), described), described)
+    return complete(launcher.launch(_plain(request), described, stderr=stderr), described)
 
 
 def complete(written: bytes, described: dict[str, Any]) -> Record:

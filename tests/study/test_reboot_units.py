@@ -127,6 +127,9 @@ def systemd(root: Path, known: str = "/data") -> Systemd:
     return Systemd(root / "units", call)
 
 
+AGAIN = "study run fresh.toml --quick --reboot"
+
+
 @pytest.mark.parametrize(
     ("directory", "message"),
     [
@@ -139,14 +142,14 @@ def systemd(root: Path, known: str = "/data") -> Systemd:
 )
 def test_file_systems_that_do_not_outlive_a_restart(plan: Plan, tmp_path: Path, directory: str, message: str) -> None:
     with pytest.raises(MachineError, match=message):
-        permission.refuse(plan, Path(directory), systemd(tmp_path), machine(tmp_path / "root"))
+        permission.refuse(plan, Path(directory), systemd(tmp_path), AGAIN, machine(tmp_path / "root"))
 
 
 def test_disks_that_each_boot_mounts_will_do(plan: Plan, tmp_path: Path) -> None:
     tree = machine(tmp_path / "root")
-    permission.refuse(plan, Path("/srv/s"), systemd(tmp_path), tree)
-    permission.refuse(plan, Path("/data/s"), systemd(tmp_path), tree)
-    permission.refuse(plan, Path("/secret/s"), systemd(tmp_path, known="/secret"), tree)
+    permission.refuse(plan, Path("/srv/s"), systemd(tmp_path), AGAIN, tree)
+    permission.refuse(plan, Path("/data/s"), systemd(tmp_path), AGAIN, tree)
+    permission.refuse(plan, Path("/secret/s"), systemd(tmp_path, known="/secret"), AGAIN, tree)
     assert permission.encrypted([Path("/srv"), Path("/secret/s")], tree) == (
         "/secret is encrypted: each boot may wait for its passphrase"
     )
@@ -159,19 +162,19 @@ def test_machines_that_cannot_be_restarted(plan: Plan, tmp_path: Path, monkeypat
     (tmp_path / "other").mkdir()
     manager.install(units.texts(tmp_path / "other", "/usr/bin/python3", [], [], {}))
     with pytest.raises(MachineError, match=r"the study in .*/other restarts this machine already"):
-        permission.refuse(plan, Path("/srv/s"), manager, tree)
+        permission.refuse(plan, Path("/srv/s"), manager, AGAIN, tree)
     manager.remove()
-    permission.refuse(plan, Path("/srv/s"), manager, tree)
+    permission.refuse(plan, Path("/srv/s"), manager, AGAIN, tree)
 
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(MachineError, match=r"only root may .* sudo pagelab study run SPEC --into /srv/s --reboot"):
-        permission.refuse(plan, Path("/srv/s"), manager, tree)
+    with pytest.raises(MachineError, match=r"only root may .* sudo pagelab study run fresh.toml --quick --reboot"):
+        permission.refuse(plan, Path("/srv/s"), manager, AGAIN, tree)
     (tree.root / "run/.containerenv").write_text("")
     with pytest.raises(MachineError, match=r"a container \(podman\) cannot restart the machine"):
-        permission.refuse(plan, Path("/srv/s"), manager, tree)
+        permission.refuse(plan, Path("/srv/s"), manager, AGAIN, tree)
     shutil.rmtree(tree.root / "run/systemd")
     with pytest.raises(MachineError, match="needs systemd"):
-        permission.refuse(plan, Path("/srv/s"), manager, tree)
+        permission.refuse(plan, Path("/srv/s"), manager, AGAIN, tree)
 
 
 def test_what_would_happen_is_told_in_figures(plan: Plan, tmp_path: Path) -> None:
@@ -185,6 +188,21 @@ def test_what_would_happen_is_told_in_figures(plan: Plan, tmp_path: Path) -> Non
     assert "8 services that run now (service-0.service, " in told
     assert "and 2 more)" in told
     assert "only the console is left" in told
+
+
+def test_a_program_without_a_limit_is_told(plan: Plan, tmp_path: Path) -> None:
+    told = permission.told(plan, 3, systemd(tmp_path))
+    assert "may take any time" in told
+    limited = [condition.asking(timeout_s=60.0) for condition in plan.conditions]
+    assert "may take any time" not in permission.told(
+        plan.model_copy(update={"conditions": limited}), 3, systemd(tmp_path)
+    )
+
+
+def test_a_program_that_the_kernel_ends_for_its_memory_is_a_result() -> None:
+    """By default systemd would end the whole service with it (systemd.service(5): OOMPolicy)."""
+    texts = units.texts(Path("/srv/s"), "/usr/bin/python3", [], [], {})
+    assert "\nOOMPolicy=continue\n" in texts[units.RUNS]
 
 
 def test_interfaces_but_the_loopback_are_taken_down(tmp_path: Path) -> None:

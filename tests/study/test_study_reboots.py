@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -399,6 +400,34 @@ def test_a_refused_restart_leaves_the_study_for_the_next_boot(machine: Machine, 
     assert machine.until_usual(tmp_path / "out") == ["restarted"] * 4 + ["usual"]
 
 
+@pytest.mark.parametrize("word", ["daemon-reload", "reboot"])
+def test_who_presses_ctrl_c_or_meets_an_error_while_it_is_armed_has_usual_boots(
+    machine: Machine, tmp_path: Path, word: str
+) -> None:
+    spec = tmp_path / "s.toml"
+    spec.write_text(TEXT)
+
+    def pressed(words: list[str]) -> str:
+        if words == [word]:
+            raise KeyboardInterrupt if word == "reboot" else MachineError("systemctl daemon-reload failed")
+        return ""
+
+    with pytest.raises((MachineError, KeyboardInterrupt)):
+        arming.run(spec, tmp_path / "out", tools(), replace(machine.systemd, call=pressed), Silent())
+    assert machine.systemd.armed() is None
+    assert machine.boot(tmp_path / "out") == "usual"
+
+
+def test_another_study_in_the_place_of_this_one_gets_no_boots(machine: Machine, tmp_path: Path) -> None:
+    out = begun(machine, tmp_path, TEXT)
+    shutil.rmtree(out)
+    spec = tmp_path / "ordinary.toml"
+    spec.write_text(f'name = "fresh"\nexecutions = 2\n{PROGRAM_AND_POLICIES}')
+    run_study(spec, out, tools())
+    assert machine.boot(out) == "usual"
+    assert machine.systemd.armed() is None
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -428,7 +457,7 @@ def test_the_command_tells_what_would_happen_and_does_nothing(tmp_path: Path) ->
     done = asked("run", "s.toml")
     assert done.returncode == 2
     assert "fresh restarts this machine 5 times: 4 boots, each for one execution and its warm-up" in done.stdout
-    assert "to give it: sudo pagelab study run s.toml --reboot" in done.stderr
+    assert "to give it: sudo pagelab study run s.toml --into fresh.study --reboot" in done.stderr
     assert asked("run", "s.toml", "--dry-run").stdout == done.stdout
     for words, message in (
         (("--minutes", "3"), "--minutes and between"),

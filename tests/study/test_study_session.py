@@ -425,6 +425,48 @@ def test_ctrl_c_between_two_runs_starts_no_other(tmp_path: Path) -> None:
     assert resume_study(tmp_path / "out", tools()).runs == 16
 
 
+def test_a_tear_down_that_a_second_ctrl_c_cuts_short_is_done_first_of_all_by_the_next_session(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    down = (
+        f"echo down >> {log}; [ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -INT {os.getpid()}; sleep 60; }}"
+    )
+
+    def behave(condition: Condition) -> Record:
+        with log.open("a") as file:
+            file.write("run\n")
+        if not (tmp_path / "once").exists():
+            os.kill(os.getpid(), signal.SIGINT)
+        return record(condition)
+
+    text = TWO_BY_TWO.replace('name = "4K"\n', f"name = \"4K\"\nteardown = '{down}'\n").replace(
+        'name = "kernel"\n', f"name = \"kernel\"\nteardown = '{down}'\n"
+    )
+    with pytest.raises(StudyInterruptedError, match="in the middle of a tear-down, which the next session does first"):
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))
+    assert log.read_text().split() == ["run", "down"]
+    assert resume_study(tmp_path / "out", tools(behave)).runs == 16
+    assert log.read_text().split()[:4] == ["run", "down", "down", "run"]
+
+
+def test_a_session_killed_in_the_tear_down_it_owed_leaves_it_to_the_next(tmp_path: Path) -> None:
+    """The first is killed in a run, the second while it does that run's tear-down."""
+    log, out = tmp_path / "log", tmp_path / "out"
+    down = f"echo down >> {log}; [ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -KILL $PPID; }}"
+    text = TWO_BY_TWO.replace('name = "4K"\n', f"name = \"4K\"\nteardown = '{down}'\n").replace(
+        'name = "kernel"\n', f"name = \"kernel\"\nteardown = '{down}'\n"
+    )
+    spec = spec_in(tmp_path, text)
+    killed = {**os.environ, "FAKE_RUNS_UNTIL_KILLED": "1"}
+    first = subprocess.run([sys.executable, FAKES, "run", spec, out, tmp_path / "x"], env=killed, check=False)
+    assert first.returncode == -signal.SIGKILL
+    assert not log.exists()
+    second = subprocess.run([sys.executable, FAKES, "resume", out, tmp_path / "x"], check=False)
+    assert second.returncode == -signal.SIGKILL
+    log.write_text("")
+    resume_study(out, tools())
+    assert len(log.read_text().split()) == 17, "what was owed, and each run's own"
+
+
 def test_an_ignored_hang_up_stays_ignored(tmp_path: Path) -> None:
     """As under nohup."""
 
@@ -556,6 +598,45 @@ def test_a_study_of_which_nothing_starts_ends_after_its_first_block(tmp_path: Pa
         run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
     with Store.open(tmp_path / "out", write=False) as store:
         assert store.runs()["status"].to_list() == ["not-started"] * 4
+
+
+def test_what_could_not_be_started_in_a_later_session_is_repeated(tmp_path: Path) -> None:
+    out = interrupted(tmp_path)
+
+    def behave(_condition: Condition) -> Record:
+        raise RunNotStarted("a disk is not mounted")
+
+    refused = rf"not one of the first 4 runs of this session could be started; .*resume {out}"
+    with pytest.raises(StudyError, match=refused):
+        resume_study(out, tools(behave))
+    with pytest.raises(StudyError, match=refused):
+        resume_study(out, tools(behave))
+    assert resume_study(out, tools()).runs == 16
+    assert status_of(out).statuses["not-started"] == 0
+
+
+def test_a_study_of_which_nothing_started_goes_on_when_that_is_mended(tmp_path: Path) -> None:
+    def behave(_condition: Condition) -> Record:
+        raise RunNotStarted("perf_event_open: EPERM")
+
+    with pytest.raises(StudyError, match="mend it, then continue with: pagelab study resume"):
+        run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
+    assert resume_study(tmp_path / "out", tools()).runs == 16
+    assert status_of(tmp_path / "out").statuses["ok"] == 16
+
+
+def test_what_this_machine_cannot_do_now_is_not_resumed(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    text = TWO_BY_TWO.replace('command = "true"\n', f'command = "true"\ncwd = "{tmp_path}/data"\n', 1)
+    out = interrupted(tmp_path, text)
+    (tmp_path / "data").rmdir()
+    with pytest.raises(StudyError, match=rf"a/kernel cannot run now: there is no directory {tmp_path}/data; mend it"):
+        resume_study(out, tools())
+    (tmp_path / "data").mkdir()
+    with pytest.raises(StudyError, match="cannot run now: no pool of 2M pages; mend it, then continue with: pagelab"):
+        resume_study(out, tools(check=lambda one: "no pool of 2M pages" if one.policy == "4K" else None))
+    assert len(Store.open(out, write=False).finished()) == 4, "nothing was lost"
+    assert resume_study(out, tools()).runs == 16
 
 
 def test_a_machine_is_another_with_another_command_line_or_memory() -> None:

@@ -420,7 +420,20 @@ def _round(
     spec = _trying(asked, settings).write(directory, {"executions": blocks}, together=2)
     # Comparisons of single mosaics are not made; they could find nothing.
     run_own(spec, directory, tools, Titled(progress, "mosaics", notes=False), _CANNOT)
+    _tell_short(directory, progress)
     return Round(found, included, _times(directory, asked.metric or "wall_s", included.shape[0], blocks))
+
+
+def _tell_short(directory: Path, progress: Progress) -> None:
+    """Says in how many executions memory did not get the pages of its mosaic: these make every gain look smaller."""
+    with Store.open(directory, write=False) as store:
+        runs = store.runs().filter(pl.col("status") == "ok")
+    short = int(runs["short_placed"].sum())
+    if short:
+        progress.note(
+            f"warning: in {short} of {count(runs.height, 'execution')} memory did not get the pages of its mosaic; "
+            "gains may be greater than they look; what is in the way: pagelab doctor"
+        )
 
 
 def _times(directory: Path, metric: str, mosaics_: int, blocks: int) -> NDArray[np.float64]:

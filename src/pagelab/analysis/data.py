@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,8 @@ class StudyData:
     """Places of the schedule that have no run."""
     source: str | None = None
     """The study file that was run; None where it is not known."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    """What else the store says of the study."""
     limits: tuple[Limit, ...] = ()
     """Limits with which two commands were compared, each with its outcome on these executions."""
 
@@ -92,6 +94,7 @@ def load(store: Store) -> StudyData:
         looks=tuple(event["data"] for event in events if event["kind"] == "look"),
         origin=Path(meta["origin"]).name if "origin" in meta else None,
         source=meta.get("source"),
+        meta=meta,
         limits=limits_of(events, runs.height),
         outstanding=len({slot.position for slot in store.slots()} - set(runs["position"])),
     )

@@ -23,6 +23,7 @@ from pagelab.study.answering import fewest_for_tests, looked_at, set_unreachable
 from pagelab.study.budget import MOST_BLOCKS, MOST_OF_A_COMMAND, lasts, minutes_for
 from pagelab.study.plan import Condition
 from pagelab.study.progress import shown_duration
+from pagelab.study.resuming import resume_command
 from pagelab.study.setting import AXES
 from pagelab.study.sides import again, alone, chosen, kept, measured, words_of
 
@@ -132,9 +133,8 @@ def _aim(one: Judged, data: StudyData) -> str:
 
 
 def resuming(data: StudyData, where: str, more: str = "") -> str:
-    """The command that continues the study; where it restarts the machine, the user must agree again (``--reboot``)."""
-    command = f"pagelab study resume {where}{more}"
-    return f"sudo {command} --reboot" if data.plan.reboots is not None else command
+    """The command that continues the study."""
+    return resume_command(where, data.meta, data.plan, more)
 
 
 def _longer(data: StudyData, executions: int) -> str:

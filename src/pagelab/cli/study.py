@@ -271,6 +271,7 @@ def stop_reboots_command() -> None:
         sudo pagelab study stop-reboots
     """
     from pagelab.study.reboots import arming
+    from pagelab.study.resuming import sudo
     from pagelab.study.systemd import Systemd
 
     directory, running = arming.stop(Systemd())
@@ -278,7 +279,7 @@ def stop_reboots_command() -> None:
         terminal.echo("no study restarts this machine")
         return
     terminal.echo(f"no further boot goes on with the study in {directory}")
-    terminal.echo(f"continue it with: sudo pagelab study resume {quoted(directory)} --reboot")
+    terminal.echo(f"continue it with: {sudo(f'study resume {quoted(directory)} --reboot')}")
     if running:
         terminal.echo("other services are off; start them with: sudo systemctl reboot")
 
@@ -460,7 +461,6 @@ def _show_status(status: Status, directory: Path) -> None:
         table.add_row(condition.name, done, str(condition.failed or ""), median)
     console.print(table)
     if status.state in ("interrupted", "killed", "error", "not-started"):
-        resume = f"pagelab study resume {quoted(directory)}"
-        console.print(f"continue with: {resume if status.boots is None else f'sudo {resume} --reboot'}")
+        console.print(f"continue with: {status.resume}")
     if status.state == "running-or-killed":
         console.print(f"which of both, the study's owner sees with: pagelab study status {quoted(directory)}")

@@ -19,7 +19,7 @@ from pagelab.layouts import Layout
 from pagelab.model_run import document, executions
 from pagelab.model_run.document import Campaign, EstimatorName
 from pagelab.model_run.estimate import Own, combined, estimate, times
-from pagelab.model_run.points import r_cycles, usable
+from pagelab.model_run.points import loss, r_cycles, usable
 from pagelab.model_run.predicting import known_trace, of_program, simulated_counts, wanted_pages
 from pagelab.models.base import number
 from pagelab.models.catalogue import chosen
@@ -83,7 +83,7 @@ def checked(
             counting = campaign.trial.counts == "counted"
             spec = executions.study(campaign.asked, own, settings, count, counting=counting, seed=seed)
         executions.run(spec, own, tools, Titled(progress or Silent(), own.name, notes=False), at_least=count)
-        row = _row(file, campaign, own, name, simulated)
+        row = _row(file, campaign, own, name, simulated, progress or Silent())
         found = _judged(file, row)
         kept = directory / f"{own.name}.json"
         write(kept, found)
@@ -103,7 +103,9 @@ def digest_of(wanted: Placement) -> str:
     return hashlib.sha256(wanted.policy.toml.encode()).hexdigest()[:8]
 
 
-def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, simulated: dict[str, float] | None) -> Row:
+def _row(
+    file: ModelFile, campaign: Campaign, own: Path, name: str, simulated: dict[str, float] | None, progress: Progress
+) -> Row:
     """The measured layout as a row of the model's file, scaled to the campaign's speed of the machine.
 
     Its error has three parts: of its own runs, of the anchors' beside them, and of the anchors' in the campaign.
@@ -123,6 +125,9 @@ def _row(file: ModelFile, campaign: Campaign, own: Path, name: str, simulated: d
                 f"{each} pages: {len(good)} of {len(runs)} executions count ({why}); what is in the way: pagelab "
                 f"doctor; every execution: pagelab study status {quoted(own)}"
             )
+        lost = loss(each, len(runs), left_out)
+        if lost:
+            progress.note(lost)
         r[each] = [r_cycles(run, counted=counted, cycle_ns=cycle_ns) for run in good]
         counts[each] = [run.counts for run in good]
     how = campaign.asked.estimator

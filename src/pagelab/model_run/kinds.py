@@ -173,7 +173,7 @@ def _found(
         why = ", ".join(f"{count} times {reason}" for reason, count in lost.items()) or "it was stopped"
         raise BadInputError(
             f"{len(table)} blocks are whole, too few to tell anything ({why}); every execution: pagelab study status "
-            f"{session.directory / RUNS}; what is in the way of 2M pages: pagelab doctor"
+            f"{quoted(session.directory / RUNS)}; what is in the way of 2M pages: pagelab doctor"
         )
     effects = [_effect(one, factors) for one in factorial_effects(table, level=LEVEL)]
     rows = [
@@ -256,7 +256,7 @@ def of_model(directory: Path, minutes: float, seed: int) -> Asked:
     if campaign is None or campaign.trial is None:
         raise BadInputError(
             f"{directory}: it has no campaign with a finished trial; make it with: pagelab model run --into "
-            f"{quoted(directory.name)} -- CMD"
+            f"{quoted(directory)} -- CMD"
         )
     asked, simulated = campaign.asked, campaign.simulated
     counted = campaign.trial.counts == "counted"

@@ -156,6 +156,13 @@ def usable(runs: Sequence[Execution], *, counted: bool) -> tuple[list[Execution]
     return good, reasons
 
 
+def loss(name: str, executions_: int, left_out: Mapping[str, int]) -> str:
+    """Which executions of a layout do not count, and why; empty if all do."""
+    why = ", ".join(f"{count} times {reason}" for reason, count in left_out.items())
+    lost = sum(left_out.values())
+    return f"warning: {name}: {lost} of {executions_} executions are left out ({why})" if lost else ""
+
+
 def _why_not(run: Execution, *, counted: bool) -> str | None:
     if run.status != "ok":
         return f"{run.status}: {run.message}".rstrip(": ")

@@ -24,6 +24,7 @@ from pagelab.errors import BadInputError, quoted
 from pagelab.layouts import Footprint, Layout
 from pagelab.model_run import document, executions
 from pagelab.model_run.estimate import Noise, estimate
+from pagelab.model_run.points import loss, usable
 from pagelab.model_run.simulation import Simulator, key_of, refuse_changed
 from pagelab.models.base import number
 from pagelab.study.lock import DirectoryLock
@@ -91,7 +92,7 @@ def ranged(
     if campaign is None or campaign.simulated is None or campaign.trial is None or campaign.plan is None:
         raise BadInputError(
             f"{directory}: it has no campaign with a trace and a plan; make it with: pagelab model run --into "
-            f"{directory.name} -- CMD"
+            f"{quoted(directory)} -- CMD"
         )
     if not 0.02 <= level <= 0.98:
         raise BadInputError(f"--at {100 * level:g}: a percentage within 2 ... 98 of the way from 2M to 4K")
@@ -118,7 +119,7 @@ def ranged(
             wanted = [*making.anchors(space), *layouts]
             spec = executions.study(campaign.asked, own, wanted, repeats, counting=False, seed=seed)
         executions.run(spec, own, tools, Titled(shown, own.name, notes=False), at_least=repeats)
-        return _compared(campaign, own, layouts, c, level, ends)
+        return _compared(campaign, own, layouts, c, level, ends, shown)
 
 
 def at_level(
@@ -202,13 +203,19 @@ def _compared(
     c: list[float],
     level: float,
     ends: tuple[float, float],
+    progress: Progress,
 ) -> RangeDocument:
     assert campaign.trial is not None
     how = campaign.asked.estimator
+    runs = executions.read(own, campaign.trial.window)
     times: dict[str, list[float]] = {}
-    for one in executions.read(own, campaign.trial.window):
-        if one.status == "ok" and not one.short and one.r_s:
-            times.setdefault(one.layout, []).append(one.r_s)
+    for name in dict.fromkeys(one.layout for one in runs):
+        its = [one for one in runs if one.layout == name]
+        good, left_out = usable(its, counted=False)
+        lost = loss(name, len(its), left_out)
+        if lost:
+            progress.note(lost)
+        times[name] = [one.r_s for one in good if one.r_s]
     kept = {name: values for name, values in times.items() if len(values) >= 2}
     rows = [
         RangedLayout(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pagelab import layouts as making
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, quoted
 from pagelab.layouts import Footprint, Layout, footprint
 from pagelab.layouts.footprint import lacks_huge_pages, no_huge_pages
 from pagelab.machine.sysfs import Tree
@@ -480,7 +480,7 @@ def _refuse_short_anchors(pilot: Path, runs: Sequence[Execution]) -> None:
                 "executions of the pilot, and no model can be judged without it: a program splits a tile if it forks, "
                 "or protects, unmaps or discards a part of it; or another program's policy had switched 2M pages off "
                 f"meanwhile (pagelab doctor), then begin again: --into DIR; every execution: pagelab study status "
-                f"{pilot}; what 2M pages do for the program as it gets them: pagelab try -- CMD"
+                f"{quoted(pilot)}; what 2M pages do for the program as it gets them: pagelab try -- CMD"
             )
 
 
@@ -740,11 +740,11 @@ def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
     points = found.points
     training = points.roles.count("train")
     if training < planning.FEWEST - planning.ANCHORS:
+        first = quoted(session.directory / session.campaign.rounds[0].directory)
         lost = ", ".join(f"{one.layout} ({one.why})" for one in found.excluded[:4])
         raise BadInputError(
             f"{training} training layouts are left, too few for a model; left out: {lost}; every execution: pagelab "
-            f"study status {session.directory / session.campaign.rounds[0].directory}; what is in the way of 2M pages: "
-            "pagelab doctor"
+            f"study status {first}; what is in the way of 2M pages: pagelab doctor"
         )
     if not varies(points.role("train").r):
         raise BadInputError(

@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from pagelab.disk import sync_directory, sync_file
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, Profile, footprint
 from pagelab.layouts import profile as profiles
@@ -212,7 +213,9 @@ def _capture(asked: Asked, path: Path, report: Report, *, marker: bool, full: bo
             f"cannot simulate counts of {asked.argv[0]}: it {what}; see what happens: pagelab trace --pools -- "
             f"{shlex.join(asked.argv)}"
         )
+    sync_file(part)
     part.replace(path)
+    sync_directory(path.parent)
 
 
 def _emulating(part: Path, so_far_s: float) -> str:

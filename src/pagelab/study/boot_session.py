@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..errors import quoted
 from ..record import RunWarning, WarningKind
 from .errors import StudyError
 from .interim_looks import looks_of
@@ -36,7 +35,6 @@ class BootSession(Session):
         assert self._plan.reboots is not None
         self._reboots = self._plan.reboots
         self._noise = tools.noise
-        self._resume = f"sudo pagelab study resume {quoted(directory)} --reboot"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
         """Makes the runs of this boot. Raises :class:`UsedBootError` where the boot is not a fresh one."""

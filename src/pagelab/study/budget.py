@@ -300,7 +300,7 @@ def _size(store: Store, plan: Plan, found: Sequence[Pace], wanted: dict[str, int
 
 def paces_of(store: Store, plan: Plan) -> list[Pace]:
     """The pace of each workload, from its finished runs."""
-    rows = store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL")
+    rows = store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL AND status != 'not-started'")
     durations: dict[int, list[float]] = {}
     for condition, seconds in rows:
         durations.setdefault(condition, []).append(float(seconds))

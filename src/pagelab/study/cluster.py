@@ -26,12 +26,11 @@ from .job import Job, Runner
 from .plan import Plan, Step
 from .prepare import OUTPUT
 from .progress import Progress, TimeLeft
+from .resuming import ADDRESS, MARK, resume_command
 from .schedule import Slot
 from .session import Session
-from .store import RunResult, Store
+from .store import RunResult, StepOutcome, Store
 
-MARK = "cluster"
-"""Entry of ``meta`` of a study that runs on a cluster."""
 _OWED = "cluster_owed_steps"
 """Entry of ``meta``: platform → tear-down steps that are left to be done there."""
 _OWED_BEFORE = "cluster_owed"
@@ -126,7 +125,7 @@ class ClusterSession(Session):
         super().__init__(store, directory, runner, machine, progress)
         self._cluster = HostCluster(where, self._progress.note)
         self._connection: Connection
-        self._resume = f"pagelab study resume {quoted(directory)} --cluster {where}"
+        self._resume = resume_command(quoted(directory), {MARK: "1", ADDRESS: where}, self._plan)
         self._environment = environment.inherited()
         self._hosts: dict[tuple[str, str], _Host] = {}
         self._tasks: dict[str, _Task] = {}
@@ -139,18 +138,19 @@ class ClusterSession(Session):
     def _warn_of_other_machine(self) -> None:
         """Does nothing: the machine that starts the session measures nothing."""
 
-    def _clean_up_after(self, running: list[int]) -> None:
+    def _clean_up_after(self, running: list[int]) -> tuple[StepOutcome, ...]:
         """Leaves the tear-down to the hosts, which do it before their next set-up."""
         bound = self._store.block_platforms()
         query = (
             "SELECT DISTINCT block, condition FROM attempt JOIN schedule USING (position)"
-            " WHERE outcome = 'interrupted' AND position NOT IN (SELECT position FROM run)"
+            " WHERE coalesce(outcome, 'interrupted') = 'interrupted' AND position NOT IN (SELECT position FROM run)"
         )
         for block, condition in self._store.rows(query):
             if condition in running and block in bound:
                 self._owe(bound[block], self._conditions[condition].teardown)
         for platform in set(bound.values()):
             self._owe(platform, self._plan.teardown)
+        return ()
 
     def _owe(self, platform: str, steps: list[Step]) -> None:
         """Adds steps that have to be done there before the next set-up; each once, at its last place."""
@@ -376,7 +376,8 @@ class ClusterSession(Session):
         if counts[0][0] >= len(self._plan.active()) and not counts[0][1]:
             raise NothingStartsError(
                 f"not one of {counts[0][0]} runs could be started; the last, {last.condition.name} on {host.platform}: "
-                f"{message}"
+                f"{message}",
+                self._resume,
             )
 
     # -- the end --------------------------------------------------------------------------------------------------

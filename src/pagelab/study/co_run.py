@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 
-from .job import Interruptible, Job, Runner, perform
+from .job import Interruptible, Job, Runner, TearDownCutShortError, perform
 from .plan import Condition
 from .primary import is_processor_time
 from .store import RunResult, now
@@ -83,9 +83,12 @@ class CoRunExecutor:
                     thread.join()
         except BaseException:
             self._give_up()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
+            try:
+                for thread in threads:
+                    if thread.ident is not None:
+                        thread.join()
+            except KeyboardInterrupt:
+                raise TearDownCutShortError from None
             raise
         if failures:
             raise failures[0]

@@ -21,15 +21,6 @@ _LOOKS = 5
 """How often a reader tries to see a state that does not change meanwhile."""
 
 
-def sync_directory(directory: Path) -> None:
-    """Writes a directory to the disk, so that a rename in it survives a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def connect(path: Path) -> sqlite3.Connection:
     """A connection for queries and changes. Raises :class:`StudyError` if something else lies beside the file."""
     _refuse_others_files(path.resolve())

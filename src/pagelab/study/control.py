@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from .. import whole_file
-from ..errors import another_would_do, quoted, system_reason
+from ..errors import BadInputError, MachineError, another_would_do, quoted, system_reason
 from . import programs
 from .boot_session import BootSession
 from .budget import add_minutes
-from .cluster import MARK, ClusterSession, refuse_unfit
+from .cluster import ClusterSession, refuse_unfit
 from .edited import between, refuse_edited, told
 from .errors import StudyError
 from .extend import add_executions
 from .lock import DirectoryLock
 from .plan import Plan, digest_of
-from .prepare import SPEC_COPY, Prepared, check_destination, create, prepare
+from .prepare import OUTPUT, SPEC_COPY, Prepared, check_destination, create, prepare
 from .progress import Progress, Silent, as_note
+from .resuming import ADDRESS, MARK, repeat_unstarted, resume_command, sudo
 from .session import Finished, Session
 from .store import NAME, Store
 from .tools import Tools
@@ -65,7 +66,7 @@ def run_study(
     if cluster is not None:
         refuse_unfit(prepared.plan)
     if instead is None:
-        refuse_restarts(prepared.plan, f"pagelab study run {quoted(spec)}")
+        refuse_restarts(prepared.plan, f"study run {quoted(spec)} --into {quoted(directory)}{' --quick' * quick}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -78,7 +79,7 @@ def run_study(
         machine = tools.machine()
         extra: dict[str, Any] = {"programs": programs.fingerprints(prepared.plan), "machine": machine}
         if cluster is not None:
-            extra[MARK] = "1"
+            extra |= {MARK: "1", ADDRESS: cluster}
         with create(prepared, directory, extra) as store:
             for note in notes:
                 progress.note(note)
@@ -108,15 +109,15 @@ def _work(
 
 
 def refuse_restarts(plan: Plan, command: str) -> None:
-    """Refuses a study that restarts the machine, and names the command by which a user agrees to that."""
+    """Refuses a study that restarts the machine, and names pagelab's ``command`` by which a user agrees to that."""
     if plan.reboots is not None:
         raise StudyError(
             f'{plan.name} has between = "reboot": it restarts this machine, which needs your consent; to give it: '
-            f"sudo {command} --reboot"
+            f"{sudo(command)} --reboot"
         )
 
 
-def _refuse_other_place(directory: Path, meta: dict[str, str], cluster: str | None) -> None:
+def _refuse_other_place(directory: Path, meta: dict[str, str], plan: Plan, cluster: str | None) -> None:
     """Refuses to continue a study of a cluster without one, or the reverse: blocks belong to their hosts."""
     if MARK in meta and cluster is None:
         raise StudyError(
@@ -125,8 +126,9 @@ def _refuse_other_place(directory: Path, meta: dict[str, str], cluster: str | No
         )
     if MARK not in meta and cluster is not None:
         raise StudyError(
-            f"{directory} was begun on one machine, without --cluster; continue it there with: pagelab study resume "
-            f"{quoted(directory)}; or start anew: pagelab study run SPEC --into ANOTHER --cluster {cluster}"
+            f"{directory} was begun on one machine, without --cluster; continue it there with: "
+            f"{resume_command(quoted(directory), meta, plan)}; or start anew: pagelab study run SPEC --into ANOTHER "
+            f"--cluster {cluster}"
         )
 
 
@@ -135,12 +137,13 @@ def _refuse_another(prepared: Prepared, directory: Path) -> None:
     if not (directory / NAME).exists():
         return
     with Store.open(directory, write=False) as store:
-        found = between(store.meta().get("spec", ""), prepared.text)
+        meta, plan = store.meta(), store.plan()
+        found = between(meta.get("spec", ""), prepared.text)
     if found:
         raise StudyError(
             f"{directory} already holds a study, which began with another file ({told(found)}); "
             f"{prepared.source.name} as it is now: pagelab study run {quoted(prepared.source)} --into ANOTHER; "
-            f"continue it with its original file: pagelab study resume {quoted(directory)} --as-begun"
+            f"continue it with its original file: {resume_command(quoted(directory), meta, plan, ' --as-begun')}"
         )
 
 
@@ -176,14 +179,19 @@ def resume_study(
                 f"{directory} was imported from {meta['origin']}; there is nothing to continue; see it with: "
                 f"pagelab report {quoted(directory)}"
             )
-        _refuse_other_place(directory, meta, cluster)
+        _refuse_other_place(directory, meta, store.plan(), cluster)
         if instead is None and not in_boot:
-            refuse_restarts(store.plan(), f"pagelab study resume {quoted(directory)}")
+            refuse_restarts(store.plan(), f"study resume {quoted(directory)}")
         if cluster is not None and minutes is not None:
             raise StudyError("--cluster and --minutes exclude each other: hosts differ in pace; use --executions N")
         _refuse_changes(directory, store.plan(), meta, as_begun=as_begun)
         if not as_begun:
-            refuse_edited(directory, meta, executions, minutes, store.plan().executions)
+            refuse_edited(directory, meta, executions, minutes, plan=store.plan())
+        repeat_unstarted(store)
+        if cluster is None:
+            _refuse_impossible(store, tools, directory)
+        else:
+            store.put_meta(ADDRESS, cluster)
         if executions is not None:
             add_executions(store, executions)
         if minutes is not None:
@@ -191,6 +199,26 @@ def resume_study(
         for warning in [] if cluster else tools.limits(store.plan()):
             (progress or Silent()).note(as_note(warning))
         return _work(store, directory, tools, tools.machine(), progress, cluster, instead=instead)
+
+
+def _refuse_impossible(store: Store, tools: Tools, directory: Path) -> None:
+    """Refuses to go on where this machine cannot do what is left of the study: each of these runs would be lost."""
+    (directory / OUTPUT).mkdir(exist_ok=True)
+    plan, finished = store.plan(), store.finished()
+    outstanding = {slot.condition for slot in store.slots() if slot.position not in finished}
+    for condition in plan.active():
+        if condition.index not in outstanding:
+            continue
+        cwd = condition.request.cwd
+        try:
+            reason = f"there is no directory {cwd}" if cwd and not Path(cwd).is_dir() else tools.check(condition)
+        except (BadInputError, MachineError) as error:
+            reason = str(error)
+        if reason:
+            raise StudyError(
+                f"{condition.name} cannot run now: {reason}; mend it, then continue with: "
+                f"{resume_command(quoted(directory), store.meta(), plan)}"
+            )
 
 
 def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_begun: bool) -> None:
@@ -217,7 +245,7 @@ def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_beg
             raise StudyError(f"{state}; {advice}")
         if not as_begun:
             raise StudyError(
-                f"{state}; with that file as it was: pagelab study resume {quoted(directory)} --as-begun; "
+                f"{state}; with that file as it was: {resume_command(quoted(directory), meta, plan, ' --as-begun')}; "
                 f"as another study: pagelab study run {quoted(copy) if text else 'SPEC'} --into ANOTHER"
             )
         whole_file.put(copy, spec)

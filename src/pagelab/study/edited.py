@@ -9,7 +9,9 @@ from typing import Any
 
 from ..errors import quoted
 from .errors import SpecError, StudyError
+from .plan import Plan
 from .quick import QUICK, quick_text
+from .resuming import resume_command
 
 _SHOWN = 3
 _LONGEST = 40
@@ -20,13 +22,14 @@ def refuse_edited(
     meta: dict[str, str],
     executions: int | None = None,
     minutes: float | None = None,
-    planned: int | None = None,
+    *,
+    plan: Plan,
 ) -> None:
     """Raises StudyError where the file differs in meaning from the one with which the study in ``directory`` began.
 
     ``meta`` is the store's. An edit is accepted where the user asks for the number of ``executions`` that the file now
-    has, where the user asks for more ``minutes`` and only these were edited, or where that many are already
-    ``planned``.
+    has, where the user asks for more ``minutes`` and only these were edited, or where the ``plan`` has that many
+    already.
     """
     source = Path(meta.get("source", ""))
     found = differences(source, meta)
@@ -34,17 +37,17 @@ def refuse_edited(
     if not found or (changed == ["minutes"] and minutes is not None):
         return
     old, new = found.get("executions", ("", ""))
-    if changed == ["executions"] and new in (str(executions), str(planned)):
+    if changed == ["executions"] and new in (str(executions), str(plan.executions)):
         return
     advice = (
-        f"as it began: pagelab study resume {quoted(directory)} --as-begun; "
+        f"as it began: {resume_command(quoted(directory), meta, plan, ' --as-begun')}; "
         f"as it is now: pagelab study run {quoted(source)} --into ANOTHER"
     )
-    most = max(planned or 0, int(old) if old.isdigit() else 0)
+    most = max(plan.executions, int(old) if old.isdigit() else 0)
     if changed == ["executions"] and new.isdigit() and int(new) > most:
-        advice = f"for {new} of each: pagelab study resume {quoted(directory)} --executions {new}; {advice}"
+        advice = f"for {new} of each: {resume_command(quoted(directory), meta, plan, f' --executions {new}')}; {advice}"
     if changed == ["minutes"]:
-        advice = f"for more time: pagelab study resume {quoted(directory)} --minutes N; {advice}"
+        advice = f"for more time: {resume_command(quoted(directory), meta, plan, ' --minutes N')}; {advice}"
     raise StudyError(
         f"{source} was edited since the study began ({told(found)}), and a study keeps its original file; {advice}"
     )

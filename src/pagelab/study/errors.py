@@ -13,12 +13,15 @@ class StudyError(BadInputError):
 
 
 class NothingStartsError(StudyError):
-    """No run of the first block could be started, so the study tries no later one."""
+    """No run of a session's first block could be started, so it tries no later one."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, resume: str) -> None:
         self.reason = reason
-        """Without the command that starts a study again."""
-        super().__init__(f"{reason}; mend it, and start again with: pagelab study run SPEC --into ANOTHER")
+        """Without the commands that go on."""
+        super().__init__(
+            f"{reason}; mend it, then continue with: {resume}; or, if study.toml has to change, start again with: "
+            "pagelab study run SPEC --into ANOTHER"
+        )
 
 
 class TooLongError(StudyError):
@@ -46,12 +49,9 @@ class StudyInterruptedError(PagelabError):
 class FullDiskError(MachineError):
     """A run could not be stored; every run that had finished is in the store."""
 
-    def __init__(self, reason: str, kept: str, directory: Path) -> None:
+    def __init__(self, reason: str, kept: str, directory: Path, resume: str) -> None:
         self.reason = reason
-        super().__init__(
-            f"{reason}; {kept}; make room (see: df -h {quoted(directory)}), "
-            f"then continue with: pagelab study resume {quoted(directory)}"
-        )
+        super().__init__(f"{reason}; {kept}; make room (see: df -h {quoted(directory)}), then continue with: {resume}")
 
     def without_study(self, place: Path) -> MachineError:
         """The error of a command that keeps no study; ``place``: what lies on the full disk."""

@@ -366,10 +366,8 @@ def import_into(
     with DirectoryLock(directory):
         check_destination(directory, imported=True)
         slots = _slots(samples, conditions)
-        with Store.create(directory, plan, slots, "", {"origin": str(origin)}) as store:
-            store.commit_imported(
-                slots, [(_result(s), s.run.model_dump_json(by_alias=True), s.measurements) for s in samples]
-            )
+        runs = [(_result(s), s.run.model_dump_json(by_alias=True), s.measurements) for s in samples]
+        with Store.create(directory, plan, slots, "", {"origin": str(origin)}, imported=runs) as store:
             if alike:
                 for warning in reachability(plan):
                     store.put_event("warning", warning.model_dump(mode="json"))

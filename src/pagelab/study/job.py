@@ -45,6 +45,10 @@ class RunNotStarted(Exception):  # noqa: N818 - an outcome that is recorded, not
     """This run could not be started; the reason is stored, and the study continues."""
 
 
+class TearDownCutShortError(KeyboardInterrupt):
+    """A second signal came during a tear-down: the next session does it again, as after a killed one."""
+
+
 Interruptible = Callable[[], AbstractContextManager[None]]
 
 
@@ -93,7 +97,8 @@ class LocalExecutor:
 def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext) -> RunResult:
     """Does set-up, run and tear-down. If the set-up fails, the run is not started; the tear-down is always done.
 
-    Set-up and run can be interrupted (they run inside the context ``interruptible``); the tear-down cannot.
+    Set-up and run can be interrupted (they run inside the context ``interruptible``); the tear-down cannot, except by a
+    second signal, which raises :class:`TearDownCutShortError`.
     """
     started_at, start, boot = now(), time.monotonic(), this_boot()
     outcomes: list[StepOutcome] = []
@@ -145,11 +150,17 @@ def run_steps(
 ) -> StepOutcome | None:
     """Runs ``steps`` in order and appends their ``outcomes``; stops at the first failure unless ``go_on``.
 
-    Returns the first step that failed, or None.
+    Returns the first step that failed, or None. Raises :class:`TearDownCutShortError` for KeyboardInterrupt in a
+    tear-down.
     """
     first: StepOutcome | None = None
     for step in steps:
-        outcome = _run_step(phase, step, timeout_s)
+        try:
+            outcome = _run_step(phase, step, timeout_s)
+        except KeyboardInterrupt:
+            if phase == "setup":
+                raise
+            raise TearDownCutShortError from None
         outcomes.append(outcome)
         if outcome.message:
             first = first or outcome

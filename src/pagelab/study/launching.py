@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import machine
-from ..contract.request import Request
-from ..errors import BadInputError, MachineError, PagelabError
+from .. import foreign_files, machine
+from ..errors import BadInputError, MachineError, PagelabError, quoted, system_reason
 from ..launcher import end_running
 from ..paths import launcher
 from ..record import Record, RunWarning, WarningKind
@@ -22,6 +25,7 @@ from .plan import Condition, Plan
 from .primary import is_disturbed, may_wait
 from .tools import Tools
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TABLE_S = 20.0
 """How long the launcher may take to tell its events."""
 
@@ -31,7 +35,10 @@ class LocalRunner:
 
     def run(self, condition: Condition, stderr: Path) -> Record:
         try:
-            return run(request(condition, stderr))
+            if not condition.keeps_stderr:
+                return run(condition.request)
+            with _error_output(stderr) as descriptor:
+                return run(condition.asking(stderr="inherit").request, stderr=descriptor)
         except (BadInputError, MachineError) as error:
             # The launcher refused this run alone (a device is gone, a pool is empty): it is recorded, and others go on.
             raise RunNotStarted(str(error)) from error
@@ -41,9 +48,31 @@ class LocalRunner:
         end_running()
 
 
-def request(condition: Condition, stderr: Path) -> Request:
-    """The launcher's request for ``condition``."""
-    return condition.asking(stderr=str(stderr)).request if condition.keeps_stderr else condition.request
+@contextmanager
+def _error_output(path: Path) -> Iterator[int]:
+    """A descriptor of a new file at ``path``.
+
+    It is opened with this process's rights: the program may run as a user who can open nothing in the study.
+    """
+    try:
+        directory = foreign_files.open_directory(path.parent)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(path.name, dir_fd=directory)
+            opened = os.open(path.name, _NEW, 0o644, dir_fd=directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise MachineError(
+            f"cannot make {path} for the program's error output: {system_reason(error)}; run: ls -ld "
+            f"{quoted(path.parent)}"
+        ) from None
+    try:
+        yield opened
+    finally:
+        os.close(opened)
 
 
 def describe_machine() -> dict[str, Any]:
@@ -92,7 +121,7 @@ def limits_now(plan: Plan) -> list[RunWarning]:
     policies = {(condition.request.policy_toml, condition.request.preload): condition for condition in plan.active()}
     worst: dict[str, RunWarning] = {}
     for condition in policies.values():
-        for warning in scarce(request(condition, Path("/dev/null"))):
+        for warning in scarce(condition.request):
             name = str(warning.data["resource"])
             if name not in worst or worst[name].data["adds"] < warning.data["adds"]:
                 worst[name] = warning

@@ -27,10 +27,11 @@ from .errors import FullDiskError, NothingStartsError, StudyError, StudyInterrup
 from .host_backing import HostBacking, needed_in
 from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
-from .job import Executor, Job, LocalExecutor, Runner, Stoppable, run_steps
+from .job import Executor, Job, LocalExecutor, Runner, Stoppable, TearDownCutShortError, run_steps
 from .plan import Plan
 from .prepare import OUTPUT, TRIAL
 from .progress import Progress, Silent, TimeLeft
+from .resuming import UNSTARTED, resume_command
 from .schedule import Slot
 from .store import FAILED, RunResult, StepOutcome, Store
 from .this_boot import this_boot
@@ -64,7 +65,9 @@ class Session:
         self._backing = HostBacking(self._plan, store, machine.get("machine", {}), needed_in(directory / TRIAL))
         self._id = 0
         self._attempts: dict[int, int] = {}
-        self._resume = f"pagelab study resume {quoted(directory)}"
+        self._made: list[tuple[int, str]] = []
+        """Position and status of this session's runs."""
+        self._resume = resume_command(quoted(directory), {}, self._plan)
 
     def work(self, noise: RunWarning | None = None) -> Finished:
         """Makes all missing runs; finished ones are kept.
@@ -85,6 +88,7 @@ class Session:
                 f"cannot store a run in {self._directory}: {os.strerror(errno.ENOSPC)} (errno {errno.ENOSPC})",
                 self._kept(),
                 self._directory,
+                self._resume,
             ) from error
 
     def _kept(self) -> str:
@@ -96,33 +100,43 @@ class Session:
         if noise is not None:
             self._warn(noise)
         killed, running = self._store.killed_in()
-        self._id = self._store.begin_session(os.getpid(), socket.gethostname(), this_boot().id, self._machine)
-        reason = "error"
+        reason: str | None = "error"
         try:
             with Interrupts() as interrupts:
                 try:
-                    if killed:
-                        self._clean_up_after(running)
+                    # Before the new session begins: where this is cut short, the next one does it again.
+                    cleaned = self._clean_up_after(running) if killed else ()
+                    self._id = self._store.begin_session(
+                        os.getpid(), socket.gethostname(), this_boot().id, self._machine
+                    )
+                    self._store.commit_steps(cleaned, self._id)
                     self._run_all(interrupts)
                     reason = "done"
+                except TearDownCutShortError:
+                    # Like a killed one.
+                    reason = None
                 except KeyboardInterrupt:
                     reason = "interrupted"
                 finally:
                     self._progress.stop()
-                    self._store.interrupt_attempts(f"by {interrupts.seen}" if interrupts.seen else "by an error")
-            if reason == "interrupted":
+                    if reason is not None and self._id:
+                        self._store.interrupt_attempts(f"by {interrupts.seen}" if interrupts.seen else "by an error")
+            if reason in ("interrupted", None):
                 stopped = f"stopped by {interrupts.seen}"
-                raise StudyInterruptedError(f"{stopped}; {self._kept()}; continue with: {self._resume}", stopped)
+                cut = "" if reason else " in the middle of a tear-down, which the next session does first"
+                raise StudyInterruptedError(f"{stopped}{cut}; {self._kept()}; continue with: {self._resume}", stopped)
         finally:
-            self._store.end_session(self._id, reason)
+            if reason is not None and self._id:
+                self._store.end_session(self._id, reason)
         return self._summary()
 
-    def _clean_up_after(self, running: list[int]) -> None:
-        """Does the tear-down that a killed session left undone: first of its run in progress, then its own."""
+    def _clean_up_after(self, running: list[int]) -> tuple[StepOutcome, ...]:
+        """Does the tear-down that a killed session left undone: first of its run in progress, then its own. Returns the
+        outcomes."""
         outcomes: list[StepOutcome] = []
         steps = [step for index in running for step in self._conditions[index].teardown]
         run_steps("teardown", steps + self._plan.teardown, self._plan.step_timeout_s, outcomes, go_on=True)
-        self._store.commit_steps(tuple(outcomes), self._id)
+        return tuple(outcomes)
 
     def _run_all(self, interrupts: Interrupts) -> None:
         outcomes: list[StepOutcome] = []
@@ -182,6 +196,7 @@ class Session:
             attempts = [self._attempts.pop(job.slot.position) for job, _ in together]
             runs = [(job.slot, result, attempt) for (job, result), attempt in zip(together, attempts, strict=True)]
             self._store.commit_runs(runs, self._id)
+            self._made += [(job.slot.position, result.status) for job, result in together]
             for job, result in together:
                 self._backing.after(job.condition, result)
                 time_left.finished(job.slot.condition, result.duration_s or 0.0)
@@ -200,14 +215,19 @@ class Session:
         return CoRunExecutor(self._runner, interrupts.abandonable, give_up)
 
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
-        """Ends the session, with the reason, if no run of the first block could be started."""
-        with_it = self._plan.warmups if self._plan.reboots else 0
-        if last.slot.position != len(self._plan.active()) * (1 + with_it) - 1:
+        """Ends the session, with the reason, if no run of its first block could be started; the next session repeats
+        these runs."""
+        # A boot may have one run: all boots so far count as one session.
+        made = self._store.rows("SELECT position, status FROM run") if self._plan.reboots else self._made
+        a_block = len(self._plan.active()) * (1 + (self._plan.warmups if self._plan.reboots else 0))
+        if len(made) < a_block or any(status != "not-started" for _, status in made):
             return
-        if self._store.rows("SELECT count(*) FROM run WHERE status != 'not-started'") == [(0,)]:
-            raise NothingStartsError(
-                f"not one run of the first block could be started; the last, {last.condition.name}: {message}"
-            )
+        self._store.put_meta(UNSTARTED, json.dumps([position for position, _ in made]))
+        is_first = len(made) == len(self._store.finished())
+        which = "run of the first block" if is_first else f"of the first {len(made)} runs of this session"
+        raise NothingStartsError(
+            f"not one {which} could be started; the last, {last.condition.name}: {message}", self._resume
+        )
 
     @property
     def _in_pilot(self) -> bool:

@@ -13,12 +13,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..errors import quoted
 from ..record import WarningKind, about_the_machine, is_short
 from .boot_session import STOPPED
 from .interim_looks import looks_of
 from .lock import Holder, holder_of
 from .plan import Plan
 from .progress import TimeLeft
+from .resuming import resume_command
 from .store import FAILED, Store
 from .systemd import Systemd
 from .this_boot import this_boot
@@ -65,6 +67,8 @@ class Status:
     """Why no further boot continues the study, where no user stopped it."""
     warnings: dict[str, int]
     """Number of warnings by kind, of runs and of the study itself."""
+    resume: str = ""
+    """The command that continues the study."""
     conditions: list[ConditionStatus] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
@@ -120,6 +124,7 @@ def status_of(directory: Path) -> Status:
             boots=len({row[0] for row in store.rows("SELECT boot_id FROM session")}) if plan.reboots else None,
             boots_stopped=store.meta().get(STOPPED) or None,
             warnings=kinds,
+            resume=resume_command(quoted(directory), store.meta(), plan),
             conditions=conditions,
         )
 

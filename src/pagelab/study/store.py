@@ -20,11 +20,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import terminal
+from ..disk import sync_directory
 from ..errors import MachineError, quoted
 from ..record import Record, RunWarning, WarningKind
 from . import elsewhere, migrations
 from .connection import NAME as NAME
-from .connection import beside, connect, connect_to_read, is_busy, sync_directory
+from .connection import beside, connect, connect_to_read, is_busy
 from .errors import StudyError
 from .plan import Plan
 from .schedule import ALGORITHM, Slot
@@ -72,6 +73,10 @@ class RunResult:
     """The boot in which the run began; None where the run was not started, or was measured elsewhere."""
 
 
+ImportedRun = tuple[RunResult, str, Iterable[tuple[str, float, str]]]
+"""A run measured elsewhere: its result, its ``pagelab.imported/1`` text, and measurements (name, value, unit)."""
+
+
 class Store:
     """One study's database, and a context manager that closes it. Make it with :meth:`create` or :meth:`open`."""
 
@@ -83,8 +88,18 @@ class Store:
     # -- opening --------------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, directory: Path, plan: Plan, slots: list[Slot], spec_text: str, extra: dict[str, Any]) -> Store:
+    def create(
+        cls,
+        directory: Path,
+        plan: Plan,
+        slots: list[Slot],
+        spec_text: str,
+        extra: dict[str, Any],
+        imported: Sequence[ImportedRun] = (),
+    ) -> Store:
         """A new store with the plan, the conditions and the schedule. Raises :class:`StudyError` if a store exists.
+
+        ``imported``: a run for each of ``slots`` that was measured elsewhere.
 
         The file is built under another name and then renamed, so that a directory never holds half a study.
         """
@@ -106,6 +121,8 @@ class Store:
                 store._put_meta(key, value if isinstance(value, str) else json.dumps(value))
             store._put_conditions(plan)
             store._put_slots(slots)
+            for slot, (result, text, measurements) in zip(slots, imported, strict=False):
+                store.put_measurements(store._insert_run(slot, result, text), measurements)
         store.close()
         building.rename(path)
         sync_directory(directory)
@@ -316,15 +333,6 @@ class Store:
                 self._db.execute("DELETE FROM run WHERE position = ?", (position,))
                 again = "UPDATE attempt SET outcome = 'repeated' WHERE position = ? AND outcome = 'finished'"
                 self._db.execute(again, (position,))
-
-    def commit_imported(
-        self, slots: list[Slot], runs: list[tuple[RunResult, str, Iterable[tuple[str, float, str]]]]
-    ) -> None:
-        """Stores runs measured elsewhere, with their ``pagelab.imported/1`` texts and measurements (name, value, unit);
-        all of them or none."""
-        with self._transaction():
-            for slot, (result, text, measurements) in zip(slots, runs, strict=True):
-                self.put_measurements(self._insert_run(slot, result, text), measurements)
 
     def _insert_run(self, slot: Slot, result: RunResult, text: str | None) -> int:
         cursor = self._db.execute(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import whole_file
+from ..disk import sync_directory
 from ..errors import MachineError, system_reason
 from . import systemd_units as units
-from .connection import sync_directory
 
 _IFF_UP = 1
 """Flag of a network interface that is up (netdevice(7))."""

@@ -84,6 +84,7 @@ StandardError=journal+console
 KillMode=mixed
 TimeoutStopSec=5min
 TasksMax=infinity
+OOMPolicy=continue
 {variables}ExecStart={command} runs {place}
 """,
     }

@@ -1,4 +1,5 @@
-"""Makes inputs as files. Each kind is made in a temporary directory, then renamed, so no input is incomplete."""
+"""Makes inputs as files. Each kind is made in a temporary directory, written to the disk, then renamed: no input is
+incomplete, also after a power cut."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
+from ...disk import sync_directory, sync_tree
 from . import corpus, image, scripts, text
 
 SEED = 1
@@ -97,5 +99,7 @@ def make(kind: str, inputs: Path) -> Path:
             whole = Path(building) / kind
             whole.mkdir()
             KINDS[kind](whole)
+            sync_tree(whole)
             whole.rename(directory)
+        sync_directory(inputs)
     return directory

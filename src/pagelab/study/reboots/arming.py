@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ... import environment
@@ -15,6 +16,7 @@ from ..control import resume_study, run_study
 from ..plan import Plan
 from ..prepare import Prepared, prepare
 from ..progress import Progress
+from ..resuming import resume_command, sudo
 from ..schedule import schedule
 from ..store import Store
 from ..systemd import Systemd
@@ -55,7 +57,8 @@ def run(
     :func:`..control.run_study`.
     """
     prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick, is_here=True)
-    permission.refuse(prepared.plan, directory, systemd)
+    typed = f"study run {quoted(spec)} --into {quoted(directory)}{' --quick' * quick}"
+    permission.refuse(prepared.plan, directory, systemd, f"{typed}{' --skip-impossible' * skip_impossible} --reboot")
     run_study(
         spec,
         directory,
@@ -79,7 +82,9 @@ def resume(
 ) -> None:
     """Continues the study in ``directory``, or extends it, in boots of its own; otherwise as :func:`run`."""
     with Store.open(directory, write=False) as store:
-        permission.refuse(store.plan(), directory, systemd)
+        more = "" if executions is None else f" --executions {executions}"
+        typed = f"study resume {quoted(directory)}{more}{' --as-begun' * as_begun} --reboot"
+        permission.refuse(store.plan(), directory, systemd, typed)
     resume_study(
         directory,
         tools,
@@ -103,8 +108,11 @@ def _restart(directory: Path, systemd: Systemd) -> None:
     except MachineError as error:
         raise MachineError(
             f"{error}\nthe study in {directory} goes on at the next boot, whoever restarts the machine; to prevent it: "
-            "sudo pagelab study stop-reboots"
+            f"{sudo(permission.STOP)}"
         ) from None
+    except KeyboardInterrupt:
+        systemd.remove()
+        raise
 
 
 def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[Store], None]:
@@ -115,8 +123,8 @@ def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[S
         number = permission.restarts(store.slots(), store.finished(), plan)
         if not number:
             raise BadInputError(
-                f"all runs of {directory} are done; for more: sudo pagelab study resume {quoted(directory)} "
-                "--executions N --reboot"
+                f"all runs of {directory} are done; for more: "
+                f"{resume_command(quoted(directory), {}, plan, ' --executions N')}"
             )
         progress.note(permission.told(plan, number, systemd))
         note = permission.encrypted(permission.needed_paths(plan, directory))
@@ -124,8 +132,14 @@ def _armed(directory: Path, systemd: Systemd, progress: Progress) -> Callable[[S
             progress.note(f"warning: {note}")
         store.put_meta(STOPPED, "")
         count.write(directory, count.Count(analysed=count.analysed(directory)))
-        systemd.install(unit_texts(plan, directory))
-        progress.note("restarting the machine")
+        try:
+            systemd.install(unit_texts(plan, directory))
+            progress.note("restarting the machine")
+        except BaseException:
+            # Nobody was told that the next boot would be the study's.
+            with suppress(MachineError):
+                systemd.remove()
+            raise
 
     return arm
 
@@ -153,7 +167,7 @@ def stop(systemd: Systemd) -> tuple[Path | None, bool]:
     """
     directory = systemd.armed()
     if os.geteuid() != 0:
-        raise MachineError("only root can change what the next boot does; run: sudo pagelab study stop-reboots")
+        raise MachineError("only root can change what the next boot does; run: " + sudo(permission.STOP))
     systemd.remove()
     running = directory is not None and systemd.stop_runs()
     return directory, running

@@ -33,6 +33,10 @@ def begin(directory: Path, systemd: Systemd, say: Say) -> None:
         systemd.remove()
         return
     try:
+        if not _restarts(directory):
+            systemd.remove()
+            say(f"the study in {directory} is another one, which restarts no machine: this boot is an ordinary one")
+            return
         before = count.read(directory).after(count.analysed(directory))
     except StudyError:
         systemd.remove()
@@ -88,6 +92,13 @@ def _end_if_over(directory: Path, systemd: Systemd, say: Say) -> None:
     if _ended(directory):
         systemd.remove()
         say(f"the study is finished; see it with: pagelab report {quoted(directory)}")
+
+
+def _restarts(directory: Path) -> bool:
+    from ..store import Store
+
+    with Store.open(directory, write=False) as store:
+        return store.plan().reboots is not None
 
 
 def _kept(directory: Path) -> list[str]:

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ... import whole_file
-from ..connection import NAME, connect, sync_directory
+from ...disk import sync_directory
+from ..connection import NAME, connect
 from ..errors import StudyError
 
 FILE = "boots.json"

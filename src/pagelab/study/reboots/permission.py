@@ -9,19 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...errors import MachineError, another_would_do, quoted
+from ...errors import MachineError, another_would_do
+from ...machine.probe import own_command
 from ...machine.sysfs import Tree
 from ...machine.virtual import container
 from .. import programs
 from .. import systemd_units as units
 from ..plan import Plan
 from ..progress import shown_duration
+from ..resuming import sudo
 from ..schedule import Slot, boots
 from ..systemd import Systemd
 
 _GONE = ("tmpfs", "ramfs", "overlay", "devtmpfs", "squashfs")
 _OF_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "glusterfs", "virtiofs", "lustre")
 _OF_LOGIN = ("ecryptfs",)
+STOP = "study stop-reboots"
 _SHOWN_SERVICES = 6
 _STAYING = ("systemd-journald.", "systemd-udevd.", "getty@", "serial-getty@", "console-getty.")
 """Beginnings of the names of services that keep running beside a study."""
@@ -68,10 +71,12 @@ def needed_paths(plan: Plan, directory: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = None) -> None:
-    """Raises MachineError where this machine cannot be restarted for the study, or would not continue it after that."""
+def refuse(plan: Plan, directory: Path, systemd: Systemd, command: str, tree: Tree | None = None) -> None:
+    """Raises MachineError where this machine cannot be restarted for the study, or would not continue it after that.
+
+    ``command``: what root has to run, from ``study`` on.
+    """
     tree = tree or Tree.from_environment()
-    again = f"sudo pagelab study run SPEC --into {quoted(directory)} --reboot"
     if not tree.exists("/run/systemd/system"):
         raise MachineError('between = "reboot" needs systemd, and this system is run by another manager or none')
     box = container(tree)
@@ -80,7 +85,7 @@ def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = No
             f'between = "reboot": a container ({box.kind}) cannot restart the machine; run it on the host'
         )
     if os.geteuid() != 0:
-        raise MachineError(f"only root may restart the machine for a study; run: {again}")
+        raise MachineError(f"only root may restart the machine for a study; run: {sudo(command)}")
     mountinfo = _mountinfo(tree)
     for path in needed_paths(plan, directory):
         if not units.is_one_line(str(path)):
@@ -90,8 +95,7 @@ def refuse(plan: Plan, directory: Path, systemd: Systemd, tree: Tree | None = No
     armed = systemd.armed()
     if armed is not None and armed.resolve() != directory.resolve():
         raise MachineError(
-            f"the study in {armed} restarts this machine already, and only one study can; end it with: "
-            "sudo pagelab study stop-reboots"
+            f"the study in {armed} restarts this machine already, and only one study can; end it with: {sudo(STOP)}"
         )
 
 
@@ -130,10 +134,22 @@ def told(plan: Plan, number: int, systemd: Systemd) -> str:
         f"until the end there are {', '.join(units.NAMES)} in {systemd.directory}, and a link in "
         f"{units.WANTED_BY}.wants; the default target and the boot loader stay as they are",
         _stopped(plan.reboots.keep, systemd),
-        "stop it on the console with: pagelab study stop-reboots; or in the boot loader, with the word "
+        _without_end(plan),
+        f"stop it on the console, as root, with: {own_command()} {STOP}; or in the boot loader, with the word "
         f"{units.STOP_WORD} on the kernel's command line",
     ]
     return "\n".join(line for line in lines if line)
+
+
+def _without_end(plan: Plan) -> str:
+    endless = [condition.name for condition in plan.active() if condition.request.timeout_s is None]
+    if not endless:
+        return ""
+    more = f" and {len(endless) - 1} more" if len(endless) > 1 else ""
+    return (
+        f"{endless[0]}{more} may take any time: a program that never ends keeps the machine from its services until it "
+        'is stopped; write timeout = "10min" into the study'
+    )
 
 
 def _time(number: int, settle_s: float, systemd: Systemd) -> str:
