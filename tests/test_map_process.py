@@ -165,6 +165,15 @@ def test_a_process_that_does_not_exist() -> None:
         placement.collect(4194999)
 
 
+def test_a_file_that_this_kernel_lacks_is_no_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_path: str) -> Iterator[str]:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(procfs, "lines", missing)
+    with pytest.raises(placement.errors.NotPermittedError, match=f"smaps of process {os.getpid()}: this kernel"):
+        procfs.mappings(os.getpid())
+
+
 def test_a_thread_of_the_kernel() -> None:
     if not Path("/proc/2/comm").exists() or Path("/proc/2/comm").read_text().strip() != "kthreadd":
         pytest.skip("kernel threads are not visible here, as in a container; run on the host")
@@ -240,6 +249,22 @@ def test_a_command_that_ends_before_its_time_is_mapped_at_its_end() -> None:
 def test_signals_reach_a_command_that_is_to_be_mapped() -> None:
     script = 'trap "exit 5" USR1; kill -USR1 $$; exit 1'
     assert ptrace_hold.run(["sh", "-c", script], lambda _pid, moment: moment).exit_code == 5
+
+
+def test_a_command_that_somebody_continues_is_mapped_at_its_time() -> None:
+    """SIGCONT stops a traced process in the way in which it is stopped to be looked at."""
+    poke = "import os, signal, sys, time; time.sleep(0.2); os.kill(os.getppid(), signal.SIGCONT)"
+    began = time.monotonic()
+    mapped = ptrace_hold.run(["sh", "-c", f"{sys.executable} -c '{poke}' & exec sleep 60"], lambda *_: None, 1.5)
+    assert mapped.moment == "now"
+    assert time.monotonic() - began >= 1.5
+
+
+@pytest.mark.parametrize("how", [[], ["--pages", "4K"]], ids=["alone", "under a policy"])
+def test_a_command_has_the_signals_that_any_program_has(how: list[str]) -> None:
+    """Python ignores SIGPIPE and SIGXFSZ, and Ctrl-C is for the program: what is ignored at exec stays ignored."""
+    done = pagelab_map(*how, "--", "grep", "SigIgn", "/proc/self/status")
+    assert int(re.search(r"SigIgn:\s*([0-9a-f]+)", done.stdout)[1], 16) == 0  # type: ignore[index]
 
 
 def test_threads_that_outlive_main_do_not_confuse_the_end() -> None:

@@ -50,8 +50,13 @@ def not_permitted(failed: str, pid: int, error: OSError, reader: str) -> NotPerm
     return NotPermittedError(f"{failed}: {error.strerror} (errno {error.errno}); {following}")
 
 
-def gone(pid: int, what: str, reader: str = "pagelab map") -> ProcessEndedError:
-    """The error for a process that has just ended."""
+def gone(pid: int, what: str, reader: str = "pagelab map") -> MachineError:
+    """The error for a process that has just ended, or of which the kernel shows no such file."""
+    if is_alive(pid):
+        return NotPermittedError(
+            f"cannot read {what} of process {pid}: this kernel, or the sandbox around this process, has no such file; "
+            "what there is: pagelab doctor"
+        )
     purpose = "advise on" if reader.startswith("pagelab advise") else "map"
     return ProcessEndedError(
         f"process {pid} ended while {what} was read; to {purpose} a program before it ends: "

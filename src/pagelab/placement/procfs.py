@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .errors import NoSuchProcessError, explained, is_alive
+from .errors import NoSuchProcessError, explained, is_alive, not_permitted
 
 _HEADER = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ (\d+) *(.*)")
 _KIB = re.compile(r"(\w+): +(\d+) kB$")
@@ -72,7 +73,7 @@ def _vma(header: tuple[str, ...], totals: dict[str, int], flags: frozenset[str])
 
 def mappings(pid: int, reader: str = "pagelab map") -> list[Vma]:
     """The mappings of a process. Raises the errors of :mod:`pagelab.placement.errors`, which name ``reader``."""
-    _require(pid)
+    _require(pid, reader)
     with explained(pid, "smaps", reader):
         found = list(parse_smaps(lines(f"/proc/{pid}/smaps")))
     if not found:
@@ -82,8 +83,15 @@ def mappings(pid: int, reader: str = "pagelab map") -> list[Vma]:
     return found
 
 
-def _require(pid: int) -> None:
+def _require(pid: int, reader: str) -> None:
     if not Path(f"/proc/{pid}").exists():
+        try:
+            os.kill(pid, 0)
+        except PermissionError as error:
+            # A mount of /proc with hidepid shows only the own processes.
+            raise not_permitted(f"cannot see process {pid}", pid, error, reader) from error
+        except OSError:
+            pass
         raise NoSuchProcessError(f"there is no process {pid}; processes are listed by: ps -e")
 
 

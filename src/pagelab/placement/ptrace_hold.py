@@ -107,6 +107,8 @@ def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
                 path = os.devnull if stdout == "null" else stdout
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), 1)
             what = f"start {argv[0]}"
+            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, as long as it runs
+                signal.signal(ignored, signal.SIG_DFL)
             os.execvp(argv[0], list(argv))
         except OSError as error:
             os.write(failure_write, f"{error.errno} {what}".encode()[:_LONGEST_FAILURE])
@@ -131,8 +133,15 @@ def _become_the_calling_user() -> None:
 
 @contextmanager
 def interrupts_go_to_the_program() -> Iterator[None]:
-    """Makes Ctrl-C end the program, which shares our terminal, but not this process, which then maps it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Makes Ctrl-C end the program, which shares our terminal, but not this process, which then maps it.
+
+    A handler, because what is ignored stays ignored in programs that are started meanwhile.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield
     finally:
@@ -154,11 +163,15 @@ def follow(
     """
     deadline = None if after_s is None else time.monotonic() + after_s
     growth, fullest = (_Growth(pid) if peaks else None), None
+    # What the process was interrupted for. It stops in the same way whenever somebody continues it (SIGCONT).
+    wanted: Moment | None = None
     while True:
         status = _wait(pid, deadline, growth)
         if status is None:
+            wanted = "peak"
+            if deadline is not None and time.monotonic() >= deadline:
+                wanted, deadline = "now", None
             _ptrace(_INTERRUPT, pid, 0)
-            deadline = None
             continue
         if not os.WIFSTOPPED(status):
             raise MachineError(f"process {pid} was killed before it could be mapped; a killed process cannot be held")
@@ -169,12 +182,14 @@ def follow(
             return Traced(value, "exit", _wait_for_end(pid), fullest)
         if event == _EVENT_EXEC:
             growth, fullest = (_Growth(pid) if peaks else None), None
-        if event == _EVENT_STOP and number == signal.SIGTRAP and growth is not None and growth.is_due:
-            with growth.looking():
-                fullest = look(pid, "peak")
+        if event == _EVENT_STOP and number == signal.SIGTRAP and wanted == "peak" and growth is not None:
+            wanted = None
+            if growth.is_due:
+                with growth.looking():
+                    fullest = look(pid, "peak")
             _ptrace(_CONT, pid, 0)
             continue
-        if event == _EVENT_STOP and number == signal.SIGTRAP and after_s is not None:
+        if event == _EVENT_STOP and number == signal.SIGTRAP and wanted == "now":
             value = look(pid, "now")
             _ptrace(_DETACH, pid, 0)
             return Traced(value, "now", (end or _end)(pid))
