@@ -639,6 +639,68 @@ def test_what_this_machine_cannot_do_now_is_not_resumed(tmp_path: Path) -> None:
     assert resume_study(out, tools()).runs == 16
 
 
+def test_what_set_ups_make_is_there_again_before_it_is_asked_for(tmp_path: Path) -> None:
+    """The study's set-up makes the directory of the runs, and its tear-down removes it."""
+    text = TWO_BY_TWO.replace("seed = 7\n", 'seed = 7\nsetup = "mkdir -p work"\nteardown = "rm -r work"\n').replace(
+        'command = "true"\n', 'command = "true"\ncwd = "work"\n'
+    )
+    out = interrupted(tmp_path, text)
+    assert not (tmp_path / "work").exists()
+    assert resume_study(out, tools()).runs == 16
+
+
+def test_what_a_killed_run_left_changed_is_mended_before_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    moves = 'setup = "mv data away"\nteardown = "mv away data"\n'
+    text = TWO_BY_TWO.replace('name = "4K"\n', f'name = "4K"\n{moves}').replace(
+        'command = "true"\n', f'command = "true"\ncwd = "{tmp_path}"\n'
+    )
+    spec, out = spec_in(tmp_path, text), tmp_path / "out"
+    for after in range(1, 5):
+        killed = {**os.environ, "FAKE_RUNS_UNTIL_KILLED": str(after)}
+        command = ["run", spec, out] if after == 1 else ["resume", out]
+        subprocess.run([sys.executable, FAKES, *command, tmp_path / "x"], env=killed, cwd=tmp_path, check=False)
+
+    def check(_one: Condition) -> str | None:
+        return None if (tmp_path / "data").exists() else "there is no data"
+
+    assert resume_study(out, tools(check=check)).runs == 16
+    assert (tmp_path / "data").is_dir()
+
+
+def test_a_condition_that_never_starts_does_not_lock_the_study(tmp_path: Path) -> None:
+    """Interrupted between the runs of a block, the first runs of the next session may all be of that condition."""
+
+    def behave(condition: Condition) -> Record:
+        if condition.policy == "4K":
+            raise RunNotStarted("its pool is empty")
+        return record(condition)
+
+    for after in (3, 5, 6, 7):
+        out = tmp_path / str(after)
+        out.mkdir()
+        left = after
+
+        def stopping(condition: Condition) -> Record:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+            return behave(condition)
+
+        with pytest.raises(StudyInterruptedError):
+            run_study(spec_in(tmp_path), out / "out", tools(stopping))
+        resume_study(out / "out", tools(behave))
+        assert status_of(out / "out").statuses["ok"] == 8
+
+
+def test_an_extended_study_is_checked_as_well(tmp_path: Path) -> None:
+    run_study(spec_in(tmp_path), tmp_path / "out", tools())
+    with pytest.raises(StudyError, match="cannot run now: no pool"):
+        resume_study(tmp_path / "out", tools(check=lambda _one: "no pool"), executions=6)
+    assert status_of(tmp_path / "out").statuses["not-started"] == 0
+
+
 def test_a_machine_is_another_with_another_command_line_or_memory() -> None:
     def found(memory_bytes: int, cmdline: str) -> dict[str, Any]:
         return {"provenance": {"memory_bytes": memory_bytes, "kernel": {"release": "6.12", "cmdline": cmdline}}}

@@ -31,7 +31,7 @@ class BootSession(Session):
     def __init__(
         self, store: Store, directory: Path, tools: Tools, machine: dict[str, Any], progress: Progress | None = None
     ) -> None:
-        super().__init__(store, directory, tools.runner, machine, progress)
+        super().__init__(store, directory, tools.runner, machine, progress, tools.check)
         assert self._plan.reboots is not None
         self._reboots = self._plan.reboots
         self._noise = tools.noise

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ..machine.provenance import pagelab_version
 from . import on_host
 from .errors import NothingStartsError, StudyError
 from .interrupts import Interrupts
-from .job import Job, Runner
+from .job import Job, Runner, TearDownCutShortError
 from .plan import Plan, Step
 from .prepare import OUTPUT
 from .progress import Progress, TimeLeft
@@ -110,6 +111,15 @@ class Blocks:
         return sorted({self._bound[block] for block, slots in self._slots.items() if slots and block in self._bound})
 
 
+@contextmanager
+def _whole() -> Iterator[None]:
+    """What a second signal cuts short is owed to the next session."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise TearDownCutShortError from None
+
+
 class ClusterSession(Session):
     """A session whose blocks run on many hosts. ``where``: as in :class:`~pagelab.distribute.hosts.HostCluster`."""
 
@@ -140,6 +150,7 @@ class ClusterSession(Session):
 
     def _clean_up_after(self, running: list[int]) -> tuple[StepOutcome, ...]:
         """Leaves the tear-down to the hosts, which do it before their next set-up."""
+        self._take_over_owed()
         bound = self._store.block_platforms()
         query = (
             "SELECT DISTINCT block, condition FROM attempt JOIN schedule USING (position)"
@@ -150,6 +161,8 @@ class ClusterSession(Session):
                 self._owe(bound[block], self._conditions[condition].teardown)
         for platform in set(bound.values()):
             self._owe(platform, self._plan.teardown)
+        # Where this session is killed before its end, the next one has it from there.
+        self._store_owed()
         return ()
 
     def _owe(self, platform: str, steps: list[Step]) -> None:
@@ -183,15 +196,18 @@ class ClusterSession(Session):
 
     def _run_all(self, interrupts: Interrupts) -> None:
         self._take_over_owed()
+        self._mark_outstanding()
         try:
             with self._cluster.connected() as self._connection:
                 try:
                     self._run_planned(interrupts)
                 except BaseException:
-                    self._give_up()
+                    with _whole():
+                        self._give_up()
                     raise
                 finally:
-                    self._leave()
+                    with _whole():
+                        self._leave()
         except MachineError as error:
             raise MachineError(f"{error}; {self._kept()}; continue with: {self._resume}") from error
 
@@ -363,6 +379,7 @@ class ClusterSession(Session):
         result = found.result
         self._store.commit_steps(found.owed, self._id)
         self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
+        self._made.append((job.slot.position, job.slot.condition, result.status))
         time_left.finished(job.slot.condition, result.duration_s or 0.0)
         left = time_left.seconds()
         hosts = max(1, len({one.here.alone for one in self._hosts.values() if one.state == "ready" and one.workers}))
@@ -372,11 +389,10 @@ class ClusterSession(Session):
         self._stop_if_a_block_cannot_start(job, host, result.message)
 
     def _stop_if_a_block_cannot_start(self, last: Job, host: _Host, message: str | None) -> None:
-        counts = self._store.rows("SELECT count(*), sum(status != 'not-started') FROM run")
-        if counts[0][0] >= len(self._plan.active()) and not counts[0][1]:
+        if self._starts_nothing():
             raise NothingStartsError(
-                f"not one of {counts[0][0]} runs could be started; the last, {last.condition.name} on {host.platform}: "
-                f"{message}",
+                f"not one of {len(self._made)} runs could be started; the last, {last.condition.name} on "
+                f"{host.platform}: {message}",
                 self._resume,
             )
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 
-from .job import Interruptible, Job, Runner, TearDownCutShortError, perform
+from .job import Interruptible, Job, Runner, perform
 from .plan import Condition
 from .primary import is_processor_time
 from .store import RunResult, now
@@ -83,12 +83,9 @@ class CoRunExecutor:
                     thread.join()
         except BaseException:
             self._give_up()
-            try:
-                for thread in threads:
-                    if thread.ident is not None:
-                        thread.join()
-            except KeyboardInterrupt:
-                raise TearDownCutShortError from None
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
             raise
         if failures:
             raise failures[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import whole_file
-from ..errors import BadInputError, MachineError, another_would_do, quoted, system_reason
+from ..errors import another_would_do, quoted, system_reason
 from . import programs
 from .boot_session import BootSession
 from .budget import add_minutes
@@ -19,7 +19,7 @@ from .errors import StudyError
 from .extend import add_executions
 from .lock import DirectoryLock
 from .plan import Plan, digest_of
-from .prepare import OUTPUT, SPEC_COPY, Prepared, check_destination, create, prepare
+from .prepare import SPEC_COPY, Prepared, check_destination, create, prepare
 from .progress import Progress, Silent, as_note
 from .resuming import ADDRESS, MARK, repeat_unstarted, resume_command, sudo
 from .session import Finished, Session
@@ -97,6 +97,7 @@ def _work(
     cluster: str | None,
     *,
     instead: Callable[[Store], None] | None = None,
+    again: bool = False,
 ) -> Finished:
     if cluster is not None:
         return ClusterSession(store, directory, tools.runner, machine, progress, cluster).work()
@@ -105,7 +106,9 @@ def _work(
         return Finished(len(store.finished()), 0, None)
     if store.plan().reboots is not None:
         return BootSession(store, directory, tools, machine, progress).work()
-    return Session(store, directory, tools.runner, machine, progress).work(tools.noise(store.plan()))
+    # A study that begins was checked as a whole.
+    session = Session(store, directory, tools.runner, machine, progress, tools.check if again else None)
+    return session.work(tools.noise(store.plan()))
 
 
 def refuse_restarts(plan: Plan, command: str) -> None:
@@ -121,8 +124,8 @@ def _refuse_other_place(directory: Path, meta: dict[str, str], plan: Plan, clust
     """Refuses to continue a study of a cluster without one, or the reverse: blocks belong to their hosts."""
     if MARK in meta and cluster is None:
         raise StudyError(
-            f"{directory} runs on a cluster, and its blocks belong to their hosts; continue it with: pagelab study "
-            f"resume {quoted(directory)} --cluster ADDRESS"
+            f"{directory} runs on a cluster, and its blocks belong to their hosts; continue it with: "
+            f"{resume_command(quoted(directory), meta, plan)}"
         )
     if MARK not in meta and cluster is not None:
         raise StudyError(
@@ -181,16 +184,15 @@ def resume_study(
             )
         _refuse_other_place(directory, meta, store.plan(), cluster)
         if instead is None and not in_boot:
-            refuse_restarts(store.plan(), f"study resume {quoted(directory)}")
+            more = "" if executions is None else f" --executions {executions}"
+            refuse_restarts(store.plan(), f"study resume {quoted(directory)}{more}{' --as-begun' * as_begun}")
         if cluster is not None and minutes is not None:
             raise StudyError("--cluster and --minutes exclude each other: hosts differ in pace; use --executions N")
         _refuse_changes(directory, store.plan(), meta, as_begun=as_begun)
         if not as_begun:
             refuse_edited(directory, meta, executions, minutes, plan=store.plan())
         repeat_unstarted(store)
-        if cluster is None:
-            _refuse_impossible(store, tools, directory)
-        else:
+        if cluster is not None:
             store.put_meta(ADDRESS, cluster)
         if executions is not None:
             add_executions(store, executions)
@@ -198,27 +200,7 @@ def resume_study(
             add_minutes(store, minutes)
         for warning in [] if cluster else tools.limits(store.plan()):
             (progress or Silent()).note(as_note(warning))
-        return _work(store, directory, tools, tools.machine(), progress, cluster, instead=instead)
-
-
-def _refuse_impossible(store: Store, tools: Tools, directory: Path) -> None:
-    """Refuses to go on where this machine cannot do what is left of the study: each of these runs would be lost."""
-    (directory / OUTPUT).mkdir(exist_ok=True)
-    plan, finished = store.plan(), store.finished()
-    outstanding = {slot.condition for slot in store.slots() if slot.position not in finished}
-    for condition in plan.active():
-        if condition.index not in outstanding:
-            continue
-        cwd = condition.request.cwd
-        try:
-            reason = f"there is no directory {cwd}" if cwd and not Path(cwd).is_dir() else tools.check(condition)
-        except (BadInputError, MachineError) as error:
-            reason = str(error)
-        if reason:
-            raise StudyError(
-                f"{condition.name} cannot run now: {reason}; mend it, then continue with: "
-                f"{resume_command(quoted(directory), store.meta(), plan)}"
-            )
+        return _work(store, directory, tools, tools.machine(), progress, cluster, instead=instead, again=True)
 
 
 def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str], *, as_begun: bool) -> None:

@@ -153,14 +153,25 @@ def run_steps(
     Returns the first step that failed, or None. Raises :class:`TearDownCutShortError` for KeyboardInterrupt in a
     tear-down.
     """
+    try:
+        return _run_each(phase, steps, timeout_s, outcomes, go_on=go_on)
+    except KeyboardInterrupt:
+        if phase == "setup":
+            raise
+        raise TearDownCutShortError from None
+
+
+def _run_each(
+    phase: Literal["setup", "teardown"],
+    steps: list[Step],
+    timeout_s: float,
+    outcomes: list[StepOutcome],
+    *,
+    go_on: bool,
+) -> StepOutcome | None:
     first: StepOutcome | None = None
     for step in steps:
-        try:
-            outcome = _run_step(phase, step, timeout_s)
-        except KeyboardInterrupt:
-            if phase == "setup":
-                raise
-            raise TearDownCutShortError from None
+        outcome = _run_step(phase, step, timeout_s)
         outcomes.append(outcome)
         if outcome.message:
             first = first or outcome

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..errors import quoted
+
 if TYPE_CHECKING:
     from .plan import Plan
     from .store import Store
@@ -25,7 +27,7 @@ def resume_command(where: str, meta: Mapping[str, str], plan: Plan, more: str = 
     """
     command = f"study resume {where}{more}"
     if MARK in meta:
-        return f"pagelab {command} --cluster {meta.get(ADDRESS, 'ADDRESS')}"
+        return f"pagelab {command} --cluster {quoted(meta[ADDRESS]) if ADDRESS in meta else 'ADDRESS'}"
     # Where it restarts the machine, the user has to agree again.
     return sudo(f"{command} --reboot") if plan.reboots is not None else f"pagelab {command}"
 
@@ -34,7 +36,7 @@ def sudo(command: str) -> str:
     """A command of pagelab for root, as sudo finds it."""
     from ..machine.probe import own_command
 
-    return f"sudo {own_command()} {command}"
+    return f"sudo {quoted(own_command())} {command}"
 
 
 def repeat_unstarted(store: Store) -> None:

@@ -13,13 +13,13 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import quoted
+from ..errors import BadInputError, MachineError, quoted
 from ..record import RunWarning, WarningKind
 from . import budget
 from .co_run import CoRunExecutor
@@ -28,7 +28,7 @@ from .host_backing import HostBacking, needed_in
 from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
 from .job import Executor, Job, LocalExecutor, Runner, Stoppable, TearDownCutShortError, run_steps
-from .plan import Plan
+from .plan import Condition, Plan
 from .prepare import OUTPUT, TRIAL
 from .progress import Progress, Silent, TimeLeft
 from .resuming import UNSTARTED, resume_command
@@ -53,8 +53,15 @@ class Session:
     """Makes the missing runs of one open store; the caller holds the directory's lock."""
 
     def __init__(
-        self, store: Store, directory: Path, runner: Runner, machine: dict[str, Any], progress: Progress | None = None
+        self,
+        store: Store,
+        directory: Path,
+        runner: Runner,
+        machine: dict[str, Any],
+        progress: Progress | None = None,
+        check: Callable[[Condition], str | None] | None = None,
     ) -> None:
+        """``check``: the reason why this machine cannot do a condition now; without it, nothing is asked."""
         self._store = store
         self._directory = directory
         self._runner = runner
@@ -65,8 +72,11 @@ class Session:
         self._backing = HostBacking(self._plan, store, machine.get("machine", {}), needed_in(directory / TRIAL))
         self._id = 0
         self._attempts: dict[int, int] = {}
-        self._made: list[tuple[int, str]] = []
-        """Position and status of this session's runs."""
+        self._check = check
+        self._made: list[tuple[int, int, str]] = []
+        """Position, condition and status of this session's runs."""
+        self._outstanding: set[int] = set()
+        """Conditions with runs to be made when the session began."""
         self._resume = resume_command(quoted(directory), {}, self._plan)
 
     def work(self, noise: RunWarning | None = None) -> Finished:
@@ -148,10 +158,54 @@ class Session:
                     f"the study's set-up failed: {failed.command}: {failed.message}\n{failed.output}".rstrip()
                     + f"\nmend it, then continue with: {self._resume}"
                 )
+            self._mark_outstanding()
+            self._refuse_impossible()
             self._run_planned(interrupts)
-        finally:
-            run_steps("teardown", self._plan.teardown, self._plan.step_timeout_s, outcomes, go_on=True)
-            self._store.commit_steps(tuple(outcomes), self._id)
+        except TearDownCutShortError:
+            # What is cut short comes before the study's own, which the next session does with it.
+            raise
+        except BaseException:
+            self._tear_down(outcomes)
+            raise
+        else:
+            self._tear_down(outcomes)
+
+    def _tear_down(self, outcomes: list[StepOutcome]) -> None:
+        run_steps("teardown", self._plan.teardown, self._plan.step_timeout_s, outcomes, go_on=True)
+        self._store.commit_steps(tuple(outcomes), self._id)
+
+    def _mark_outstanding(self) -> None:
+        finished = self._store.finished()
+        self._outstanding = {slot.condition for slot in self._store.slots() if slot.position not in finished}
+
+    def _refuse_impossible(self) -> None:
+        """Refuses to go on where this machine cannot do what is left of the study: each of these runs would be lost.
+
+        The set-up of the study has been done, and what a killed session left has been torn down.
+        """
+        if self._check is None or looks_of(self._store).stopped is not None:
+            return
+        for condition in self._plan.active():
+            # With a time limit there may be more runs than are planned by now.
+            if condition.index in self._outstanding or self._plan.minutes is not None:
+                reason = self._obstacle(condition)
+                if reason:
+                    raise StudyError(
+                        f"{condition.name} cannot run now: {reason}; mend it, then continue with: {self._resume}"
+                    )
+
+    def _obstacle(self, condition: Condition) -> str | None:
+        """Why the condition cannot be run now; None: nothing is known that is in the way."""
+        assert self._check is not None
+        try:
+            (self._directory / OUTPUT).mkdir(exist_ok=True)
+            cwd = condition.request.cwd
+            # A set-up of its own may make it.
+            if cwd and not condition.setup and not Path(cwd).is_dir():
+                return f"there is no directory {cwd}"
+            return self._check(condition)
+        except (BadInputError, MachineError, OSError) as error:
+            return str(error)
 
     def _run_planned(self, interrupts: Interrupts) -> None:
         """Makes all planned runs; in a study with a time limit, then further runs that fit."""
@@ -196,7 +250,7 @@ class Session:
             attempts = [self._attempts.pop(job.slot.position) for job, _ in together]
             runs = [(job.slot, result, attempt) for (job, result), attempt in zip(together, attempts, strict=True)]
             self._store.commit_runs(runs, self._id)
-            self._made += [(job.slot.position, result.status) for job, result in together]
+            self._made += [(job.slot.position, job.slot.condition, result.status) for job, result in together]
             for job, result in together:
                 self._backing.after(job.condition, result)
                 time_left.finished(job.slot.condition, result.duration_s or 0.0)
@@ -217,17 +271,30 @@ class Session:
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
         """Ends the session, with the reason, if no run of its first block could be started; the next session repeats
         these runs."""
-        # A boot may have one run: all boots so far count as one session.
-        made = self._store.rows("SELECT position, status FROM run") if self._plan.reboots else self._made
-        a_block = len(self._plan.active()) * (1 + (self._plan.warmups if self._plan.reboots else 0))
-        if len(made) < a_block or any(status != "not-started" for _, status in made):
+        if not self._starts_nothing():
             return
-        self._store.put_meta(UNSTARTED, json.dumps([position for position, _ in made]))
-        is_first = len(made) == len(self._store.finished())
-        which = "run of the first block" if is_first else f"of the first {len(made)} runs of this session"
+        is_first = len(self._made) == len(self._store.finished()) or self._plan.reboots
+        which = "run of the first block" if is_first else f"of the first {len(self._made)} runs of this session"
         raise NothingStartsError(
             f"not one {which} could be started; the last, {last.condition.name}: {message}", self._resume
         )
+
+    def _starts_nothing(self) -> bool:
+        """Whether a block of runs was made, with every condition that is left, and none could be started. They are then
+        marked to be repeated."""
+        made, wanted = self._made, self._outstanding
+        a_block = len(self._plan.active())
+        if self._plan.reboots:
+            # A boot may have one run: all boots so far count as one session.
+            made = self._store.rows("SELECT position, condition, status FROM run")
+            wanted = {condition.index for condition in self._plan.active()}
+            a_block *= 1 + self._plan.warmups
+        if len(made) < a_block or any(status != "not-started" for _, _, status in made):
+            return False
+        if not {condition for _, condition, _ in made} >= wanted:
+            return False
+        self._store.put_meta(UNSTARTED, json.dumps([position for position, _, _ in made]))
+        return True
 
     @property
     def _in_pilot(self) -> bool:

@@ -377,6 +377,12 @@ impl Arrays {
         }
     }
 
+    /// Whether the sets keep their order themselves now.
+    #[inline(always)]
+    pub(super) const fn is_in_order(&self) -> bool {
+        self.in_order
+    }
+
     /// Undoes [`Arrays::put_in_order`] at the time `now`.
     #[inline(always)]
     pub(super) fn keep_places(&mut self, now: u64) {

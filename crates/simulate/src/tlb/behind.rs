@@ -84,16 +84,17 @@ impl List {
         self.length = length;
     }
 
-    /// Whether so many of the batch before missed that remembering entries is not worth it.
-    const fn was_long(&self) -> bool {
-        self.before > BATCH / 4
+    /// Whether so many of the batch before missed that remembering entries is not worth it: more than a quarter, or
+    /// more than an eighth where they are not remembered now, because each change costs a look at all sets.
+    const fn was_long(&self, is_in_order: bool) -> bool {
+        self.before > if is_in_order { BATCH / 8 } else { BATCH / 4 }
     }
 }
 
 impl Core {
     /// Whether entries seldom stay where they were found.
     pub(super) fn misses_often(&self) -> bool {
-        self.missed.as_ref().is_some_and(List::was_long)
+        self.missed.as_ref().is_some_and(|list| list.was_long(self.is_in_order()))
     }
 
     /// Number of misses that wait for [`Core::go_behind`].

@@ -242,6 +242,12 @@ impl Core {
         done
     }
 
+    /// Whether the sets of the first level keep their order themselves now.
+    #[inline(always)]
+    pub(super) fn is_in_order(&self) -> bool {
+        self.first[LOADS].is_in_order()
+    }
+
     /// Arrays keep their entries in place again.
     #[inline(always)]
     pub(super) fn keep_places(&mut self) {

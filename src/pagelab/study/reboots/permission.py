@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...errors import MachineError, another_would_do
+from ...errors import MachineError, another_would_do, quoted
 from ...machine.probe import own_command
 from ...machine.sysfs import Tree
 from ...machine.virtual import container
@@ -135,7 +135,7 @@ def told(plan: Plan, number: int, systemd: Systemd) -> str:
         f"{units.WANTED_BY}.wants; the default target and the boot loader stay as they are",
         _stopped(plan.reboots.keep, systemd),
         _without_end(plan),
-        f"stop it on the console, as root, with: {own_command()} {STOP}; or in the boot loader, with the word "
+        f"stop it on the console, as root, with: {quoted(own_command())} {STOP}; or in the boot loader, with the word "
         f"{units.STOP_WORD} on the kernel's command line",
     ]
     return "\n".join(line for line in lines if line)
