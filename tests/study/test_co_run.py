@@ -102,7 +102,8 @@ def test_a_time_is_filled_by_pairs_that_take_as_long_as_their_longer_half(tmp_pa
         (sized,) = [event["data"] for event in store.events() if event["kind"] == "sized"]
         pilot = budget.fewest_blocks(store.plan())
         spent = budget.spent_s(store)
-        in_turn = float(store.runs()["duration_s"].sum())
+        runs = store.runs()
+    in_turn = float(runs["duration_s"].sum())
     (pace,) = sized["paces"]
     of_pairs = runs.group_by("block").agg(pl.col("duration_s").max().alias("longer"), pl.col("duration_s").sum())
     longer, both = float(of_pairs["longer"].median()), float(of_pairs["duration_s"].median())  # type: ignore[arg-type]
