@@ -170,6 +170,19 @@ def test_traces_without_references_are_refused(how: Callable[[object], object]) 
         how(np.empty(0, np.uint64))
 
 
+@pytest.mark.parametrize("option", [[], ["--policy", "fifo"], ["--sample", "0.5"]])
+def test_page_faults_of_a_trace_without_references_name_it_and_the_next_command(
+    tmp_path: Path, option: list[str]
+) -> None:
+    empty = tmp_path / "empty.trace"
+    trace.write(empty, [])
+    command = [sys.executable, "-m", "pagelab", "simulate", "paging", str(empty), *option]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"trace {empty}: it has no references that use pages" in done.stderr
+    assert f"pagelab trace info {empty}" in done.stderr
+
+
 @pytest.mark.parametrize("how", [lambda path: tlb(path, "haswell"), lambda path: cache(path, "zen-3")])
 def test_traces_that_cannot_be_opened_have_their_errno(tmp_path: Path, how: Callable[[object], object]) -> None:
     """Regression: "(os error 2) (errno None)"."""

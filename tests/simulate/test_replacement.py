@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import polars as pl
 import pytest
@@ -93,6 +96,8 @@ def test_sizes_that_a_sample_says_nothing_about_are_left_out() -> None:
         ({"memory": [3]}, "no memory size is a multiple"),
         ({"colours": [5000], "memory": [5000]}, "5000 colours"),
         ({"trace": np.array([], int)}, "no references"),
+        ({"memory": [3 << 30], "colours": [3]}, "in 3 colours: .* at most 3,221,225,469 pages; .*--memory"),
+        ({"memory": [1 << 32], "colours": [1]}, "in 1 colours: .* at most 4,294,967,295 pages; .*--memory"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(change: dict[str, object], message: str) -> None:
@@ -105,6 +110,20 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, object], message:
 def test_samples_that_cannot_be_are_refused(how: dict[str, float]) -> None:
     with pytest.raises(BadInputError):
         sampled_paging(np.arange(9), [4], **how)  # type: ignore[arg-type]  # that is the point
+
+
+def test_frames_that_are_never_used_take_no_memory() -> None:
+    """Regression: FIFO, CLOCK and random replacement took four bytes for each frame: 3 GiB here."""
+    code = (
+        "import numpy, resource\n"
+        "from pagelab.simulate.replacement_runs import POLICIES, replacement\n"
+        "found = replacement(numpy.arange(9000), POLICIES, [1 << 28], [1, 3, 64])\n"
+        "print(found['faults'].to_list(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    faults, peak_mib = done.stdout.rsplit(maxsplit=1)
+    assert faults == str([9000] * 10)
+    assert int(peak_mib) < 500
 
 
 def test_frames_have_the_same_columns() -> None:

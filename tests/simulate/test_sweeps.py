@@ -80,6 +80,18 @@ def test_sizes_for_which_a_sample_has_no_estimate_are_rows_without_faults(here: 
     assert found.select("seed", "colours", "memory_pages", "faults").rows() == [(n, 64, 256, None) for n in range(3)]
 
 
+def test_random_replacement_of_tlbs_has_a_row_for_each_seed(here: Path) -> None:
+    """Regression: one seed was simulated, and its row said that nothing was drawn."""
+    text = (here / "small.toml").read_text().replace("entries = 8", "entries = 8, replacement = 'random'")
+    (here / "drawing.toml").write_text(text)
+    table = "traces = ['one.trace']\nseeds = 3\n[[tlb]]\nprocessor = 'drawing.toml'\npages = '4K'\n"
+    found = run(written(here, table), here / "out").frame().sort("seed")
+    real = pagelab.simulate.tlb(here / "one.trace", here / "drawing.toml", placement_of_pages("4K"), seeds=3).executions
+    assert found["seed"].to_list() == [0, 1, 2]
+    assert found["m"].to_list() == real["m"].to_list()
+    assert len(set(real["m"])) > 1
+
+
 def test_seeds_of_one_task_are_those_of_several(here: Path) -> None:
     cut = ALL[ALL.index("[[cache]]") : ALL.index("[[tlb]]")]
     apart = run(written(here, f'traces = ["one.trace"]\nseeds = 5\nseeds_per_task = 1\n{cut}'), here / "apart")

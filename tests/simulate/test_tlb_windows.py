@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from pagelab import trace
 from pagelab.errors import BadInputError
 from pagelab.layouts.layout import PLACES
+from pagelab.simulate import hardware
 from pagelab.simulate.placements import placement_of_pages
 from pagelab.simulate.tlb_estimate import COUNTS, tlb_windows
 from pagelab.simulate.tlb_runs import tlb
@@ -194,6 +196,15 @@ def test_it_can_be_called_again() -> None:
 def test_windows_that_tell_nothing_are_refused(changes: dict[str, int], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         tlb_windows(phases(1)[:20_000], "haswell", **changes)  # type: ignore[arg-type]
+
+
+def test_windows_of_several_cores_are_refused() -> None:
+    """Regression: what warmed up was given to the cores otherwise than in the whole trace."""
+    described = hardware.load("haswell")
+    two = replace(described, tlb={**described.needed("tlb"), "cores": 2})
+    tlb(phases(1)[:20_000], two, threads=1)
+    with pytest.raises(BadInputError, match=r"it has 2 cores.* simulate the whole trace"):
+        tlb_windows(phases(1)[:20_000], two, windows=10, length=1_000)
 
 
 def test_the_command_tells_totals_with_their_errors(tmp_path: Path) -> None:

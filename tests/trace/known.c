@@ -318,6 +318,85 @@ static void crowd(long count)
         ;
 }
 
+/* The first process ends at once; its child begins its work later. */
+static void outlived(void)
+{
+    map(1);
+    if (fork() != 0)
+        _exit(0);
+    usleep(500000);
+    store(0, 1, 60);
+    _exit(0);
+}
+
+/* The first process executes itself, by this path, in which %d is its number. */
+static void replaced(char *self, char *path)
+{
+    char name[4096];
+    snprintf(name, sizeof name, path, (int)getpid());
+    map(4);
+    if (chdir("/"))
+        abort();
+    store(0, 1, 10);
+    char *argv[] = {self, "child", NULL};
+    execv(name, argv);
+    _exit(9);
+}
+
+/* A forked child with a window and an exit code of its own, which its parent's window tells. */
+static int forked(void)
+{
+    int status;
+    map(4);
+    store(0, 1, 10);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(MARKER, 1);
+        store(1, 1, 20);
+        prctl(MARKER, 0);
+        store(1, 1, 100000);
+        _exit(5);
+    }
+    waitpid(pid, &status, 0);
+    prctl(MARKER, 1);
+    store(2, 1, WEXITSTATUS(status) * 10);
+    prctl(MARKER, 0);
+    return 0;
+}
+
+/* A thread of a process forks: its child has one thread. */
+static void *forks(void *number)
+{
+    (void)number;
+    if (fork() == 0) {
+        store(1, 1, 20);
+        _exit(0);
+    }
+    wait(NULL);
+    return NULL;
+}
+
+static void fork_of_thread(void)
+{
+    pthread_t id;
+    map(2);
+    store(0, 1, 10);
+    pthread_create(&id, NULL, forks, NULL);
+    pthread_join(id, NULL);
+}
+
+/* Stores that both a process and its child have made, before and behind a fork, which end with a kill. */
+static void forked_and_killed(void)
+{
+    map(2);
+    store(0, 1, 40);
+    if (fork() == 0)
+        _exit(0);
+    wait(NULL);
+    store(1, 1, 40);
+    kill(getpid(), SIGKILL);
+}
+
 static void child(void)
 {
     map(4);
@@ -354,6 +433,16 @@ int main(int argc, char **argv)
         crowd(atol(argv[2]));
     else if (!strcmp(mode, "child"))
         child();
+    else if (!strcmp(mode, "outlived"))
+        outlived();
+    else if (!strcmp(mode, "replaced"))
+        replaced(argv[0], argv[2]);
+    else if (!strcmp(mode, "forked"))
+        return forked();
+    else if (!strcmp(mode, "fork-of-thread"))
+        fork_of_thread();
+    else if (!strcmp(mode, "forked-and-killed"))
+        forked_and_killed();
     else if (!strcmp(mode, "descriptors"))
         descriptors(argv[2]);
     else if (!strcmp(mode, "loop")) {

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,6 +172,97 @@ def test_children_are_left_out_on_request(known: str, tmp_path: Path) -> None:
     assert (found.references, len(found.images)) == (40, 1)
 
 
+def pages_by_image(path: Path) -> dict[int, dict[int, int]]:
+    """References to each page of the arena, by address space."""
+    references = everything(path)
+    pages, spaces = (references.address - ARENA) // PAGE, references.asid
+    found: dict[int, dict[int, int]] = {}
+    for space in np.unique(spaces):
+        own, counts = np.unique(pages[spaces == space], return_counts=True)
+        found[int(space)] = dict(zip(own.tolist(), counts.tolist(), strict=True))
+    return found
+
+
+@pytest.mark.parametrize("executes", [False, True])
+def test_children_that_outlive_the_program_have_time_to_end(known: str, tmp_path: Path, *, executes: bool) -> None:
+    """Regression: a child that had sent nothing by the program's end was lost, and later ended in its work."""
+    argv = ["sh", "-c", f"{known} child &"] if executes else [known, "outlived"]
+    found = trace.capture(argv, tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert (found.status, found.references, found.cut_off) == (0, 40 if executes else 60, 0)
+    assert "killed" not in [image["ended"] for image in found.images]
+
+
+def test_children_that_outlive_the_program_for_long_are_cut_off_and_told(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "outlived"], tmp_path / "t", full=True, ranges=ARENA_RANGE, grace_s=0.1)
+    assert (found.status, found.references, found.cut_off) == (0, 0, 1)
+    assert [image["ended"] for image in found.images] == ["exit", "killed"]
+
+
+@pytest.mark.parametrize("path", ["known", "/proc/self/exe", "/proc/thread-self/exe", "/proc/%d/exe"])
+@pytest.mark.parametrize("children", [True, False])
+def test_a_program_that_executes_itself_is_followed(known: str, tmp_path: Path, path: str, *, children: bool) -> None:
+    """Regression: by /proc/self/exe the emulator was emulated, and without children the new program was not seen."""
+    argv = [known, "replaced", known if path == "known" else path]
+    found = trace.capture(argv, tmp_path / "t", full=True, ranges=ARENA_RANGE, children=children)
+    assert (found.status, found.notes) == (0, [])
+    shown = [(image["command"][1], image["references"], image["ended"]) for image in found.images]
+    assert shown == [("replaced", 10, "exec"), ("child", 40, "exit")]
+
+
+def test_a_program_executes_itself_after_its_directory_changed(
+    known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(known).parent)
+    found = trace.capture(["./known", "replaced", "/proc/self/exe"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert (found.status, found.references) == (0, 50)
+
+
+@pytest.mark.parametrize("end_program", [False, True])
+def test_children_that_are_left_out_have_no_windows(known: str, tmp_path: Path, *, end_program: bool) -> None:
+    """Regression: their windows were captured, and the end of one ended the child, whose status was then lost."""
+    options: dict[str, Any] = {"ranges": ARENA_RANGE, "children": False, "end_program": end_program}
+    found = trace.capture([known, "forked"], tmp_path / "t", full=True, marker=True, **options)
+    assert len(found.images) == 1
+    assert pages_by_image(tmp_path / "t") == {0: {2: 50}}
+    found = trace.capture([known, "forked"], tmp_path / "u", full=True, count=1 << 40, **options)
+    assert len(found.images) == 1
+    assert pages_by_image(tmp_path / "u") == {0: {0: 10, 2: 50}}
+
+
+def test_windows_are_counted_in_each_process_from_its_fork(known: str, tmp_path: Path) -> None:
+    """Regression: a forked child went on where its parent was, long after the window."""
+    options: dict[str, Any] = {"full": True, "ranges": ARENA_RANGE, "count": 20_000}
+    found = trace.capture([known, "forked"], tmp_path / "t", **options)
+    parent, child = found.images
+    assert (parent["references"], child["references"]) == (0, pages_by_image(tmp_path / "t")[1][1])
+    assert 20 < child["references"] < 20_000
+    found = trace.capture([known, "forked"], tmp_path / "u", end_program=True, **options)
+    assert [image["command"][1] for image in found.images] == ["forked"]
+    assert abs(found.images[0]["instructions"] - 20_000) <= 512
+    found = trace.capture([known, "children"], tmp_path / "v", count=1 << 40)
+    parent, child, executed = found.images
+    assert child["instructions"] < 20_000 < min(parent["instructions"], executed["instructions"])
+
+
+def test_the_child_of_a_thread_has_one_thread(known: str, tmp_path: Path) -> None:
+    trace.capture([known, "fork-of-thread"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    references = everything(tmp_path / "t")
+    assert set(zip(references.asid.tolist(), references.thread.tolist(), strict=True)) == {(0, 0), (1, 0)}
+
+
+def test_references_before_a_fork_are_sent_with_it(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "forked-and-killed"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert [image["ended"] for image in found.images] == ["killed", "exit"]
+    assert pages_by_image(tmp_path / "t") == {0: {0: 40}}
+
+
+def test_a_program_that_is_killed_early_has_begun(known: str, tmp_path: Path) -> None:
+    """Regression: before its first 32,768 references, "before the program began" was said."""
+    found = trace.capture([known, "die"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert (found.status, found.references) == (-9, 0)
+    assert [image["ended"] for image in found.images] == ["killed"]
+
+
 def test_scripts_are_traced_as_their_interpreter(known: str, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(f"#!/bin/sh -e\n{known} loop 100\n{known} loop $1\n")
@@ -224,6 +316,14 @@ def test_qemu_and_lackey_see_the_same_references(bare: str, tmp_path: Path) -> N
     assert qemu.kinds["load"] - loads in range(10)  # those of the stack
 
 
+def test_lackey_leaves_out_forked_children(known: str, tmp_path: Path) -> None:
+    """Regression: their lines came between the program's, and were cut by them."""
+    need("valgrind")
+    trace.capture_with_lackey([known, "forked"], tmp_path / "t", full=True)
+    pages = (everything(tmp_path / "t").address - ARENA) // PAGE
+    assert [int((pages == page).sum()) for page in range(3)] == [10, 0, 50]
+
+
 def test_a_reference_across_a_page_end_counts_on_both_pages(bare: str, tmp_path: Path) -> None:
     full = trace.capture([bare], tmp_path / "full", full=True)
     runs = trace.capture([bare], tmp_path / "runs")
@@ -264,16 +364,24 @@ def test_simulators_warn_of_a_trace_whose_program_was_killed(known: str, tmp_pat
         json.loads(done.stdout)
 
 
-def test_an_interrupted_capture_tells_how_much_its_trace_has(tmp_path: Path) -> None:
-    """Regression: after Ctrl-C a part of the trace stayed, and only ``pagelab: interrupted`` was said."""
-    program = [sys.executable, "-c", "print('on', flush=True)\nwhile True: pass"]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_capture_tells_how_much_its_trace_has(tmp_path: Path, number: signal.Signals) -> None:
+    """Regression: after Ctrl-C a part of the trace stayed, and only ``pagelab: interrupted`` was said. After SIGTERM
+    the trace was torn, the collector's directory stayed, and the program ran on."""
+    program = [sys.executable, "-c", "import os\nprint(os.getpid(), flush=True)\nwhile True: pass"]
     command = [sys.executable, "-m", "pagelab", "trace", "-o", "t", "--", *program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+    environment = os.environ | {"TMPDIR": "."}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
+    ) as running:
         assert running.stdout is not None
-        assert running.stdout.readline() == "on\n"
-        running.send_signal(signal.SIGINT)
+        emulated = int(running.stdout.readline())
+        running.send_signal(number)
         _, error = running.communicate(timeout=120)
     assert running.returncode == 130, error
+    assert not Path(f"/proc/{emulated}").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+    assert trace.info(tmp_path / "t")["complete"]
     references = trace.info(tmp_path / "t")["references"]
     assert error.splitlines()[-1] == (
         f"pagelab: interrupted; t has the references until then ({references:,}); for all of them, repeat the command "
@@ -371,13 +479,16 @@ def test_a_reduced_capture_says_what_it_is_exact_for(known: str, tmp_path: Path)
         (["--marker", "--count", "5", "--", "true"], "not by both"),
         (["--end-program", "--", "true"], "has an end"),
         (["--range", "20-10", "--", "true"], "LOW below HIGH"),
+        (["--range", "0-10000000000000000", "--", "true"], "--range 0-10000000000000000: LOW below HIGH, HIGH below"),
+        (["--count", 1 << 64, "--", "true"], f"--count {1 << 64}: a number of instructions, from 1 up, below 2^64"),
+        (["--first", 1 << 64, "--", "true"], f"--first {1 << 64}: a number of instructions, from 0 up, below 2^64"),
         (["--range", "x", "--", "true"], "hexadecimal"),
         (["--way", "pin", "--", "true"], "allowed: qemu, lackey"),
         (["--way", "lackey", "--marker", "--", "true"], "lackey has no windows"),
         (["--level", "0", "--", "true"], "1 to 19"),
     ],
 )
-def test_bad_requests_are_refused_before_anything_runs(tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_bad_requests_are_refused_before_anything_runs(tmp_path: Path, arguments: list[object], words: str) -> None:
     run = cli(*arguments, cwd=tmp_path)
     assert run.returncode == 2, run.stderr
     assert words in run.stderr

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -407,6 +409,22 @@ def test_traces_in_turns_and_one_after_the_other(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="--page SIZE"):
         trace.concat([tmp_path / "a", tmp_path / "full"], tmp_path / "x")
     trace.concat([tmp_path / "a", tmp_path / "full"], tmp_path / "x", page_bytes="4K")
+
+
+def test_errors_of_several_traces_name_the_one(tmp_path: Path) -> None:
+    trace.write(tmp_path / "a", [np.arange(1000)], page_bytes="4K")
+    trace.write(tmp_path / "b", [np.arange(1000)], page_bytes="4K")
+    (tmp_path / "torn").write_bytes((tmp_path / "b").read_bytes()[:-30])
+    torn = str(tmp_path / "torn")
+    for mixed in (partial(trace.interleave, quantum=5), trace.concat):
+        with pytest.raises(TraceError, match=f"^{re.escape(torn)}: the trace is torn") as told:
+            mixed([tmp_path / "a", torn], tmp_path / "x")
+        assert told.value.kind == "torn"
+        with pytest.raises(TraceError, match=f"^{re.escape(str(tmp_path / 'none'))}: cannot open a trace"):
+            mixed([tmp_path / "a", tmp_path / "none"], tmp_path / "x")
+        with pytest.raises(TraceError, match=f"^{re.escape(str(tmp_path / 'a'))}: .* pages"):
+            mixed([tmp_path / "a", tmp_path / "b"], tmp_path / "x", page_bytes="1K")
+    assert not (tmp_path / "x").exists()
 
 
 def lru_faults(pages: list[tuple[int, int]], frames: int, colours: int) -> int:

@@ -21,7 +21,7 @@ use pyo3::types::PyBytes;
 create_exception!(pagelab._native, TraceRefused, PyValueError, "Arguments: what kind of error, and the message.");
 
 fn refused(error: TraceError) -> PyErr {
-    let kind = match &error {
+    let kind = match error.plain() {
         TraceError::Io { source, .. } => {
             return match source.raw_os_error() {
                 Some(errno) => PyOSError::new_err((errno, error.to_string())),

@@ -5,9 +5,9 @@
 //! of addresses and kinds.
 
 use crate::api::{self, ALL_ACCESSES, Block, CurrentVcpu, Data, Id, Instruction, MemoryInfo, NO_REGISTERS};
-use crate::channel;
 use crate::config::{Mode, Window, shared};
 use crate::state::{self, INSTRUCTIONS, Own, Thread, active, set_active, several};
+use crate::{channel, children};
 use pagelab_trace::capture::instructions::{self, Meeting};
 use pagelab_trace::{ADDRESS_BITS, Kind, Reference};
 use std::ptr;
@@ -30,6 +30,9 @@ const LONGEST: u64 = 64;
 
 /// Instruments a block.
 pub extern "C" fn translated(_id: Id, block: &Block) {
+    if !channel::is_announced() {
+        channel::announce(&mut channel::lock());
+    }
     let config = &shared().config;
     let all = config.ranges.is_empty() && config.kinds.has(Kind::Load) && config.kinds.has(Kind::Store);
     let count = api::qemu_plugin_tb_n_insns(block);
@@ -275,6 +278,9 @@ extern "C" fn fetched_run(mut vcpu: CurrentVcpu, data: Data) {
 /// A block begins: opens and closes a window of instructions, at the precision of a block.
 extern "C" fn counted(_: CurrentVcpu, data: Data) {
     let Window::Instructions { first, count } = shared().config.window else { return };
+    if children::is_left_out() {
+        return;
+    }
     let before = INSTRUCTIONS.fetch_add(data.addr() as u64, Relaxed);
     let inside = before >= first && before - first < count;
     if inside != active() {

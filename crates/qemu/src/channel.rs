@@ -1,16 +1,19 @@
-//! The connection to the collector: opened at the first send, by each process image for itself.
+//! The connection to the collector, which each process image has for itself, from its first block on.
+//!
+//! The collector waits for whoever has a connection. So an image that is forked or executed keeps the one of the image
+//! before it until it has its own: there is no time without one.
 
 use crate::config::shared;
 use pagelab_trace::capture::packed::Packer;
 use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello, VERSION};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, getppid};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, IoSlice, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Held while threads' references are taken and sent, and across fork, so that a child never finds a block half sent.
@@ -26,6 +29,10 @@ pub struct Channel {
 
 /// The socket, or -1.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// The socket of the image before, as long as this one has none; or -1.
+static BEFORE: AtomicI32 = AtomicI32::new(-1);
+/// Whether the collector knows of this image, or need not.
+static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 /// See [`Hello::image`].
 static IMAGE: AtomicU64 = AtomicU64::new(0);
 
@@ -37,9 +44,12 @@ pub fn lock() -> MutexGuard<'static, Channel> {
     CHANNEL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A new process image: an existing connection belongs to another image.
-pub fn begin_image() {
-    drop_connection();
+/// A new process image: an existing connection belongs to the image before. `handed_on`: its socket, where this image
+/// was executed; or -1.
+pub fn begin_image(handed_on: RawFd) {
+    let before = DESCRIPTOR.swap(-1, Relaxed).max(handed_on);
+    close(BEFORE.swap(before, Relaxed));
+    ANNOUNCED.store(false, Relaxed);
     let time = clock_gettime(ClockId::Monotonic);
     let nanoseconds = (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64);
     IMAGE.store(nanoseconds.rotate_left(22) ^ u64::from(std::process::id()), Relaxed);
@@ -50,9 +60,52 @@ pub fn descriptor() -> RawFd {
     DESCRIPTOR.load(Relaxed)
 }
 
-/// Closes this process's end without a message to the collector.
+/// Whether the collector knows of this image, or need not.
+pub fn is_announced() -> bool {
+    ANNOUNCED.load(Relaxed)
+}
+
+/// Tells the collector of this image, if it does not know of it. A program that cannot be told of ends.
+pub fn announce(_channel: &mut Channel) {
+    let made = connection().map(drop).or_else(|_| {
+        // There may be no other descriptor left.
+        close(BEFORE.swap(-1, Relaxed));
+        connection().map(drop)
+    });
+    if let Err(error) = made {
+        fail(&format!("cannot send to {}: {error}", shared().config.socket));
+    }
+    close(BEFORE.swap(-1, Relaxed));
+    ANNOUNCED.store(true, Relaxed);
+}
+
+/// The collector is not to know of this image.
+pub fn stay_unknown() {
+    drop_connection();
+    close(BEFORE.swap(-1, Relaxed));
+    ANNOUNCED.store(true, Relaxed);
+}
+
+/// Leaves the connection open for the program that is executed next; returns its socket, or -1.
+pub fn hand_on() -> RawFd {
+    let present = descriptor();
+    if present < 0 {
+        return -1;
+    }
+    // SAFETY: the descriptor is this module's, and open.
+    let socket = unsafe { BorrowedFd::borrow_raw(present) };
+    fcntl_setfd(socket, FdFlags::empty()).map_or(-1, |()| present)
+}
+
+/// Closes this process's end without a message to the collector. The next block that is translated, or the next send,
+/// makes another.
 pub fn drop_connection() {
-    let old = DESCRIPTOR.swap(-1, Relaxed);
+    close(DESCRIPTOR.swap(-1, Relaxed));
+    ANNOUNCED.store(false, Relaxed);
+}
+
+/// Closes a descriptor that was this module's; none where it is -1.
+fn close(old: RawFd) {
     if old >= 0 {
         // SAFETY: the descriptor was this module's, and nobody else has it.
         drop(unsafe { OwnedFd::from_raw_fd(old) });

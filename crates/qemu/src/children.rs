@@ -5,13 +5,17 @@
 //! before that, with the same arguments in front of the program's.
 
 use crate::api::{CurrentVcpu, Id};
-use crate::config::{Window, shared};
+use crate::config::{HANDED_ON, Window, shared};
 use crate::state::{self, INSTRUCTIONS};
 use crate::{channel, elf};
 use pagelab_trace::capture::protocol::{BlockKind, End, MARKER};
 use rustix::fs::{Access, access};
-use std::ffi::{CStr, CString, c_char};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Numbers of system calls in a guest architecture.
@@ -41,11 +45,18 @@ pub fn watch_forks() {
 }
 
 thread_local! {
-    static HELD: std::cell::RefCell<Option<std::sync::MutexGuard<'static, channel::Channel>>> = const { std::cell::RefCell::new(None) };
+    static HELD: RefCell<Option<std::sync::MutexGuard<'static, channel::Channel>>> = const { RefCell::new(None) };
+    /// The vCPU of this thread, once it has made a system call.
+    static CALLER: Cell<u32> = const { Cell::new(0) };
 }
 
 extern "C" fn before_fork() {
-    HELD.with_borrow_mut(|held| *held = Some(channel::lock()));
+    let mut held = channel::lock();
+    if !is_left_out() {
+        state::send_all(&mut held);
+        channel::announce(&mut held);
+    }
+    HELD.set(Some(held));
 }
 
 extern "C" fn after_fork() {
@@ -55,20 +66,25 @@ extern "C" fn after_fork() {
 /// Set in forked children.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is a forked child of the traced one.
-pub fn forked() -> bool {
-    FORKED.load(Relaxed)
+/// Whether this process is a forked child that is not to be followed: it sends nothing.
+pub fn is_left_out() -> bool {
+    FORKED.load(Relaxed) && !shared().config.children
 }
 
 extern "C" fn in_child() {
     FORKED.store(true, Relaxed);
     // SAFETY: a forked child has one thread, this one.
-    unsafe { state::forget_all() };
-    channel::begin_image();
-    HELD.with_borrow_mut(Option::take);
-    if !shared().config.children {
-        state::set_active(false);
-    }
+    unsafe { state::forget_all(CALLER.get()) };
+    channel::begin_image(-1);
+    HELD.with_borrow_mut(|held| {
+        if is_left_out() {
+            state::set_active(false);
+            channel::stay_unknown();
+        } else if let Some(channel) = held {
+            channel::announce(channel);
+        }
+        *held = None;
+    });
 }
 
 /// Before each system call of the guest.
@@ -85,6 +101,7 @@ pub extern "C" fn system_call(
     _seventh: u64,
     _eighth: u64,
 ) {
+    CALLER.set(vcpu.number());
     let calls = calls();
     let ours = channel::descriptor();
     let replaced = if number == calls.close {
@@ -101,10 +118,10 @@ pub extern "C" fn system_call(
         channel::drop_connection();
     } else if number == calls.prctl && first & 0xffff_ffff == MARKER && shared().config.window == Window::Marker {
         mark(second != 0);
-    } else if number == calls.execve && shared().config.children {
+    } else if number == calls.execve && !is_left_out() {
         // The guest's addresses are the host's: guests of the host's word size have no offset.
         execute(first, second, third);
-    } else if number == calls.execveat && shared().config.children {
+    } else if number == calls.execveat && !is_left_out() {
         note("execveat: the program is executed natively, its references are not in the trace");
     }
     // Any system call may wake another thread, and may wait for one.
@@ -114,14 +131,43 @@ pub extern "C" fn system_call(
 }
 
 fn mark(on: bool) {
+    if is_left_out() {
+        return;
+    }
     let was = state::set_active(on);
     if was && !on && shared().config.quit {
         state::quit();
     }
 }
 
+/// Tells of what is not followed. It may be what follows here: the references until then are sent before.
 fn note(text: &str) {
-    channel::send(BlockKind::Note, text.as_bytes());
+    let mut channel = channel::lock();
+    state::send_all(&mut channel);
+    channel::send_locked(&mut channel, BlockKind::Note, text.as_bytes());
+}
+
+/// The file of the emulated program.
+static PROGRAM: OnceLock<CString> = OnceLock::new();
+
+/// Finds out which file is emulated, while the working directory is still the one in which it was named.
+pub fn remember_program() {
+    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let mut behind = line.split(|byte| *byte == 0).skip_while(|word| *word != OPTION_NAME.to_bytes()).skip(2);
+    if let Some(word) = behind.next()
+        && let Ok(path) = std::fs::canonicalize(OsStr::from_bytes(word))
+        && let Ok(path) = CString::new(path.into_os_string().into_vec())
+    {
+        // It is set once, when the plugin is installed.
+        let _ = PROGRAM.set(path);
+    }
+}
+
+/// The file that the guest means: by these names, the kernel would find the emulator instead of the program.
+fn meant(path: CString) -> CString {
+    let by_number = format!("/proc/{}/exe", std::process::id());
+    let own = [b"/proc/self/exe".as_slice(), b"/proc/thread-self/exe", by_number.as_bytes()];
+    PROGRAM.get().filter(|_| own.contains(&path.to_bytes())).cloned().unwrap_or(path)
 }
 
 /// A vector of C strings of the guest, copied; none where an address is not readable.
@@ -168,6 +214,7 @@ fn execute(path: u64, arguments: u64, environment: u64) {
         note("exec: its arguments cannot be read; if it succeeds, the program runs natively");
         return;
     };
+    let path = meant(path);
     if access(&*path, Access::EXEC_OK).is_err() {
         return;
     }
@@ -182,7 +229,7 @@ fn execute(path: u64, arguments: u64, environment: u64) {
         }
     };
     let (environment, own) = for_the_program_alone(environment);
-    let Some(command) = command(&program, &arguments, &own) else {
+    let Some(mut command) = command(&program, &arguments, &own) else {
         note(&format!(
             "{}: executed natively: the emulator's own command line is not readable",
             path.to_string_lossy()
@@ -192,9 +239,10 @@ fn execute(path: u64, arguments: u64, environment: u64) {
     state::send_all(&mut channel::lock());
     let end = End { replaced: 1, instructions: INSTRUCTIONS.load(Relaxed) };
     channel::send(BlockKind::End, &end.encode());
+    with_handed_on(&mut command, channel::hand_on());
     exec(&command, &environment);
     channel::drop_connection();
-    channel::begin_image();
+    channel::begin_image(-1);
     note(&format!("{}: cannot execute the emulator for it", path.to_string_lossy()));
 }
 
@@ -215,6 +263,11 @@ fn for_the_program_alone(environment: Vec<CString>) -> (Vec<CString>, Vec<CStrin
     environment.into_iter().partition(|variable| !is_for_the_program(variable.to_bytes()))
 }
 
+/// The emulator's option before the program's name, behind which the program's file follows.
+const OPTION_NAME: &CStr = c"-0";
+/// The emulator's option before the plugin and its arguments.
+const OPTION_PLUGIN: &CStr = c"-plugin";
+
 /// This emulator's command line up to its program, with these variables set, then the new program.
 fn command(program: &CStr, arguments: &[CString], variables: &[CString]) -> Option<Vec<CString>> {
     let own = std::fs::read("/proc/self/cmdline").ok()?;
@@ -222,7 +275,7 @@ fn command(program: &CStr, arguments: &[CString], variables: &[CString]) -> Opti
     let mut command: Vec<CString> = Vec::new();
     loop {
         let word = words.next()?;
-        if word == b"-0" {
+        if word == OPTION_NAME.to_bytes() {
             break;
         }
         // The variables that earlier programs of this process had set.
@@ -234,12 +287,23 @@ fn command(program: &CStr, arguments: &[CString], variables: &[CString]) -> Opti
     for variable in variables {
         command.extend([c"-E".to_owned(), variable.clone()]);
     }
-    command.push(c"-0".to_owned());
+    command.push(OPTION_NAME.to_owned());
     let name = arguments.first().map_or(program, |name| name.as_c_str());
     command.push(name.to_owned());
     command.push(program.to_owned());
     command.extend(arguments.iter().skip(1).cloned());
     Some(command)
+}
+
+/// Tells the plugin of the next image which socket is left open for it, in place of the one that was for this image.
+fn with_handed_on(command: &mut [CString], socket: RawFd) {
+    let plugin = command.iter().position(|word| word.as_c_str() == OPTION_PLUGIN);
+    let Some(word) = plugin.and_then(|at| command.get_mut(at + 1)) else { return };
+    let socket = format!("{HANDED_ON}={socket}");
+    let mut arguments: Vec<_> = word.to_bytes().split(|byte| *byte == b',').collect();
+    arguments.retain(|argument| !argument.starts_with(HANDED_ON.as_bytes()));
+    arguments.push(socket.as_bytes());
+    *word = CString::new(arguments.join(&b',')).expect("made of words without NUL");
 }
 
 fn exec(command: &[CString], environment: &[CString]) {

@@ -2,6 +2,7 @@
 
 use pagelab_trace::{Kind, Kinds, PAGE_BITS};
 use std::ops::Range;
+use std::os::fd::RawFd;
 use std::sync::OnceLock;
 
 /// Records that are sent.
@@ -22,6 +23,9 @@ pub enum Window {
     Marker,
 }
 
+/// The argument that the plugin itself adds for a program that is executed.
+pub const HANDED_ON: &str = "handed-on";
+
 /// The settings.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -37,6 +41,8 @@ pub struct Config {
     pub quit: bool,
     /// Follow processes that fork, and programs that they execute.
     pub children: bool,
+    /// The socket that the program executed before has left open; or -1.
+    pub handed_on: RawFd,
 }
 
 impl Config {
@@ -51,6 +57,7 @@ impl Config {
             window: Window::Whole,
             quit: false,
             children: true,
+            handed_on: -1,
         };
         let (mut first, mut count) = (0, u64::MAX);
         for argument in arguments {
@@ -69,6 +76,7 @@ impl Config {
                 ("marker", "on") => config.window = Window::Marker,
                 ("quit", "on") => config.quit = true,
                 ("children", "on" | "off") => config.children = value == "on",
+                (HANDED_ON, _) => config.handed_on = value.parse().map_err(|_| wrong())?,
                 _ => return Err(wrong()),
             }
         }

@@ -50,8 +50,7 @@ extern "C" fn thread_ends(_id: Id, _: c_uint) {
 }
 
 extern "C" fn process_ends(_id: Id, _: Data) {
-    // A forked child that is not followed sends nothing.
-    if children::forked() && !config::shared().config.children {
+    if children::is_left_out() {
         return;
     }
     state::send_all(&mut channel::lock());
@@ -90,8 +89,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy().into_owned();
     callbacks::set_page_bits(config.page_bits);
     state::set_active(config.window == Window::Whole);
+    channel::begin_image(config.handed_on);
     config::set_shared(Shared { config, target });
-    channel::begin_image();
+    children::remember_program();
     children::watch_forks();
     api::qemu_plugin_register_vcpu_init_cb(id, thread_begins);
     api::qemu_plugin_register_vcpu_exit_cb(id, thread_ends);

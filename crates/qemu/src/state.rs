@@ -481,14 +481,20 @@ pub fn send_end() {
     channel::send(BlockKind::End, &end.encode());
 }
 
-/// In a forked child: the parent sends the waiting references, and the other threads do not exist here.
+/// In a forked child: the parent has sent the waiting references, and the other threads do not exist here. The thread
+/// with the vCPU `caller` is the child's first.
 ///
 /// # Safety
 /// The caller is the only thread of a process that has just been forked.
-pub unsafe fn forget_all() {
-    for slot in &TABLE[..SLOTS.load(Acquire)] {
+pub unsafe fn forget_all(caller: u32) {
+    THREADS.store(0, Relaxed);
+    for (index, slot) in TABLE[..SLOTS.load(Acquire)].iter().enumerate() {
         let slot = slot.load(Relaxed);
         if !slot.is_null() {
+            if index == caller as usize {
+                // SAFETY: as below.
+                unsafe { (*slot).ring.thread = THREADS.fetch_add(1, Relaxed) };
+            }
             // SAFETY: by the caller, nobody else uses it; it is alive while it is in the table.
             let (own, ring) = unsafe { (&mut *(*slot).own.get(), &(*slot).ring) };
             // A thread that was about to write a word has not published it.
@@ -500,4 +506,15 @@ pub unsafe fn forget_all() {
         }
     }
     ALIVE.store(1, Relaxed);
+    begin_windows();
+}
+
+/// Windows of instructions are counted anew in each image. Where the program marks them, a forked child is in the one
+/// in which it was forked.
+fn begin_windows() {
+    INSTRUCTIONS.store(0, Relaxed);
+    if matches!(shared().config.window, Window::Instructions { .. }) {
+        // The next block opens the first.
+        set_active(false);
+    }
 }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "Vec has no alignment of its own, and moves in ways that take large pages apart")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -18,7 +19,14 @@ pub struct Table<T: Copy> {
     start: NonNull<T>,
     length: usize,
     capacity: usize,
+    /// Its memory was mapped by itself ([`Table::zeros`]), not allocated.
+    is_mapped: bool,
 }
+
+/// Integers: bytes that are all zero are one.
+pub trait Integer: Copy {}
+impl Integer for u32 {}
+impl Integer for u64 {}
 
 // SAFETY: a table owns its elements, as a vector does.
 unsafe impl<T: Copy + Send> Send for Table<T> {}
@@ -31,6 +39,25 @@ impl<T: Copy> Table<T> {
         let mut table = Self::default();
         table.resize(length, value);
         table
+    }
+
+    /// A table of `length` zeros, of which only those that are used take memory.
+    pub fn zeros(length: usize) -> Self
+    where
+        T: Integer,
+    {
+        let layout = Self::layout(length);
+        match (layout.size() >= LARGE).then(|| map_zeros(layout)).flatten() {
+            Some(start) => Self { start: start.cast(), length, capacity: length, is_mapped: true },
+            None => {
+                let mut table = Self::default();
+                table.reserve(length);
+                // SAFETY: the capacity is at least `length`; zeros are integers.
+                unsafe { table.start.write_bytes(0, length) };
+                table.length = length;
+                table
+            }
+        }
     }
 
     /// Makes the table `length` long; new elements get this value. A shorter table keeps its memory.
@@ -83,12 +110,15 @@ impl<T: Copy> Table<T> {
         // SAFETY: both are at least `length` long, and do not overlap, because one was just allocated.
         unsafe { start.copy_from_nonoverlapping(self.start, self.length) };
         self.release();
-        (self.start, self.capacity) = (start, capacity);
+        (self.start, self.capacity, self.is_mapped) = (start, capacity, false);
     }
 
     fn release(&mut self) {
         let layout = Self::layout(self.capacity);
-        if layout.size() > 0 {
+        if self.is_mapped {
+            // SAFETY: `map_zeros` mapped it, for this layout.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), mapped(layout)) };
+        } else if layout.size() > 0 {
             // SAFETY: `move_to` allocated it, with this layout.
             unsafe { dealloc(self.start.as_ptr().cast(), layout) };
         }
@@ -98,6 +128,35 @@ impl<T: Copy> Table<T> {
         let layout = Layout::array::<T>(capacity).expect("tables are shorter than memory");
         if layout.size() < LARGE { layout } else { layout.align_to(LARGE).expect("a power of two") }
     }
+}
+
+/// Bytes of a mapping for this layout: whole pages, whatever their size.
+fn mapped(layout: Layout) -> usize {
+    layout.size().next_multiple_of(LARGE)
+}
+
+/// Maps zeros for this layout, at a multiple of [`LARGE`]; none where the kernel refuses.
+fn map_zeros(layout: Layout) -> Option<NonNull<c_void>> {
+    let (bytes, flags) = (mapped(layout), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+    let all = bytes.checked_add(LARGE)?;
+    // SAFETY: a new mapping, of which the part before and the part behind the wanted one are unmapped.
+    let start = unsafe {
+        let begin = libc::mmap(std::ptr::null_mut(), all, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if begin == libc::MAP_FAILED {
+            return None;
+        }
+        let before = begin.addr().next_multiple_of(LARGE) - begin.addr();
+        let start = begin.byte_add(before);
+        if before > 0 {
+            libc::munmap(begin, before);
+        }
+        if before < LARGE {
+            libc::munmap(start.byte_add(bytes), LARGE - before);
+        }
+        start
+    };
+    advise(start.cast(), layout);
+    NonNull::new(start)
 }
 
 /// Requests large pages; the kernel may refuse.
@@ -113,7 +172,7 @@ fn advise(start: *mut u8, layout: Layout) {
 
 impl<T: Copy> Default for Table<T> {
     fn default() -> Self {
-        Self { start: NonNull::dangling(), length: 0, capacity: 0 }
+        Self { start: NonNull::dangling(), length: 0, capacity: 0, is_mapped: false }
     }
 }
 
@@ -184,6 +243,10 @@ mod tests {
                 prop_assert!(table[..] == vector[..]);
                 prop_assert!(table.clone()[..] == vector[..]);
                 prop_assert!(vector.len() * 8 < LARGE || table.as_ptr().addr() % LARGE == 0);
+                let mut zeros = Table::<u64>::zeros(length);
+                prop_assert!(zeros.len() == length && zeros.iter().all(|zero| *zero == 0));
+                zeros.extend([value; 2].into_iter());
+                prop_assert!(zeros[length..] == [value; 2] && zeros[..length].iter().all(|zero| *zero == 0));
                 if let Some(last) = table.last_mut() {
                     *last += 1;
                     *vector.last_mut().unwrap() += 1;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// The place of an error in a trace file, and the number of records before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +64,32 @@ pub enum TraceError {
     Reduced(String),
     /// A foreign trace, or a value to be written, is invalid.
     Invalid(String),
+    /// An error in one of several traces.
+    In {
+        /// The trace's file.
+        trace: PathBuf,
+        /// The error.
+        error: Box<TraceError>,
+    },
 }
 
 impl TraceError {
     /// For `map_err`: an input/output error during `operation`.
     pub fn io(operation: &'static str) -> impl Fn(io::Error) -> TraceError {
         move |source| TraceError::Io { operation, source }
+    }
+
+    /// For `map_err`: an error in this one of several traces.
+    pub fn in_trace(trace: &Path) -> impl Fn(TraceError) -> TraceError {
+        move |error| TraceError::In { trace: trace.to_owned(), error: Box::new(error) }
+    }
+
+    /// The error without the name of its trace.
+    pub fn plain(&self) -> &TraceError {
+        match self {
+            TraceError::In { error, .. } => error.plain(),
+            other => other,
+        }
     }
 }
 
@@ -124,6 +145,7 @@ impl fmt::Display for TraceError {
                 write!(formatter, "the trace was reduced: {what}; use the full trace, or reduce it again")
             }
             TraceError::Invalid(what) => formatter.write_str(what),
+            TraceError::In { trace, error } => write!(formatter, "{}: {error}", trace.display()),
         }
     }
 }
@@ -132,6 +154,7 @@ impl std::error::Error for TraceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             TraceError::Io { source, .. } => Some(source),
+            TraceError::In { error, .. } => Some(error.as_ref()),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use crate::error::TraceError;
 use crate::reference::Reference;
 use crate::run::{MAX_ASID, NUMBER_BITS, Run};
+use crate::runs_of::End;
 use crate::source::{ReferenceSource, References, Result, RunSource, Span};
 
 /// The address spaces of a part of a mixed trace: its own, 0 to `count` - 1, become `first` and up.
@@ -98,6 +99,7 @@ pub struct MixedRuns<S> {
     parts: Vec<RunPart<S>>,
     turns: Turns,
     runs: Vec<Run>,
+    end: End,
 }
 
 const BATCH: usize = 1 << 16;
@@ -120,7 +122,7 @@ impl<S: RunSource> MixedRuns<S> {
             .into_iter()
             .map(|(source, spaces)| RunPart { source, spaces, batch: Vec::new(), at: 0 })
             .collect();
-        Ok(MixedRuns { page_bits, parts, turns, runs: Vec::new() })
+        Ok(MixedRuns { page_bits, parts, turns, runs: Vec::new(), end: End::default() })
     }
 }
 
@@ -148,7 +150,7 @@ impl<S: RunSource> RunSource for MixedRuns<S> {
 
     fn next_runs(&mut self) -> Result<Option<&[Run]>> {
         self.runs.clear();
-        while self.runs.len() < BATCH {
+        while self.runs.len() < BATCH && self.end.is_ahead() {
             let Some(number) = self.turns.part() else { break };
             let part = &mut self.parts[number];
             match part.fill() {
@@ -158,8 +160,8 @@ impl<S: RunSource> RunSource for MixedRuns<S> {
                     continue;
                 }
                 Err(error) => {
-                    self.turns.alive.clear();
-                    return Err(error);
+                    self.end.reach(Some(error));
+                    break;
                 }
             }
             let run = &mut part.batch[part.at];
@@ -169,7 +171,7 @@ impl<S: RunSource> RunSource for MixedRuns<S> {
             part.at += usize::from(run.count == 0);
             self.turns.take(count);
         }
-        Ok((!self.runs.is_empty()).then_some(&self.runs))
+        self.end.given(&self.runs)
     }
 }
 
@@ -188,6 +190,7 @@ pub struct MixedReferences<S> {
     turns: Turns,
     spans: Vec<Span>,
     references: Vec<Reference>,
+    end: End,
 }
 
 impl<S: ReferenceSource> MixedReferences<S> {
@@ -203,7 +206,7 @@ impl<S: ReferenceSource> MixedReferences<S> {
             at: 0,
         };
         let parts = parts.into_iter().map(part).collect();
-        MixedReferences { parts, turns, spans: Vec::new(), references: Vec::new() }
+        MixedReferences { parts, turns, spans: Vec::new(), references: Vec::new(), end: End::default() }
     }
 }
 
@@ -228,7 +231,7 @@ impl<S: ReferenceSource> ReferenceSource for MixedReferences<S> {
     fn next_references(&mut self) -> Result<Option<References<'_>>> {
         self.spans.clear();
         self.references.clear();
-        while self.references.len() < BATCH {
+        while self.references.len() < BATCH && self.end.is_ahead() {
             let Some(number) = self.turns.part() else { break };
             let part = &mut self.parts[number];
             match part.fill() {
@@ -238,8 +241,8 @@ impl<S: ReferenceSource> ReferenceSource for MixedReferences<S> {
                     continue;
                 }
                 Err(error) => {
-                    self.turns.alive.clear();
-                    return Err(error);
+                    self.end.reach(Some(error));
+                    break;
                 }
             }
             let span = &mut part.spans[part.span];
@@ -253,6 +256,7 @@ impl<S: ReferenceSource> ReferenceSource for MixedReferences<S> {
             part.span += usize::from(span.length == 0);
             self.turns.take(length as u64);
         }
+        self.end.check(self.references.is_empty())?;
         Ok((!self.references.is_empty()).then(|| References::new(&self.spans, &self.references)))
     }
 }

@@ -1,10 +1,41 @@
 //! Sources of page runs made of other sources during reading: of references, and of runs of smaller pages.
 
+use crate::error::TraceError;
 use crate::reference::Kinds;
 use crate::run::{NUMBER_BITS, NUMBER_MASK, PAGE_BITS, Run, RunBuilder};
 use crate::source::{ReferenceSource, Result, RunSource};
 
 const BATCH_RUNS: usize = 1 << 16;
+
+/// The end of a source whose records are put together from those of others.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    is_reached: bool,
+    /// To be returned after the records before it.
+    error: Option<TraceError>,
+}
+
+impl End {
+    pub fn is_ahead(&self) -> bool {
+        !self.is_reached
+    }
+
+    /// Nothing follows; an error is the reason, or none.
+    pub fn reach(&mut self, error: Option<TraceError>) {
+        *self = End { is_reached: true, error };
+    }
+
+    /// Returns the error, once, where no record before it is left to be given.
+    pub fn check(&mut self, nothing_left: bool) -> Result<()> {
+        self.error.take_if(|_| nothing_left).map_or(Ok(()), Err)
+    }
+
+    /// The answer of a source that has put these runs together.
+    pub fn given<'a>(&mut self, runs: &'a [Run]) -> Result<Option<&'a [Run]>> {
+        self.check(runs.is_empty())?;
+        Ok((!runs.is_empty()).then_some(runs))
+    }
+}
 
 /// References as runs, on the fly.
 ///
@@ -16,7 +47,7 @@ pub struct RunsOfReferences<S> {
     kinds: Kinds,
     builder: RunBuilder,
     runs: Vec<Run>,
-    done: bool,
+    end: End,
 }
 
 impl<S: ReferenceSource> RunsOfReferences<S> {
@@ -27,7 +58,7 @@ impl<S: ReferenceSource> RunsOfReferences<S> {
     pub fn new(source: S, page_bits: u32, kinds: Kinds) -> Self {
         assert!(PAGE_BITS.contains(&page_bits), "pages have 16 bytes to 1 TiB");
         let runs = Vec::with_capacity(BATCH_RUNS);
-        RunsOfReferences { source, page_bits, kinds, builder: RunBuilder::default(), runs, done: false }
+        RunsOfReferences { source, page_bits, kinds, builder: RunBuilder::default(), runs, end: End::default() }
     }
 }
 
@@ -38,11 +69,14 @@ impl<S: ReferenceSource> RunSource for RunsOfReferences<S> {
 
     fn next_runs(&mut self) -> Result<Option<&[Run]>> {
         self.runs.clear();
-        while self.runs.len() < BATCH_RUNS / 2 && !self.done {
-            let Some(batch) = self.source.next_references()? else {
-                self.builder.finish(&mut self.runs);
-                self.done = true;
-                break;
+        while self.runs.len() < BATCH_RUNS / 2 && self.end.is_ahead() {
+            let batch = match self.source.next_references() {
+                Ok(Some(batch)) => batch,
+                other => {
+                    self.builder.finish(&mut self.runs);
+                    self.end.reach(other.err());
+                    break;
+                }
             };
             for segment in batch.segments() {
                 let space = u64::from(segment.asid) << NUMBER_BITS;
@@ -56,7 +90,7 @@ impl<S: ReferenceSource> RunSource for RunsOfReferences<S> {
                 }
             }
         }
-        Ok((!self.runs.is_empty()).then_some(&self.runs))
+        self.end.given(&self.runs)
     }
 }
 
@@ -73,7 +107,7 @@ pub struct CoarserRuns<S> {
     page_bits: u32,
     builder: RunBuilder,
     runs: Vec<Run>,
-    done: bool,
+    end: End,
 }
 
 impl<S: RunSource> CoarserRuns<S> {
@@ -85,7 +119,7 @@ impl<S: RunSource> CoarserRuns<S> {
             page_bits,
             builder: RunBuilder::default(),
             runs: Vec::new(),
-            done: false,
+            end: End::default(),
         })
     }
 }
@@ -98,17 +132,20 @@ impl<S: RunSource> RunSource for CoarserRuns<S> {
     fn next_runs(&mut self) -> Result<Option<&[Run]>> {
         let shift = self.page_bits - self.source.page_bits();
         self.runs.clear();
-        while self.runs.len() < BATCH_RUNS / 2 && !self.done {
-            let Some(batch) = self.source.next_runs()? else {
-                self.builder.finish(&mut self.runs);
-                self.done = true;
-                break;
+        while self.runs.len() < BATCH_RUNS / 2 && self.end.is_ahead() {
+            let batch = match self.source.next_runs() {
+                Ok(Some(batch)) => batch,
+                other => {
+                    self.builder.finish(&mut self.runs);
+                    self.end.reach(other.err());
+                    break;
+                }
             };
             for run in batch {
                 let page = run.number() >> shift | run.page & !NUMBER_MASK;
                 self.builder.push(page, run.count, &mut self.runs);
             }
         }
-        Ok((!self.runs.is_empty()).then_some(&self.runs))
+        self.end.given(&self.runs)
     }
 }

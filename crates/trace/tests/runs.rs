@@ -1,7 +1,8 @@
 //! References as runs, and runs of larger pages, against the simplest way to do it.
 
 use pagelab_trace::{
-    CoarserRuns, Kind, Kinds, MemoryReferences, MemoryRuns, Reference, Run, RunSource, RunsOfReferences,
+    CoarserRuns, Content, Header, Kind, Kinds, MemoryReferences, MemoryRuns, MixedRuns, Reference, Run, RunSource,
+    RunsOfReferences, Settings, Spaces, TraceError, TraceReader, TraceWriter,
 };
 use proptest::prelude::*;
 
@@ -30,6 +31,53 @@ fn touches(references: &[Reference], page_bits: u32, kinds: Kinds) -> Vec<u64> {
 
 fn expand(runs: &[Run]) -> Vec<u64> {
     runs.iter().flat_map(|run| std::iter::repeat_n(run.page, run.count as usize)).collect()
+}
+
+/// The runs before an error, which is the last that comes, and the number of records before it in the file.
+fn until_torn(mut source: impl RunSource) -> (Vec<Run>, usize) {
+    let mut runs = Vec::new();
+    let error = loop {
+        match source.next_runs() {
+            Ok(batch) => runs.extend_from_slice(batch.expect("an error")),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(source.next_runs(), Ok(None)));
+    let TraceError::Torn(place) = error else { panic!("{error}") };
+    (runs, place.records as usize)
+}
+
+/// Regression: up to 32,768 runs before the damage were lost, and the last one came after the error.
+#[test]
+fn runs_of_a_torn_file_are_those_before_its_end() {
+    const KINDS: Kinds = Kinds::ALL;
+    let references: Vec<_> = (0..100_000).map(|at| Reference::new(at * 1500, Kind::Load, 8)).collect();
+    let settings = Settings { chunk_records: 1000, ..Settings::default() };
+    let mut writer = TraceWriter::new(Vec::new(), &Header::new(Content::References), settings).unwrap();
+    writer.references(0, 0, &references).unwrap();
+    let whole = writer.finish(&serde_json::Value::Null).unwrap();
+    let torn = &whole[..whole.len() / 2];
+    let (runs, records) = until_torn(TraceReader::new(torn).unwrap().into_runs(12, KINDS).unwrap());
+    assert!(records > 1000 && records < references.len());
+    assert_eq!(expand(&runs), touches(&references[..records], 12, KINDS));
+
+    let finer = collect(RunsOfReferences::new(MemoryReferences::new(&references), 10, KINDS));
+    let mut writer = TraceWriter::new(Vec::new(), &Header::new(Content::Runs { page_bits: 10 }), settings).unwrap();
+    writer.runs(&finer).unwrap();
+    let whole = writer.finish(&serde_json::Value::Null).unwrap();
+    let torn = &whole[..whole.len() / 2];
+    let of_torn = || TraceReader::new(torn).unwrap().into_runs(12, KINDS).unwrap();
+    let (runs, records) = until_torn(of_torn());
+    assert!(records > 1000 && records < finer.len());
+    let before = collect(CoarserRuns::new(MemoryRuns::new(10, &finer[..records]), 12).unwrap());
+    assert_eq!(runs, before);
+
+    let other = [Run::new(0, 7, 3)];
+    let parts: [Box<dyn RunSource>; 2] = [Box::new(MemoryRuns::new(12, &other)), of_torn()];
+    let spaces = Spaces::apart(&[1, 1]).unwrap();
+    let (runs, _) = until_torn(MixedRuns::new(parts.into_iter().zip(spaces).collect(), 0).unwrap());
+    let moved = before.iter().map(|run| Run::new(1, run.number(), run.count));
+    assert_eq!(runs, other.into_iter().chain(moved).collect::<Vec<_>>());
 }
 
 /// The sum was 0, and the run was left out.

@@ -219,12 +219,15 @@ class CutShortError(PagelabError):
 
 @contextmanager
 def _told_what_is_kept(path: Path) -> Iterator[None]:
-    """Tells after Ctrl-C that the trace is only a part, and how all of it is captured."""
+    """Tells after Ctrl-C and SIGTERM, which end the program, that the trace is only a part, and how all of it is
+    captured."""
     from pagelab import trace
+    from pagelab.study.interrupts import Interrupts
 
     before = _written_at(path)
     try:
-        yield
+        with Interrupts() as interrupts, interrupts.abandonable():
+            yield
     except KeyboardInterrupt:
         if _written_at(path) == before:
             raise

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError
-from pagelab.simulate.traces import Report, Trace, exact_from, feed
+from pagelab.simulate.traces import Report, Trace, exact_from, feed, no_references
 
 if TYPE_CHECKING:
     import polars as pl
@@ -215,7 +215,7 @@ def curves(
         for count, references, cold, reused, filled in stacks.curves()
     )
     if found[0].references == 0:
-        raise BadInputError("the trace has no references")
+        raise no_references(trace)
     return Curves(found, header, max(smallest, exact_from(header, colours, colouring, page_bytes)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pagelab.errors import BadInputError
-from pagelab.simulate.traces import Report, Trace, exact_from, feed
+from pagelab.simulate.traces import Report, Trace, exact_from, feed, no_references
 
 if TYPE_CHECKING:
     import polars as pl
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pagelab._native import Paging
 
 POLICIES = ("lru", "fifo", "clock", "random", "opt")
+_FRAMES = 1 << 32
+"""Frames have 32-bit numbers, in which the colour has bits of its own."""
 
 
 def replacement(
@@ -44,6 +46,13 @@ def replacement(
     sizes = [(c, m // c) for c in colours for m in sorted(set(memory)) if c > 0 and m > 0 and m % c == 0]
     if not sizes:
         raise BadInputError("no memory size is a multiple of a colour count: there is nothing to simulate")
+    for count, frames in sizes:
+        if frames << (count - 1).bit_length() >= _FRAMES:
+            raise BadInputError(
+                f"memory of {count * frames:,} pages in {count} colours: several policies, and others than LRU, are "
+                f"simulated with at most {(_FRAMES - 1 >> (count - 1).bit_length()) * count:,} pages; name smaller "
+                "sizes: --memory"
+            )
 
     def require(header: dict[str, Any]) -> None:
         _require_exact(header, policies, sizes, colouring, page_bytes)
@@ -63,7 +72,7 @@ def replacement(
     }
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     if frame["references"][0] == 0:
-        raise BadInputError("the trace has no references")
+        raise no_references(trace)
     return frame.with_columns(faults_per_million=pl.col("faults") / pl.col("references") * 1e6)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError
 from pagelab.simulate.page_faults import PAPER_COLOURS
-from pagelab.simulate.traces import Report, Trace, feed
+from pagelab.simulate.traces import Report, Trace, feed, no_references
 
 if TYPE_CHECKING:
     import polars as pl
@@ -170,7 +170,7 @@ def sample(
     feed([sampling], trace, page_bytes=page_bytes, require=_refuse_reduced, report=report)
     references, epochs = sampling.epochs()
     if references == 0:
-        raise BadInputError("the trace has no references")
+        raise no_references(trace)
     last_rate = epochs[-1][0]
     rows: list[tuple[object, ...]] = []
     unsure: list[tuple[int, int]] = []

@@ -77,10 +77,17 @@ def tlb_windows(
     a twentieth of the trace in all), each after ``warm_up`` references (None: twice the length).
 
     A trace file is read to its end to count the references that are translated, and then once more. Raises
-    :class:`BadInputError` for windows that are too few, too short, or that overlap, and where ``tlb`` does.
+    :class:`BadInputError` for windows that are too few, too short, or that overlap, for several cores, and where
+    ``tlb`` does.
     """
     described = hardware.load(processor)
     translation = described.needed("tlb")
+    cores = translation.get("cores", 1)
+    if cores > 1:
+        raise BadInputError(
+            f"{described.name}: it has {cores} cores, and windows are of one: which threads a core had before a window "
+            "is not known; simulate the whole trace, or describe one core: cores = 1"
+        )
     planned = design(placements, 1).of_trace(pools_of(trace))
     source = _Source(trace, translation)
     require_met(trace, planned)

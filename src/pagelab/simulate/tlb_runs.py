@@ -97,8 +97,8 @@ def tlb(
     A trace file may have page runs of 4 KiB, too: the same H, M and C, of data references of one core without caches.
 
     ``caches``: simulate the processor's data caches too, where references and table entries compete for lines; else a
-    table entry costs ``entry_cycles``. ``seeds`` as in :func:`pagelab.simulate.cache`; without caches, guests and
-    coalescing all seeds give the same.
+    table entry costs ``entry_cycles``. ``seeds`` as in :func:`pagelab.simulate.cache`; without caches, guests,
+    coalescing and random replacement all seeds give the same.
 
     Raises :class:`BadInputError` for descriptions that cannot be built, traces that cannot be read, and a placement
     whose rules meet no page of the trace.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, quoted
 
 if TYPE_CHECKING:
     from pagelab._native import Paging
@@ -63,6 +63,16 @@ def feed(
             if report is not None:
                 report(done, total)
     return {}
+
+
+def no_references(trace: Trace) -> BadInputError:
+    """The error of a trace in which there is nothing to simulate."""
+    if isinstance(trace, str | PathLike):
+        return BadInputError(
+            f"trace {fspath(trace)}: it has no references that use pages; see what it has: "
+            f"pagelab trace info {quoted(Path(trace))}"
+        )
+    return BadInputError("the trace has no references: no page numbers were given")
 
 
 def _arrays(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:

@@ -24,6 +24,8 @@ from pagelab.trace.program import emulator, resolve
 
 SLOWDOWN = 30, 100
 """An execution in the emulator takes so many times as long, at least and at most (measured: docs/trace)."""
+_NUMBERS = 1 << 64
+"""The plugin's addresses and numbers of instructions are below this."""
 
 
 @dataclass(frozen=True)
@@ -186,13 +188,15 @@ def _options(
     kind_codes(kinds)
     if "other" in kinds:
         raise TraceError("invalid", "the emulator gives loads, stores and fetches, no other references")
-    if any(not 0 <= low < high <= 1 << 64 for low, high in ranges):
-        raise TraceError("invalid", "an address range is LOW-HIGH, LOW below HIGH")
+    for low, high in ranges:
+        if not 0 <= low < high < _NUMBERS:
+            raise TraceError("invalid", f"--range {low:x}-{high:x}: LOW below HIGH, HIGH below 2^64")
     windowed = first > 0 or count is not None
     if marker and windowed:
         raise TraceError("invalid", "a window is given by instructions or by the marker, not by both")
-    if first < 0 or (count is not None and count < 1):
-        raise TraceError("invalid", "a window begins at instruction 0 or later and has at least one")
+    for name, number, least in (("--first", first, 0), ("--count", count, 1)):
+        if number is not None and not least <= number < _NUMBERS:
+            raise TraceError("invalid", f"{name} {number}: a number of instructions, from {least} up, below 2^64")
     if end_program and not (marker or count is not None):
         raise TraceError("invalid", "the program can end with the window only where the window has an end")
     options = {"kinds": "+".join(kinds)}
@@ -243,7 +247,9 @@ def capture_with_lackey(
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb"):
         try:
-            command = [valgrind, "--tool=lackey", "--trace-mem=yes", f"--log-fd={writing}", *argv]
+            # Lines of a forked child would come between its parent's.
+            options = ["--tool=lackey", "--trace-mem=yes", "--child-silent-after-fork=yes"]
+            command = [valgrind, *options, f"--log-fd={writing}", *argv]
             process = subprocess.Popen(command, pass_fds=[writing], env=environment.inherited())
         finally:
             os.close(writing)

@@ -201,7 +201,7 @@ impl Seen {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// Number of the first of them.
-    array: u8,
+    array: u16,
     /// Their number: they are parts of one array.
     parts: u8,
     /// Binary logarithm of the size that an entry maps.
@@ -260,7 +260,7 @@ impl Arrays {
             let more = holding.filter(|at| parts[*at].0 == parts[first].0).count();
             let (sets, _) = shape(parts[first].1.entries, parts[first].1.ways);
             *entry =
-                Some(Held { array: first as u8, parts: 1 + more as u8, grain: grain as u8, sets: sets as u32 });
+                Some(Held { array: first as u16, parts: 1 + more as u8, grain: grain as u8, sets: sets as u32 });
         }
         let mut begin = vec![1];
         for (_, part) in &parts {

@@ -156,11 +156,12 @@ fn attend<'scope, W: Write + Send>(
 ) -> Result<i32> {
     let (mut status, mut ended, mut count) = (None, None, 0);
     loop {
+        // In this order: an image has a connection before the one that it was forked or executed from is closed.
+        connections.retain(|connection| !connection.reader.is_finished());
         while let Some(stream) = accept(listener, connections.len())? {
             count += 1;
             connections.push(connection(scope, stream, count, shared));
         }
-        connections.retain(|connection| !connection.reader.is_finished());
         if status.is_none() {
             if !go_on() {
                 child.kill().map_err(TraceError::io("end the program"))?;

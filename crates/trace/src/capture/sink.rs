@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// A process image: from its first reference to its exec or its end. Each has an address space of its own in the trace.
+/// A process image: from its first instruction, or its fork, to its exec or its end. Each has an address space of its own in the trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Image {
     /// Process.

@@ -8,7 +8,7 @@ use crate::format::{Header, Index, Reduction, TraceWriter};
 use crate::mix::{MixedReferences, MixedRuns, Spaces};
 use crate::reduce::Reduced;
 use crate::run::Run;
-use crate::source::{Result, RunSource};
+use crate::source::{ReferenceSource, References, Result, RunSource};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -112,10 +112,8 @@ impl Part {
     fn read(path: &Path) -> Result<Part> {
         let (header, index, _) = files::index(path)?;
         if header.reduction.is_some() {
-            let path = path.display();
-            return Err(TraceError::Reduced(format!(
-                "{path}: what mixing brings between its references is not known; mix first, then reduce"
-            )));
+            let what = "what mixing brings between its references is not known; mix first, then reduce";
+            return Err(TraceError::Reduced(what.into()));
         }
         let names = names(&header, &index, path)?;
         Ok(Part { header, ending: index.ending, names })
@@ -159,7 +157,10 @@ pub(super) fn mix(
     output: &Output,
     go_on: GoOn<'_>,
 ) -> Result<Written> {
-    let parts = inputs.iter().map(|path| Part::read(path)).collect::<Result<Vec<_>>>()?;
+    let parts = inputs
+        .iter()
+        .map(|path| Part::read(path).map_err(TraceError::in_trace(path)))
+        .collect::<Result<Vec<_>>>()?;
     let counts: Vec<u16> = parts.iter().map(|part| part.names.len() as u16).collect();
     let (spaces, names) = if same_space {
         let most =
@@ -172,9 +173,13 @@ pub(super) fn mix(
     let mut passing = Passing::new();
     for ((path, part), spaces) in inputs.iter().zip(&parts).zip(spaces) {
         let known = files::known(&part.header, &part.ending);
-        match Source::of_trace(files::open_reader(path)?)?.wanted(records, known, &mut passing)? {
-            Source::References(source) => references.push((source, spaces)),
-            Source::Runs(source) => runs.push((source, spaces)),
+        let source = files::open_reader(path)
+            .and_then(Source::of_trace)
+            .and_then(|source| source.wanted(records, known, &mut passing))
+            .map_err(TraceError::in_trace(path))?;
+        match source {
+            Source::References(source) => references.push((Named { source, path }, spaces)),
+            Source::Runs(source) => runs.push((Named { source, path }, spaces)),
         }
     }
     let source = match (references.is_empty(), runs.is_empty()) {
@@ -193,6 +198,28 @@ pub(super) fn mix(
     let from = parts.iter().map(|part| files::origin(&part.header, &part.ending)).collect();
     header.provenance = provenance(output, from);
     write(source, &header, &passing, output, go_on)
+}
+
+/// A source whose errors name its file.
+struct Named<'a, S> {
+    source: S,
+    path: &'a Path,
+}
+
+impl<S: ReferenceSource> ReferenceSource for Named<'_, S> {
+    fn next_references(&mut self) -> Result<Option<References<'_>>> {
+        self.source.next_references().map_err(TraceError::in_trace(self.path))
+    }
+}
+
+impl<S: RunSource> RunSource for Named<'_, S> {
+    fn page_bits(&self) -> u32 {
+        self.source.page_bits()
+    }
+
+    fn next_runs(&mut self) -> Result<Option<&[Run]>> {
+        self.source.next_runs().map_err(TraceError::in_trace(self.path))
+    }
 }
 
 /// Counts the records that pass through.

@@ -1,4 +1,4 @@
-//! Opening and writing files: a new trace gets its name when it is whole, a captured one when its first references arrive.
+//! Opening and writing files: a new trace gets its name when it is whole, a captured one when its program begins.
 
 use super::{Output, Records};
 use crate::capture::Begun;

@@ -212,7 +212,10 @@ class Tlb(_Placed):
     @property
     def drawn(self) -> bool:
         hardware = self.processor.tlb or {}
-        return self.caches or bool(hardware.get("coalesces")) or hardware.get("nested") is not None
+        nested = hardware.get("nested")
+        arrays = [*hardware.get("first", ()), *hardware.get("second", ()), *hardware.get("walk_caches", ())]
+        replaces = any(array.get("replacement") == "random" for array in arrays)
+        return self.caches or replaces or bool(hardware.get("coalesces")) or nested is not None
 
     def _further(self) -> dict[str, Any]:
         return {"data_caches": self.caches}

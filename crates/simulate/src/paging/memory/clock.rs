@@ -54,7 +54,7 @@ impl Clocks {
         Self {
             memories: asked.iter().map(Memory::new).collect(),
             codes: Codes::new(asked),
-            used: Table::new(end, 0),
+            used: Table::zeros(end),
             words,
             held: Table::default(),
             frames: Table::default(),
@@ -97,7 +97,7 @@ impl Memory {
         Self {
             nth: asked.nth,
             frames,
-            pages: Table::new(lists * frames, 0),
+            pages: Table::zeros(lists * frames),
             hands: (0..lists).map(|list| list * frames).collect(),
             faults: 0,
         }

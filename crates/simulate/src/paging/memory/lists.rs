@@ -51,7 +51,7 @@ impl<C: Choose> Lists<C> {
             nth: one.nth,
             frames: one.frames as usize,
             choose: C::new(one.lists(), one.frames, seed),
-            pages: Table::new(one.lists() * one.frames as usize, 0),
+            pages: Table::zeros(one.lists() * one.frames as usize),
             in_use: vec![0; one.lists()],
             faults: 0,
         };

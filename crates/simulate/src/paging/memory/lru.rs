@@ -9,6 +9,10 @@ use crate::pages::Id;
 use crate::paging::colouring::Chain;
 
 const ABSENT: u32 = u32::MAX;
+/// A log has space for so many times the pages in memory.
+const ROOM: usize = 4;
+/// Entries of a log at first, at most: a large memory may never be full.
+const FIRST_ROOM: usize = 1 << 16;
 
 /// One memory.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ struct Log {
 impl Lru {
     pub fn new(asked: Asked) -> Self {
         let (lists, frames) = (asked.lists(), asked.frames);
-        let room = (frames as usize * 4).max(64);
+        let room = (frames as usize * ROOM).clamp(64, FIRST_ROOM);
         let log = || Log { entries: Vec::with_capacity(room), start: 0, pages: 0 };
         let logs = (0..lists).map(|_| log()).collect();
         Self { nth: asked.nth, chain: asked.chain, frames, faults: 0, stamp: Vec::new(), logs }
@@ -54,7 +58,7 @@ impl Log {
         }
     }
 
-    /// Compacts the log: keeps the valid entries.
+    /// Compacts the log: keeps the valid entries, and makes space for more.
     #[cold]
     fn compact(&mut self, stamp: &mut [u32]) {
         let mut kept = 0;
@@ -68,6 +72,9 @@ impl Log {
         }
         self.entries.truncate(kept);
         self.start = 0;
+        if kept > self.entries.capacity() / ROOM {
+            self.entries.reserve_exact(kept * (ROOM - 1));
+        }
     }
 }
 
