@@ -208,6 +208,9 @@ def _message(entry: Entry, outcome: dict[str, Any]) -> str:
     errno_ = outcome.get("errno")
     got = f"asked for {entry.old}, got {outcome.get('present')}"
     why = os.strerror(errno_) if errno_ else outcome.get("text", got)
+    if errno_ == errno.ENOENT:
+        how = "sudo mount -t debugfs none /sys/kernel/debug" if "/debug/" in entry.path else "mount | grep /sys"
+        why += f"; it may be hidden here, and stays in the journal; run: {how}; sudo {own_command()} doctor --restore"
     return {
         "restored": f"{entry.path}: {entry.new} → {entry.old}{note}",
         "already": f"{entry.path}: {entry.old}",
