@@ -178,7 +178,7 @@ def test_streams_and_working_directory(run_under: Runner, tmp_path: Path) -> Non
     for field, words in [("cwd", "enter the working directory"), ("stdin", "open the file for standard input")]:
         refused = run_under("", ["true"], **{field: "/no/such/place"})
         assert (refused.launcher_exit, refused.record) == (2, None)
-        why = "/no/such/place: No such file or directory (errno 2); run: ls -ld /no/such/place"
+        why = "/no/such/place: No such file or directory (ENOENT); run: ls -ld /no/such/place"
         assert f"cannot {words} {why}" in refused.launcher_stderr
 
 
