@@ -175,10 +175,11 @@ def test_streams_and_working_directory(run_under: Runner, tmp_path: Path) -> Non
     assert run.stdout == f"from a file\n{tmp_path}\n"
     assert run.stderr == "complaint\n"
     assert run_under("", ["cat"]).succeeded().stdout == ""
-    for fields, words in [({"cwd": "/no/such/place"}, "working directory"), ({"stdin": "/no/such"}, "standard input")]:
-        refused = run_under("", ["true"], **fields)
+    for field, words in [("cwd", "enter the working directory"), ("stdin", "open the file for standard input")]:
+        refused = run_under("", ["true"], **{field: "/no/such/place"})
         assert (refused.launcher_exit, refused.record) == (2, None)
-        assert words in refused.launcher_stderr
+        why = "/no/such/place: No such file or directory (ENOENT); run: ls -ld /no/such/place"
+        assert f"cannot {words} {why}" in refused.launcher_stderr
 
 
 def test_cpus_are_pinned_or_refused_with_the_allowed_ones(run_under: Runner) -> None:

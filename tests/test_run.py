@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -215,6 +216,59 @@ def test_the_keyboard_stays_with_a_pager_behind_the_program() -> None:
     script = f"echo data | {QUIET_RUN} sh -c 'cat; sleep 1' | {pager}"
     code, output = in_terminal(["timeout", "--foreground", "60", "sh", "-c", script], b"hello\n")
     assert (code, "data" in output, "got-hello" in output) == (0, True, True), output
+
+
+def in_shell(line: str, *typed: tuple[str, bytes]) -> str:
+    """What the terminal of an interactive shell shows: types a line, then bytes where each text appears, then exit."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], {**os.environ, "PS1": "PROMPT ", "TERM": "dumb"})
+    output, deadline = b"", time.monotonic() + 60
+    try:
+        for text, keys in [("PROMPT ", line.encode() + b"\n"), *typed, ("PROMPT ", b"exit 0\n")]:
+            seen = len(output)
+            while text.encode() not in output[seen:]:
+                assert time.monotonic() < deadline, output
+                if select.select([terminal], [], [], 0.1)[0]:
+                    output += os.read(terminal, 4096)
+            time.sleep(0.3)  # until who is to read the keys does so
+            os.write(terminal, keys)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+    return output.decode(errors="replace")
+
+
+def test_a_pager_does_not_stop_the_run() -> None:
+    """Regression: its reading of the keyboard stopped the launcher, which was in the background with it: the time-out
+    ended nothing."""
+    pager = """sh -c 'read x; echo KE""Y; read y < /dev/tty; echo got-$y'"""
+    run = f"{QUIET_RUN[:-2]} --timeout 2 -- sh -c 'echo data; sleep 600'"
+    output = in_shell(f"{run} | {pager}; echo code $PIPESTATUS", ("KEY", b"hello\n"))
+    assert "got-hello" in output, output
+    assert "code 1" in output, output
+
+
+def test_a_program_before_another_reads_the_keyboard(tmp_path: Path) -> None:
+    """Also one that writes to a file."""
+    program = """sh -c 'echo REA""DY >&2; read x; echo got-$x'"""
+    for behind in ("| cat", f"> {tmp_path}/out; cat {tmp_path}/out"):
+        assert "got-hello" in in_shell(f"{QUIET_RUN} {program} {behind}", ("READY", b"hello\n")), behind
+
+
+def test_a_run_in_the_background_comes_to_the_foreground() -> None:
+    """Regression: the program stayed stopped, because its group was not the job's."""
+    program = """sh -c 'echo REA""DY; read x; echo got-$x'"""
+    output = in_shell(f"{QUIET_RUN} {program} & sleep 2; echo B''G", ("BG", b"fg\n"), (QUIET_RUN, b"hello\n"))
+    assert "got-hello" in output, output
+
+
+def test_ctrl_z_in_a_pipeline_stops_program_and_pager_and_gives_the_shell_back() -> None:
+    program = """sh -c 'echo REA""DY; read x; echo got-$x'"""
+    output = in_shell(f"{QUIET_RUN} {program} | cat", ("READY", b"\x1a"), ("PROMPT ", b"fg\n"), ("| cat", b"hello\n"))
+    assert "Stopped" in output
+    assert "got-hello" in output, output
 
 
 def test_a_killed_launchers_terminal_is_taken_back() -> None:

@@ -117,6 +117,19 @@ def test_a_program_of_another_user_has_no_descriptor_of_roots(tmp_path: Path) ->
     assert (done.returncode, done.stdout) == (0, "[0, 1, 2, 3]\n"), done
 
 
+@AS_ROOT
+def test_the_working_directory_is_kept_where_its_path_leads_nowhere(tmp_path: Path) -> None:
+    """Regression: the program entered it by its path, also without --cwd."""
+    closed = tmp_path / "closed"
+    (closed / "here").mkdir(parents=True)
+    closed.chmod(0o700)
+    os.chown(closed, 65534, 65534)
+    command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *RUN, "--no-preload", "--", "/bin/pwd"]
+    how = {"capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, cwd=closed / "here", check=False, **how)
+    assert (done.returncode, done.stdout) == (0, f"{closed}/here\n"), done
+
+
 # --- signals --------------------------------------------------------------------------------------------------
 
 

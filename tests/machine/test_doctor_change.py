@@ -204,6 +204,31 @@ def test_a_setting_that_vanished_is_not_an_error(changer: Changer, tree: FakeTre
     assert changer.restore() == []
 
 
+def test_a_setting_that_is_only_hidden_is_restored_later(changer: Changer, tree: FakeTree) -> None:
+    """Regression: where debugfs was unmounted, or /sys masked, the journal gave the setting up."""
+    fix(changer, "hugepages=10")
+    hidden = tree.path(POOL).rename(tree.path(POOL).parent / "hidden")
+    (left,) = changer.restore()
+    assert (left.outcome, left.left) == ("failed", True)
+    assert "hidden" in left.message
+    assert left.message.endswith(" doctor --restore")
+    hidden.rename(tree.path(POOL))
+    assert [item.outcome for item in changer.restore()] == ["restored"]
+
+
+def test_what_others_set_between_two_owners_stays(changer: Changer, tree: FakeTree) -> None:
+    """Regression: the second owner restored what the first one had found."""
+    first = replace(changer, alive=lambda entry: entry.by == "second")
+    fix(first, "readahead@vda=10")
+    tree.path(READAHEAD).write_text("30\n")
+    changer.apply(plan(tree, ["readahead@vda=11"]), "second")
+    by_outcome = {item.outcome: item.message for item in first.restore()}
+    assert sorted(by_outcome) == ["owned", "superseded"]
+    assert by_outcome["superseded"].endswith("another program set it to 30, which second will put back")
+    assert [item.outcome for item in changer.restore()] == ["restored"]
+    assert tree.get(READAHEAD) == "30"
+
+
 def test_pages_in_use_are_no_failure_of_restoring(changer: Changer, tree: FakeTree) -> None:
     fix(changer, "hugepages=10")
 

@@ -53,7 +53,7 @@ pub fn processes() -> Option<(u64, u64)> {
         .min_by_key(|(limit, used)| limit.saturating_sub(*used))
 }
 
-/// The group that leaves the least memory.
+/// A group that limits memory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Memory {
     /// Memory that its processes may have together, in bytes.
@@ -66,20 +66,43 @@ pub struct Memory {
     pub file: PathBuf,
 }
 
+impl Memory {
+    /// Memory that can be had without dropping a file from the page cache.
+    fn free(&self) -> u64 {
+        self.limit.saturating_sub(self.used.saturating_add(self.cached))
+    }
+}
+
 /// The tightest limit on memory; `None` without a limit.
 pub fn memory() -> Option<Memory> {
     let (groups, mounts) = membership()?;
     places(&groups, &mounts)
-        .filter_map(|place| memory_of(&place))
+        .filter_map(|place| memory_of(&place, &ENDING))
         .min_by_key(|found| found.limit.saturating_sub(found.used))
 }
 
-fn memory_of(group: &Path) -> Option<Memory> {
-    const FILES: [[&str; 4]; 2] = [
-        ["memory.max", "memory.current", "file", "shmem"],
-        ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem"],
-    ];
-    FILES.iter().find_map(|&[limit, used, cache, shared]| {
+/// Memory that can be had before a limit makes the kernel drop files or slow processes down; `None` without a limit.
+pub fn free_memory() -> Option<u64> {
+    let (groups, mounts) = membership()?;
+    places(&groups, &mounts).filter_map(|place| free_memory_of(&place)).min()
+}
+
+fn free_memory_of(group: &Path) -> Option<u64> {
+    [&ENDING[..], &SLOWING[..]].iter().filter_map(|files| memory_of(group, files)).map(|found| found.free()).min()
+}
+
+/// Files of a limit, of what is used, and of `memory.stat`: the page cache and the shared memory in it.
+type MemoryFiles = [&'static str; 4];
+/// Of limits beyond which processes are ended.
+const ENDING: [MemoryFiles; 2] = [
+    ["memory.max", "memory.current", "file", "shmem"],
+    ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem"],
+];
+/// Of the one beyond which they are slowed down.
+const SLOWING: [MemoryFiles; 1] = [["memory.high", "memory.current", "file", "shmem"]];
+
+fn memory_of(group: &Path, files: &[MemoryFiles]) -> Option<Memory> {
+    files.iter().find_map(|&[limit, used, cache, shared]| {
         let file = group.join(limit);
         let limit = number(&file).filter(|&bytes| bytes < NO_LIMIT)?;
         let parts = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
@@ -253,13 +276,17 @@ mod tests {
             for (name, text) in [(limit, "65536\n"), (used, "8000\n"), ("memory.stat", parts)] {
                 fs::write(group.join(name), text).expect("written");
             }
-            let found = memory_of(&group);
+            let (found, free) = (memory_of(&group, &ENDING), free_memory_of(&group));
+            fs::write(group.join("memory.high"), "20000").expect("written");
+            let before_high = free_memory_of(&group);
             fs::write(group.join(limit), if limit == "memory.max" { "max" } else { "9223372036854771712" })
                 .expect("written");
-            let unlimited = memory_of(&group);
+            let unlimited = memory_of(&group, &ENDING);
             fs::remove_dir_all(&group).expect("removed");
             assert_eq!(found, Some(Memory { limit: 65536, used: 6000, cached: 2000, file: group.join(limit) }));
             assert_eq!(unlimited, None);
+            assert_eq!(free, Some(57536));
+            assert_eq!(before_high, Some(if limit == "memory.max" { 12000 } else { 57536 }));
         }
     }
 }

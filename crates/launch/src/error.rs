@@ -34,6 +34,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// No process can be made.
+pub fn cannot_fork(error: std::io::Error) -> Error {
+    Error::Cannot(format!(
+        "cannot fork: {}; run: ulimit -u; cat /sys/fs/cgroup/pids.max",
+        crate::sys::errno_text(&error)
+    ))
+}
+
 /// No descriptor with a high number, away from the program's own descriptors, is available.
 pub fn no_descriptor(error: std::io::Error) -> Error {
     Error::Cannot(format!(

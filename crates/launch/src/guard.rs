@@ -7,7 +7,7 @@
 //! dies (PR_SET_PDEATHSIG, SIGKILL), and `pagelab doctor --restore` undoes the settings.
 
 use crate::announce::Caller;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot_fork};
 use crate::phase::Phase;
 use crate::sys::process::{self, Change, End};
 use crate::sys::procfs;
@@ -34,7 +34,7 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
     process::become_subreaper().map_err(internal("become a subreaper"))?;
     let guard = process::own_pid();
     let terminal = signals::own_terminal();
-    match process::fork().map_err(internal("fork"))? {
+    match process::fork().map_err(cannot_fork)? {
         0 => {
             // If this failed, the death of the guard would go unnoticed, and nothing else.
             let _ = process::signal_on_parent_death(Signal::TERM);

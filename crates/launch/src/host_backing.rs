@@ -28,7 +28,7 @@ const LEFT_BYTES: u64 = 256 << 20;
 /// It is a separate process: its peak is in no account of the launcher, and it is the one that ends if memory runs out.
 pub fn back(asked: Option<u64>, (huge, small): (bool, bool), warnings: &mut Warnings) -> Option<u64> {
     // No file leaves the page cache for it, the group's neither.
-    let of_group = cgroup::memory().map_or(u64::MAX, |group| group.limit.saturating_sub(group.used + group.cached));
+    let of_group = cgroup::free_memory().unwrap_or(u64::MAX);
     let bytes = asked?.min(free_bytes().unwrap_or(0).min(of_group).saturating_sub(LEFT_BYTES));
     if bytes == 0 {
         return None;

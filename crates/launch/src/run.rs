@@ -21,7 +21,7 @@ use crate::say;
 use crate::settings::{self, Held};
 use crate::spawn::{self, Finished, Waiting};
 use crate::streams::{self, Capture, Lost, Output, Streams};
-use crate::sys::child::{MemoryPolicy, Setup};
+use crate::sys::child::{Group, MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
 use crate::sys::files::UntilItsEnd;
 use crate::sys::process::{self, CpuSet};
@@ -170,21 +170,29 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
     let argv: Result<Vec<CString>> =
         ready.request.argv.iter().map(|argument| c_string(argument.as_bytes())).collect();
     let number = ready.request.measurements.fd;
+    let enters = ready.request.cwd.is_some() || ready.runner.change;
     Ok(Setup {
         path: c_string(ready.target.path.as_os_str().as_bytes())?,
         argv: argv?,
         envp: ready.environment.to_c(),
-        cwd: Some(c_string(ready.cwd.as_os_str().as_bytes())?),
+        // Else the launcher's own is kept, which need not be reached by its path. Another user's program may be in no
+        // directory that this user may not enter.
+        cwd: enters.then(|| c_string(ready.cwd.as_os_str().as_bytes())).transpose()?,
         streams: streams.setup,
         measure: measure.zip(number).map(|(capture, number)| (capture.fd(), number)),
         cpus: ready.cpus.pinned.then(|| CpuSet::new(&ready.cpus.program)),
         fifo: ready.fifo,
         personality: aslr::personality(ready.request.aslr)?,
         memory: ready.request.node.map(|node| MemoryPolicy { node }),
-        session: ready.runner.no_terminal,
+        group: if ready.runner.no_terminal { Group::Session } else { spawn::group(is_interactive(ready)) },
         identity: ready.runner.change.then(|| ready.runner.identity.clone()),
         parent: process::own_pid(),
     })
+}
+
+/// Whether the program reads what its caller reads.
+fn is_interactive(ready: &Ready<'_>) -> bool {
+    ready.request.stdin == "inherit" && !ready.runner.no_terminal
 }
 
 /// Starts the program, waits for the end of its tree, and makes the record of what was seen.
@@ -263,8 +271,7 @@ fn watch(
     let stolen_before = process::steal_ns(&ready.cpus.program);
     let (first, descriptors) = handed.map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
     let given = (first, descriptors.as_slice());
-    let interactive = ready.request.stdin == "inherit" && !ready.runner.no_terminal;
-    let finished = waiting.go(given, ready.request.timeout_s, interactive, tending)?;
+    let finished = waiting.go(given, ready.request.timeout_s, is_interactive(ready), tending)?;
     let stolen = process::steal_ns(&ready.cpus.program).zip(stolen_before);
     tending.visit();
     Ok((finished, stolen.map(|(now, before)| now.saturating_sub(before))))

@@ -161,6 +161,7 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         | Outcome::Already
         | Outcome::Unrecorded(_)
         | Outcome::HandedOn { .. }
+        | Outcome::Superseded { .. }
         | Outcome::Owned
         | Outcome::Stale
         | Outcome::Gone => None,

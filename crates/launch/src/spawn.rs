@@ -1,10 +1,11 @@
 //! Starting the program, waiting for its tree, and giving the terminal back.
 
-use crate::error::{Error, Result, no_descriptor};
+use crate::error::{Error, Result, cannot_fork, no_descriptor};
 use crate::process_tree::reap::{Companion, Story, Watch};
-use crate::sys::child::{self, Ends, Go, Report, Setup, Step};
-use crate::sys::{self, files, process, signals, socket};
+use crate::sys::child::{self, Ends, Go, Group, Report, Setup, Step, Stream};
+use crate::sys::{self, files, process, procfs, signals, socket};
 use nix::sys::signalfd::SignalFd;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -17,6 +18,7 @@ const OPENING: &str =
 pub struct Waiting {
     /// Its process id.
     pub pid: i32,
+    group: Group,
     go: OwnedFd,
     report: File,
     signals: SignalFd,
@@ -56,19 +58,14 @@ pub fn prepare(timeout_s: Option<f64>, setup: &Setup) -> Result<Waiting> {
     // measurement descriptor) are put in place over whatever has their numbers.
     let (ends, go) = (Ends { go: high(&go_read)?, report: high(&report_write)? }, high(&go_write)?);
     drop((go_read, go_write, report_write));
-    let pid = child::spawn(setup, &ends).map_err(|error| {
-        Error::Cannot(format!(
-            "cannot fork: {}; run: ulimit -u; cat /sys/fs/cgroup/pids.max",
-            sys::errno_text(&error)
-        ))
-    })?;
+    let pid = child::spawn(setup, &ends).map_err(cannot_fork)?;
     drop(ends);
-    let mut waiting = Waiting { pid, go, report: report_read, signals };
+    let mut waiting = Waiting { pid, group: setup.group, go, report: report_read, signals };
     match waiting.wait_until_ready(timeout_s) {
         Ok(Report::Ready) => Ok(waiting),
         Ok(Report::Failed(step, errno)) => {
             let _ = process::wait_for(pid);
-            Err(explain(step, &std::io::Error::from_raw_os_error(errno)))
+            Err(explain(step, &std::io::Error::from_raw_os_error(errno), setup))
         }
         Err(error) => {
             waiting.abandon();
@@ -114,7 +111,7 @@ impl Waiting {
     }
 
     /// Lets exec go and watches the tree to its end. The program gets the descriptors `given`, numbered from the first
-    /// number on. A program that reads the terminal (`interactive`) gets it.
+    /// number on. A program with a group of its own that reads the terminal (`interactive`) gets it.
     pub fn go(
         mut self,
         given: (RawFd, &[BorrowedFd<'_>]),
@@ -122,7 +119,8 @@ impl Waiting {
         interactive: bool,
         companion: &mut dyn Companion,
     ) -> Result<Finished> {
-        let terminal = interactive.then(terminal_of_program).flatten();
+        let gets_it = interactive && self.group == Group::Own;
+        let terminal = gets_it.then(terminal_of_program).flatten();
         if let Some(terminal) = &terminal {
             // A terminal that cannot be handed over leaves the program without a keyboard; the run continues.
             let _ = signals::set_foreground(terminal, self.pid);
@@ -132,7 +130,8 @@ impl Waiting {
         let go: Go = given.0.to_le_bytes();
         socket::send(&self.go, &go, given.1).map_err(internal("let the child go"))?;
         let deadline_ns = timeout_s.map(|seconds| started_ns + (seconds * 1e9) as u64);
-        let watch = Watch { signals: &mut self.signals, program: self.pid, deadline_ns, companion };
+        let (program, shares_group) = (self.pid, self.group == Group::Shared);
+        let watch = Watch { signals: &mut self.signals, program, shares_group, deadline_ns, companion };
         let story = watch.run().map_err(internal("wait for the program"));
         if let Some(terminal) = &terminal {
             let _ = signals::set_foreground(terminal, signals::own_group());
@@ -153,6 +152,21 @@ impl Waiting {
     }
 }
 
+/// The group for a program that reads the terminal (`interactive`), or does not.
+///
+/// The terminal is handed to a group of the program's own where nobody else reads it. In a pipeline or a script the
+/// program stays with the others, as it would without pagelab: a pager can read the keyboard, and so can the program. A
+/// job in the background stays with its caller, so that `fg` brings it to the terminal.
+pub fn group(interactive: bool) -> Group {
+    if !interactive || !std::io::stdin().is_terminal() {
+        return Group::Own;
+    }
+    match signals::controlling_terminal() {
+        Some(terminal) if !signals::is_foreground(terminal.as_fd()) || procfs::shares_its_group() => Group::Shared,
+        _ => Group::Own,
+    }
+}
+
 /// The terminal that a program is to have for itself: its standard input, with this process's group in the foreground.
 /// If its input is something else, the keyboard may be for another program of the pipeline or script (ssh before it, a
 /// pager behind it), which would be stopped, and Ctrl-C is for all of them.
@@ -160,16 +174,34 @@ fn terminal_of_program() -> Option<File> {
     std::io::stdin().is_terminal().then(signals::own_terminal).flatten()
 }
 
+/// A file of the child's set-up that could not be opened or entered, and what to do.
+fn unopened(what: &str, path: Option<&CStr>, errno: &str) -> Error {
+    let path = path.map(CStr::to_string_lossy).unwrap_or_default();
+    let path = crate::words::plain(&path);
+    Error::BadInput(format!("cannot {what} {path}: {errno}; run: ls -ld {path}"))
+}
+
+/// The path of a standard stream.
+fn path_of(setup: &Setup, number: usize) -> Option<&CStr> {
+    match setup.streams.get(number)? {
+        Stream::Path(path) => Some(path),
+        Stream::Inherit | Stream::Fd(_) => None,
+    }
+}
+
 /// The error for a failed step of the child's set-up, with what to do.
-fn explain(step: Step, error: &std::io::Error) -> Error {
+fn explain(step: Step, error: &std::io::Error, setup: &Setup) -> Error {
     let errno = sys::errno_text(error);
+    let stream = |name: &str, number| {
+        unopened(&format!("open the file for standard {name}"), path_of(setup, number), &errno)
+    };
     let sandbox = crate::sandbox::hint(error);
     let cannot = |text: String| Error::Cannot(format!("{text}{sandbox}"));
     match step {
-        Step::WorkingDirectory => Error::BadInput(format!("cannot enter the working directory: {errno}")),
-        Step::Stdin => Error::BadInput(format!("cannot open the file for standard input: {errno}")),
-        Step::Stdout => Error::BadInput(format!("cannot open the file for standard output: {errno}")),
-        Step::Stderr => Error::BadInput(format!("cannot open the file for standard error: {errno}")),
+        Step::WorkingDirectory => unopened("enter the working directory", setup.cwd.as_deref(), &errno),
+        Step::Stdin => stream("input", 0),
+        Step::Stdout => stream("output", 1),
+        Step::Stderr => stream("error", 2),
         Step::Cpus => cannot(format!("cannot pin the program to its CPUs: {errno}; run: taskset -p $$")),
         Step::Scheduler => {
             cannot(format!("cannot put the program under SCHED_FIFO: {errno}; run without --scheduler fifo"))

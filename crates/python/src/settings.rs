@@ -90,6 +90,7 @@ fn outcome(outcome: &Outcome) -> Value {
         Outcome::Already => json!({"name": "already"}),
         Outcome::Unrecorded(error) => json!({"name": "unrecorded", "text": error.to_string()}),
         Outcome::HandedOn { by } => json!({"name": "handed-on", "by": by}),
+        Outcome::Superseded { by, old } => json!({"name": "superseded", "by": by, "old": old}),
         Outcome::Owned => json!({"name": "owned"}),
         Outcome::Stale => json!({"name": "stale"}),
         Outcome::Changed { present } => json!({"name": "changed", "present": present}),

@@ -120,6 +120,13 @@ pub enum Outcome {
         /// That owner.
         by: String,
     },
+    /// Another program changed it before a later owner did, which will restore that value.
+    Superseded {
+        /// That owner.
+        by: String,
+        /// The value that it will restore.
+        old: String,
+    },
     /// Its owner still runs: left unchanged.
     Owned,
     /// Made before the machine was restarted, which undid it.
@@ -182,6 +189,21 @@ fn may_write(path: &str) -> bool {
             part.is_some_and(|part| !part.contains('/') && !["", ".", ".."].contains(&part))
         }
     })
+}
+
+/// Whether a setting that could not be reached has gone with its device. Any other may only be hidden, and come back with
+/// its changed value: its file system is not mounted, its directory masked.
+fn has_vanished(files: &mut dyn Settings, path: &str, error: &io::Error) -> Result<bool, Stopped> {
+    const DEVICES: &str = "/sys/class/bdi";
+    if error.kind() != io::ErrorKind::NotFound || !path.starts_with(DEVICES) {
+        return Ok(false);
+    }
+    match files.text(DEVICES) {
+        Ok(_) => Ok(true),
+        // A directory that is there cannot be read as a file.
+        Err(Trouble::Refused(error)) => Ok(error.kind() == io::ErrorKind::IsADirectory),
+        Err(Trouble::Stopped) => Err(Stopped),
+    }
 }
 
 /// Pool pages beyond the wanted number, in use: the kernel gives them back when their users do.
@@ -439,10 +461,10 @@ impl Journal {
         let outcome = match self.put_back(files, &entry, force) {
             Ok(outcome) => outcome,
             Err(Trouble::Stopped) => return Err(Stopped),
-            Err(Trouble::Refused(error)) if error.kind() == io::ErrorKind::NotFound => {
-                self.advance(&entry, State::Restored).map_or_else(Outcome::Failed, |_| Outcome::Gone)
-            }
-            Err(Trouble::Refused(error)) => Outcome::Failed(error),
+            Err(Trouble::Refused(error)) => match has_vanished(files, &entry.path, &error)? {
+                true => self.advance(&entry, State::Restored).map_or_else(Outcome::Failed, |_| Outcome::Gone),
+                false => Outcome::Failed(error),
+            },
         };
         Ok(Some(Undone { entry, outcome }))
     }
@@ -489,9 +511,13 @@ impl Journal {
         after.find(|other| other.path == entry.path).cloned()
     }
 
-    /// The later owner needs its value, and will restore the right one.
+    /// The later owner needs its value, and will restore the right one: what this one found, or what another program set
+    /// between the two.
     fn hand_on(&mut self, files: &mut dyn Settings, entry: &Entry, later: Entry) -> Result<Outcome, Trouble> {
         let (by, state) = (later.by.clone(), later.state);
+        if later.old != entry.new {
+            return self.close(files, entry, Outcome::Superseded { by, old: later.old });
+        }
         self.advance(&Entry { old: entry.old.clone(), ..later }, state)?;
         files.step("handed-on")?;
         self.advance(entry, State::Restored)?;

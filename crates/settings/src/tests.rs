@@ -24,6 +24,9 @@ struct Place {
 
 impl Settings for Place {
     fn text(&mut self, path: &str) -> Result<String, Trouble> {
+        if path == "/sys/class/bdi" {
+            return Err(Trouble::Refused(io::ErrorKind::IsADirectory.into()));
+        }
         let found = self.values.get(path).map(|value| format!("{value}\n"));
         Ok(found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?)
     }
@@ -103,6 +106,42 @@ fn two_owners_may_leave_in_any_order() {
         assert_eq!(place.value(READAHEAD), "0", "the other owner still needs it");
         place.undo(&two);
         assert_eq!(place.value(READAHEAD), "128");
+    }
+}
+
+#[test]
+fn what_was_set_between_two_owners_is_what_the_second_restores() {
+    for first_leaves_first in [true, false] {
+        let mut place = Place::new();
+        let first = place.change("first");
+        place.values.insert(READAHEAD.to_owned(), "30".to_owned());
+        let second = place.change("second");
+        if first_leaves_first {
+            let left = place.undo(&first);
+            assert!(matches!(left, Outcome::Superseded { by, old } if (&*by, &*old) == ("second", "30")));
+            assert!(matches!(place.undo(&second), Outcome::Restored { .. }));
+            assert!(place.journal().active_of(1, None).is_empty());
+        } else {
+            place.undo(&second);
+            assert!(matches!(place.undo(&first), Outcome::Changed { present } if present == "30"));
+        }
+        assert_eq!(place.value(READAHEAD), "30");
+    }
+}
+
+#[test]
+fn a_setting_that_is_only_hidden_stays_active() {
+    for (path, value, vanishes) in [(READAHEAD, "0", true), (POOL, "4", false)] {
+        let mut place = Place::new();
+        let entry = place.try_change(path, value, "test").expect("changed").expect("an entry");
+        let hidden = place.values.remove(path).expect("there");
+        match place.undo(&entry.id) {
+            Outcome::Gone => assert!(vanishes),
+            Outcome::Failed(error) => assert!(!vanishes && error.kind() == io::ErrorKind::NotFound),
+            other => panic!("{other:?}"),
+        }
+        place.values.insert(path.to_owned(), hidden);
+        assert_eq!(place.journal().active_of(1, None).is_empty(), vanishes);
     }
 }
 

@@ -22,7 +22,17 @@ from .settings import Change
 from .sysfs import Tree
 
 Outcome = Literal[
-    "restored", "already", "unrecorded", "handed-on", "owned", "changed", "failed", "gone", "stale", "forbidden"
+    "restored",
+    "already",
+    "unrecorded",
+    "handed-on",
+    "superseded",
+    "owned",
+    "changed",
+    "failed",
+    "gone",
+    "stale",
+    "forbidden",
 ]
 
 
@@ -32,9 +42,10 @@ class Undone:
 
     Done: ``restored``: put back; ``already``: it had its old value; ``unrecorded``: it has
     its old value, but the journal could not be written; ``handed-on``: a later owner of the setting will
-    put it back; ``gone``: the setting no longer exists; ``stale``: of an earlier boot. Left as it is: ``owned``: its
-    owner still runs; ``changed``: somebody else changed it since; ``failed``: it could not be written; ``forbidden``:
-    not a setting that pagelab changes.
+    put it back; ``superseded``: a later owner will put back what another program set between the two; ``gone``: the
+    setting went with its device; ``stale``: of an earlier boot. Left as it is: ``owned``: its owner still runs;
+    ``changed``: somebody else changed it since; ``failed``: it could not be read or written; ``forbidden``: not a
+    setting that pagelab changes.
     """
 
     entry: Entry
@@ -197,11 +208,17 @@ def _message(entry: Entry, outcome: dict[str, Any]) -> str:
     errno_ = outcome.get("errno")
     got = f"asked for {entry.old}, got {outcome.get('present')}"
     why = os.strerror(errno_) if errno_ else outcome.get("text", got)
+    if errno_ == errno.ENOENT:
+        how = "sudo mount -t debugfs none /sys/kernel/debug" if "/debug/" in entry.path else "mount | grep /sys"
+        why += f"; it may be hidden here, and stays in the journal; run: {how}; sudo {own_command()} doctor --restore"
     return {
         "restored": f"{entry.path}: {entry.new} → {entry.old}{note}",
         "already": f"{entry.path}: {entry.old}",
         "unrecorded": f"{entry.path}: {entry.old}; the journal could not be written ({outcome.get('text')})",
         "handed-on": f"{entry.path}: kept for {outcome.get('by')}, which will put {entry.old} back",
+        "superseded": (
+            f"{entry.path}: another program set it to {outcome.get('old')}, which {outcome.get('by')} will put back"
+        ),
         "owned": f"{entry.path}: in use by process {entry.pid} ({entry.by}), which will put it back",
         "stale": f"{entry.path}: changed before the machine was restarted",
         "gone": f"{entry.path}: no longer exists",

@@ -24,8 +24,8 @@ const WHOLE: u64 = 998;
 /// One role's result, before its message is made.
 pub(super) struct Judged {
     pub counter: Counter,
-    /// Factor by which raw counts of this role's parts are scaled.
-    scale: f64,
+    /// Factors by which raw counts of this role's parts are scaled, by part; one that is not here is not scaled.
+    scales: HashMap<usize, f64>,
 }
 
 /// Judges all counters of a run.
@@ -68,10 +68,10 @@ fn judge_role(number: usize, role: &Role, session: &Session, totals: &HashMap<Sl
     };
     if let Some((_, error)) = session.refused.iter().find(|refused| refused.0 == number) {
         counter.status = status_of(error);
-        return Judged { counter, scale: 1.0 };
+        return Judged { counter, scales: HashMap::new() };
     }
     if role.parts.is_empty() {
-        return Judged { counter, scale: 1.0 };
+        return Judged { counter, scales: HashMap::new() };
     }
     let readings: Option<Vec<(i64, Total)>> = parts
         .iter()
@@ -79,21 +79,22 @@ fn judge_role(number: usize, role: &Role, session: &Session, totals: &HashMap<Sl
         .collect();
     let Some(readings) = readings else {
         counter.status = CounterStatus::Implausible;
-        return Judged { counter, scale: 1.0 };
+        return Judged { counter, scales: HashMap::new() };
     };
-    let scale = fill(&mut counter, role, &readings);
-    Judged { counter, scale }
+    let scales = fill(&mut counter, role, &readings);
+    Judged { counter, scales: parts.iter().map(|opened| opened.slot.1).zip(scales).collect() }
 }
 
-/// Adds up the readings of a role and decides whether they are plausible; returns the factor by which they were scaled.
-fn fill(counter: &mut Counter, role: &Role, readings: &[(i64, Total)]) -> f64 {
+/// Adds up the readings of a role and decides whether they are plausible; returns the factors by which they were scaled.
+/// Parts of a role may take turns in different groups, and each is scaled by its own share of the time.
+fn fill(counter: &mut Counter, role: &Role, readings: &[(i64, Total)]) -> Vec<f64> {
     let enabled = readings.iter().map(|reading| reading.1.enabled_ns).max().unwrap_or(0);
     let running = readings.iter().map(|reading| reading.1.running_ns).min().unwrap_or(0);
     (counter.enabled_ns, counter.running_ns) = (Some(enabled), Some(running));
     if enabled == 0 {
         // The program never ran.
         counter.status = CounterStatus::Ok;
-        return 1.0;
+        return Vec::new();
     }
     let impossible = |reading: &(i64, Total)| {
         let Total { count, running_ns, .. } = reading.1;
@@ -102,13 +103,17 @@ fn fill(counter: &mut Counter, role: &Role, readings: &[(i64, Total)]) -> f64 {
     let is_hardware = role.parts.iter().any(super::role::Part::is_hardware);
     if running == 0 || (is_hardware && readings.iter().any(impossible)) {
         counter.status = CounterStatus::Implausible;
-        return 1.0;
+        return Vec::new();
     }
-    let shared = running < enabled / 1000 * WHOLE;
-    let scale = if shared { enabled as f64 / running as f64 } else { 1.0 };
-    let sum: i128 = readings.iter().map(|(sign, total)| i128::from(*sign) * i128::from(total.count)).sum();
-    counter.count =
-        u64::try_from(sum).ok().map(|sum| if shared { (sum as f64 * scale).round() as u64 } else { sum });
+    let takes_turns = |total: &Total| total.running_ns < total.enabled_ns / 1000 * WHOLE;
+    let shared = readings.iter().any(|(_, total)| takes_turns(total));
+    let scale = |total: &Total| match takes_turns(total) {
+        true => total.enabled_ns as f64 / total.running_ns as f64,
+        false => 1.0,
+    };
+    let scales: Vec<f64> = readings.iter().map(|(_, total)| scale(total)).collect();
+    let scaled = readings.iter().zip(&scales).map(|((sign, total), scale)| scaled(*sign, total.count, *scale));
+    counter.count = u64::try_from(scaled.sum::<i128>()).ok();
     counter.status = match counter.count {
         None => CounterStatus::Implausible,
         Some(0) if role.never_zero => CounterStatus::Implausible,
@@ -118,7 +123,14 @@ fn fill(counter: &mut Counter, role: &Role, readings: &[(i64, Total)]) -> f64 {
     if counter.status == CounterStatus::Implausible {
         counter.count = None;
     }
-    scale
+    scales
+}
+
+/// A part's count in a sum.
+fn scaled(sign: i64, count: u64, scale: f64) -> i128 {
+    // Counts that are not scaled stay exact.
+    let count = if scale == 1.0 { count } else { (count as f64 * scale).round() as u64 };
+    i128::from(sign) * i128::from(count)
 }
 
 fn status_of(error: &io::Error) -> CounterStatus {
@@ -182,11 +194,12 @@ fn named(roles: &[Role], judged: &[Judged], counts: &HashMap<Slot, u64>) -> BTre
             continue;
         }
         let part = |(index, part): (usize, &super::role::Part)| {
-            i128::from(part.sign) * i128::from(counts.get(&(number, index)).copied().unwrap_or(0))
+            let scale = judged.scales.get(&index).copied().unwrap_or(1.0);
+            scaled(part.sign, counts.get(&(number, index)).copied().unwrap_or(0), scale)
         };
         let sum: i128 = role.parts.iter().enumerate().map(part).sum();
         if let Ok(sum) = u64::try_from(sum) {
-            named.insert(role.name.clone(), (sum as f64 * judged.scale).round() as u64);
+            named.insert(role.name.clone(), sum);
         }
     }
     named
@@ -246,6 +259,17 @@ mod tests {
         assert_eq!(counter.count, Some(120));
         let counter = judged("r1", &[(1, 100, 1_000_000, 1_000_000), (-1, 20, 1_000_000, 1_000_000)]);
         assert_eq!(counter.count, Some(80));
+    }
+
+    #[test]
+    fn parts_that_took_turns_in_different_groups_are_scaled_each_by_its_own_time() {
+        let all = (1, 1_000_000, 1_000_000, 1_000_000);
+        let half = (1, 500_000, 1_000_000, 500_000);
+        let counter = judged("r1", &[all, half]);
+        assert_eq!((counter.status, counter.count), (CounterStatus::Multiplexed, Some(2_000_000)));
+        let counter = judged("r1", &[all, (-1, half.1, half.2, half.3)]);
+        assert_eq!((counter.status, counter.count), (CounterStatus::Multiplexed, Some(0)));
+        assert_eq!(judged("r1", &[half, all]).running_ns, Some(500_000));
     }
 
     #[test]

@@ -110,8 +110,10 @@ impl Ending {
 pub struct Watch<'a> {
     /// From [`signals::watch`], made before the program was started.
     pub signals: &'a SignalFd,
-    /// The program's process id, also its group's.
+    /// The program's process id, also its group's unless `shares_group`.
     pub program: i32,
+    /// The program is in this process's group.
+    pub shares_group: bool,
     /// When to end the tree.
     pub deadline_ns: Option<u64>,
     /// Visited while the tree runs.
@@ -157,9 +159,9 @@ impl Watch<'_> {
             }
             let next_ns = leave_at_ns.or(self.deadline_ns);
             self.wait(now, ending.as_ref(), next_ns, &mut hung_up)?;
-            while let Some(signal) = signals::next(self.signals) {
+            while let Some((signal, by_kernel)) = signals::next_with_sender(self.signals) {
                 if signal != libc::SIGCHLD {
-                    self.interrupted(signal, &mut story, &mut ending);
+                    self.interrupted(signal, by_kernel, &mut story, &mut ending);
                 }
             }
         }
@@ -213,7 +215,7 @@ impl Watch<'_> {
 
     /// The first signal is passed on to the program's group; SIGTERM and SIGKILL to the whole tree follow when that
     /// does not end it. A second signal skips the grace.
-    fn interrupted(&self, signal: i32, story: &mut Story, ending: &mut Option<Ending>) {
+    fn interrupted(&self, signal: i32, by_kernel: bool, story: &mut Story, ending: &mut Option<Ending>) {
         let now = sys::monotonic_ns();
         if let (Some(Cut::Interrupted(_)), Some(first)) = (story.cut, ending.as_mut()) {
             if now > first.since_ns + ECHO_NS {
@@ -222,9 +224,12 @@ impl Watch<'_> {
             return;
         }
         story.cut = story.cut.or(Some(Cut::Interrupted(signal)));
-        if story.program.is_none() {
-            // To the group, as a terminal would; a process that has just gone needs no signal.
-            let _ = process::kill(-self.program, signal);
+        // To the group, as a terminal would; a process that has just gone needs no signal.
+        match story.program {
+            None if !self.shares_group => drop(process::kill(-self.program, signal)),
+            // A key at the terminal has reached it already.
+            None if !by_kernel => drop(process::kill(self.program, signal)),
+            _ => {}
         }
         ending.get_or_insert(Ending::begin(now, ECHO_NS));
     }

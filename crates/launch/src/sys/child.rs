@@ -59,6 +59,17 @@ pub enum Stream {
     Fd(RawFd),
 }
 
+/// The process group that a program is started in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// One of its own.
+    Own,
+    /// One of its own, in a session of its own, which has no controlling terminal.
+    Session,
+    /// The launcher's.
+    Shared,
+}
+
 /// A memory policy for set_mempolicy(2).
 #[derive(Clone, Copy)]
 pub struct MemoryPolicy {
@@ -88,8 +99,8 @@ pub struct Setup {
     pub personality: Option<u32>,
     /// Memory policy.
     pub memory: Option<MemoryPolicy>,
-    /// Begin a session, which has no controlling terminal, instead of a process group only.
-    pub session: bool,
+    /// Its process group.
+    pub group: Group,
     /// User to become; None: stay.
     pub identity: Option<Identity>,
     /// The launcher's process id.
@@ -210,9 +221,10 @@ fn take_over(given: Given) {
 fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
     let at = |step| move |error| (step, error);
     signals::reset_for_program();
-    let group = match setup.session {
-        true => rustix::process::setsid().map(drop),
-        false => rustix::process::setpgid(None, None),
+    let group = match setup.group {
+        Group::Session => rustix::process::setsid().map(drop),
+        Group::Own => rustix::process::setpgid(None, None),
+        Group::Shared => Ok(()),
     };
     group.map_err(|error| (Step::Group, error.into()))?;
     if let Some(cpus) = &setup.cpus {

@@ -21,6 +21,8 @@ pub struct Stat {
     pub pid: i32,
     /// Its parent.
     pub ppid: i32,
+    /// Its process group.
+    pub group: i32,
     /// State letter of its first thread (`Z`: ended).
     pub state: char,
     /// Threads, with the first as long as it was not reaped.
@@ -38,9 +40,10 @@ impl Stat {
         let mut rest = line.get(close + 1..)?.split_whitespace();
         let state = rest.next()?.chars().next()?;
         let ppid = rest.next()?.parse().ok()?;
-        let threads = rest.nth(15)?.parse().ok()?;
+        let group = rest.next()?.parse().ok()?;
+        let threads = rest.nth(14)?.parse().ok()?;
         let start = rest.nth(1)?.parse().ok()?;
-        Some(Stat { pid, ppid, state, threads, start })
+        Some(Stat { pid, ppid, group, state, threads, start })
     }
 
     /// Whether it runs: other threads may go on when the first has ended.
@@ -103,6 +106,23 @@ fn threads_of(status: &str, uid: u32) -> Option<u64> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
     let owner: u32 = field("Uid:")?.parse().ok()?;
     if owner == uid { field("Threads:")?.parse().ok() } else { None }
+}
+
+/// Whether a process other than this one's ancestors and descendants is in its process group: a pager behind it in a
+/// pipeline, another job of a script.
+pub fn shares_its_group() -> bool {
+    shares_group(process::own_pid(), &all())
+}
+
+fn shares_group(own: i32, processes: &[Stat]) -> bool {
+    let by_pid: HashMap<i32, &Stat> = processes.iter().map(|process| (process.pid, process)).collect();
+    let Some(group) = by_pid.get(&own).map(|process| process.group) else { return false };
+    let (_, mut family) = below(own, processes);
+    let mut at = own;
+    while let Some(parent) = by_pid.get(&at).map(|process| process.ppid).filter(|&parent| family.insert(parent)) {
+        at = parent;
+    }
+    processes.iter().any(|one| one.group == group && one.is_alive() && !family.contains(&one.pid))
 }
 
 /// All living descendants of `root`, without itself. The launcher is a subreaper, so none can have left its tree.
@@ -188,13 +208,13 @@ mod tests {
     fn a_hostile_command_name_does_not_confuse_the_parser() {
         let stat =
             Stat::parse("12 (a) R 1 (x) S 7 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 99 0").expect("parses");
-        assert_eq!(stat, Stat { pid: 12, ppid: 7, state: 'S', threads: 17, start: 99 });
+        assert_eq!(stat, Stat { pid: 12, ppid: 7, group: 2, state: 'S', threads: 17, start: 99 });
         assert_eq!(Stat::parse("garbage"), None);
     }
 
     #[test]
     fn descendants_are_found_through_zombies_and_cycles_end() {
-        let process = |pid, ppid, state| Stat { pid, ppid, state, threads: 1, start: 0 };
+        let process = |pid, ppid, state| Stat { pid, ppid, group: 1, state, threads: 1, start: 0 };
         let all =
             [process(2, 1, 'S'), process(3, 2, 'Z'), process(4, 3, 'R'), process(9, 8, 'R'), process(1, 4, 'R')];
         let (living, family) = below(1, &all);
@@ -203,6 +223,19 @@ mod tests {
         assert_eq!(found, [2, 4]);
         assert_eq!(family, HashSet::from([1, 2, 3, 4]));
         assert!(Stat { threads: 2, ..process(3, 2, 'Z') }.is_alive(), "another thread goes on");
+    }
+
+    #[test]
+    fn a_group_is_shared_with_who_is_neither_above_nor_below() {
+        let process = |pid, ppid, group| Stat { pid, ppid, group, state: 'S', threads: 1, start: 0 };
+        // A shell, the caller in a group of its own, the guard, the launcher, its child, and another job.
+        let alone = [(1, 0, 1), (5, 1, 5), (6, 5, 5), (7, 6, 5), (8, 7, 5), (9, 1, 9)];
+        let mut all = alone.map(|(pid, ppid, group)| process(pid, ppid, group)).to_vec();
+        assert!(!shares_group(7, &all));
+        all.push(Stat { state: 'Z', ..process(10, 1, 5) });
+        assert!(!shares_group(7, &all), "it has ended");
+        all.push(process(11, 1, 5));
+        assert!(shares_group(7, &all), "a pager");
     }
 
     #[test]

@@ -15,25 +15,33 @@ use std::sync::OnceLock;
 /// Signals the launcher waits for.
 const WATCHED: [Signal; 5] = [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
+/// Signals that the launcher takes differently than it was started with. One that stops it would stop the run's clock
+/// too: a pager that shares its group reads the terminal, and all of the group is stopped.
+const TAKEN: [(i32, libc::sighandler_t); 5] = [
+    (libc::SIGCHLD, libc::SIG_DFL),
+    (libc::SIGXFSZ, libc::SIG_IGN),
+    (libc::SIGTSTP, libc::SIG_IGN),
+    (libc::SIGTTIN, libc::SIG_IGN),
+    (libc::SIGTTOU, libc::SIG_IGN),
+];
+
 /// What this process was started with, and its program is to be started with.
 struct Inherited {
     mask: SigSet,
-    ignores_children: bool,
-    ignores_file_size: bool,
+    /// Which of [`TAKEN`] were ignored.
+    ignored: [bool; TAKEN.len()],
 }
 
 static INHERITED: OnceLock<Inherited> = OnceLock::new();
 
-/// Takes the signals as the launcher needs them, first of all: the end of a child is not to be lost, and a file beyond
-/// the limit on its size is an error like any other.
+/// Takes the signals as the launcher needs them, first of all: the end of a child is not to be lost, a file beyond the
+/// limit on its size is an error like any other, and no terminal stops the launcher.
 pub fn take() {
     let _ = INHERITED.set(Inherited {
         mask: SigSet::thread_get_mask().unwrap_or(SigSet::empty()),
-        ignores_children: is_ignored(libc::SIGCHLD),
-        ignores_file_size: is_ignored(libc::SIGXFSZ),
+        ignored: TAKEN.map(|(signal, _)| is_ignored(signal)),
     });
-    dispose(libc::SIGCHLD, libc::SIG_DFL);
-    dispose(libc::SIGXFSZ, libc::SIG_IGN);
+    TAKEN.into_iter().for_each(|(signal, how)| dispose(signal, how));
 }
 
 /// Whether this process ignores a signal.
@@ -59,7 +67,13 @@ pub fn watch() -> io::Result<SignalFd> {
 
 /// The next pending signal of a descriptor from [`watch`].
 pub fn next(watched: &SignalFd) -> Option<i32> {
-    watched.read_signal().ok()?.map(|info| info.ssi_signo as i32)
+    next_with_sender(watched).map(|(signal, _)| signal)
+}
+
+/// As [`next`], and whether the kernel sent it: to the whole foreground group, for a key at the terminal.
+pub fn next_with_sender(watched: &SignalFd) -> Option<(i32, bool)> {
+    const SI_KERNEL: i32 = 0x80;
+    watched.read_signal().ok()?.map(|info| (info.ssi_signo as i32, info.ssi_code == SI_KERNEL))
 }
 
 /// Whether a signal that is watched, and is not about a child, waits to be read.
@@ -78,9 +92,10 @@ pub fn reset_for_program() {
     let given = INHERITED.get();
     let mask = given.map_or(SigSet::empty(), |given| given.mask);
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
-    let put_back = |signal, ignored| dispose(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
-    put_back(libc::SIGCHLD, given.is_some_and(|given| given.ignores_children));
-    put_back(libc::SIGXFSZ, given.is_some_and(|given| given.ignores_file_size));
+    for (number, (signal, _)) in TAKEN.iter().enumerate() {
+        let ignored = given.is_some_and(|given| given.ignored.get(number) == Some(&true));
+        dispose(*signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
+    }
     // std ignores it before main, as Python does: whether the caller did is not known.
     dispose(libc::SIGPIPE, libc::SIG_DFL);
 }
@@ -131,11 +146,15 @@ pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
     isatty(fd) && tcgetpgrp(fd).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
+/// The controlling terminal.
+pub fn controlling_terminal() -> Option<File> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Some(rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?.into())
+}
+
 /// The controlling terminal, if this process's group is in its foreground.
 pub fn own_terminal() -> Option<File> {
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let terminal: File = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?.into();
-    is_foreground(terminal.as_fd()).then_some(terminal)
+    controlling_terminal().filter(|terminal| is_foreground(terminal.as_fd()))
 }
 
 /// Takes a terminal back that was handed to a group without a process by now. (A shell that has put another job into
@@ -149,10 +168,8 @@ pub fn take_back(terminal: &impl AsFd) {
     }
 }
 
-/// Makes a group the terminal's foreground group. SIGTTOU is ignored from then on: the launcher may by then be in
-/// the background itself, and must be able to take the terminal back.
+/// Makes a group the terminal's foreground group; from the background too, as SIGTTOU is ignored ([`take`]).
 pub fn set_foreground(terminal: &impl AsFd, group: i32) -> io::Result<()> {
-    dispose(libc::SIGTTOU, libc::SIG_IGN);
     let group = Pid::from_raw(group).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(tcsetpgrp(terminal, group)?)
 }
