@@ -3,7 +3,9 @@
 
 #include <linux/mempolicy.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 
 /* Frames of `pages` pages, in their order. */
@@ -202,6 +204,62 @@ void test_remap_stays(void)
     });
 }
 
+/* Frames of the other node are for processes whose cpuset allows it, whatever the caller's allows. */
+void test_remap_cpuset(void)
+{
+    enum { COUNT = 16 };
+    volatile char *memory = map(COUNT), *far = map(COUNT);
+    struct page_hint asked = hint("exact", 0);
+    unsigned long mask = 2;
+    char text[16];
+    int child, status, ready[2], done[2];
+    struct page_hint_remap moved = {.start = (uintptr_t)memory, .length = COUNT * PAGE};
+    CHECK(syscall(SYS_mbind, far, COUNT * PAGE, MPOL_BIND, &mask, 64, 0) == 0);
+    touch(far, COUNT);
+    uint64_t *wanted = frames_of(far, COUNT);
+    munmap((void *)far, COUNT * PAGE);
+    mkdir("/tmp/cpuset", 0755);
+    CHECK(mount("none", "/tmp/cpuset", "cgroup", 0, "cpuset") == 0);
+    CHECK(mkdir("/tmp/cpuset/near", 0755) == 0);
+    write_file("/tmp/cpuset/near/cpuset.cpus", "0-1");
+    write_file("/tmp/cpuset/near/cpuset.mems", "0");
+    CHECK(pipe(ready) == 0 && pipe(done) == 0);
+    child = fork();
+    if (!child) {
+        close(done[1]);
+        snprintf(text, sizeof text, "%d", getpid());
+        write_file("/tmp/cpuset/near/tasks", text);
+        touch(memory, COUNT);
+        asked.values = (uintptr_t)wanted;
+        asked.value_count = COUNT;
+        set(PAGE_HINTS_SET_RANGE, ranged(asked, memory, COUNT));
+        CHECK(write(ready[1], text, 1) == 1 && read(done[0], text, 1) == 1);
+        for (int at = 0; at < COUNT; at++) CHECK(node_of(memory + at * PAGE) == 0, "page %d", at);
+        CHECK(write(ready[1], text, 1) == 1 && read(done[0], text, 1) == 1);
+        size_t got = 0;
+        for (int at = 0; at < COUNT; at++) got += frame_of(memory + at * PAGE) == wanted[at];
+        check_contents(memory, COUNT);
+        CHECK(got >= COUNT - 4, "%zu frames", got);
+        _exit(0);
+    }
+    close(ready[1]);
+    CHECK(read(ready[0], text, 1) == 1);
+    /* Frames on the list of a processor are drained ten times a second. */
+    usleep(200000);
+    int file = hints_of(child, O_RDWR | O_CLOEXEC);
+    EXPECT(PAGE_HINTS_REMAP, &moved, 0);
+    CHECK(moved.failed == COUNT && !moved.moved, "%llu moved", moved.moved);
+    CHECK(write(done[1], text, 1) == 1 && read(ready[0], text, 1) == 1);
+    write_file("/tmp/cpuset/near/cpuset.mems", "0-1");
+    moved = (struct page_hint_remap){.start = (uintptr_t)memory, .length = COUNT * PAGE};
+    EXPECT(PAGE_HINTS_REMAP, &moved, 0);
+    printf("moved %llu there %llu failed %llu\n", moved.moved, moved.there, moved.failed);
+    CHECK(write(done[1], text, 1) == 1 && waitpid(child, &status, 0) == child && status == 0);
+    usleep(100000);
+    CHECK(rmdir("/tmp/cpuset/near") == 0 && umount("/tmp/cpuset") == 0);
+    free(wanted);
+}
+
 /* Pages whose frames no longer have the colors of `then`. */
 static size_t lost(volatile char *memory, size_t pages, const uint64_t *then, unsigned colors)
 {
@@ -229,7 +287,7 @@ void test_compaction(void)
     static uint64_t then[2][COUNT];
     const char *names[] = {"page-coloring", "bin-hopping"};
     volatile char *memory[2];
-    long kept[2], moved[2];
+    long kept[2], moved[2], scanned[2];
     char *held;
     /* What lies on the other node is not fragmented, and has nothing to compact. */
     stay_on_first_node();
@@ -241,6 +299,7 @@ void test_compaction(void)
         remember(memory[at], COUNT, then[at]);
         kept[at] = statistic(names[at], "kept");
         moved[at] = statistic(names[at], "moved");
+        scanned[at] = statistic(names[at], "scanned");
     }
     CHECK(fallen(counters()) == 0);
     munmap(held, PAGE);
@@ -249,8 +308,10 @@ void test_compaction(void)
         size_t other = elsewhere(memory[at], COUNT, then[at]), without = lost(memory[at], COUNT, then[at], 16);
         kept[at] = statistic(names[at], "kept") - kept[at];
         moved[at] = statistic(names[at], "moved") - moved[at];
-        printf("%s: %zu of %d pages have other frames, %zu other colors; %ld targets kept the color, %ld did not\n",
-               names[at], other, COUNT, without, kept[at], moved[at]);
+        scanned[at] = statistic(names[at], "scanned") - scanned[at];
+        printf("%s: %zu of %d pages have other frames, %zu other colors; %ld targets kept the color, %ld did not; "
+               "%ld entries of free lists were looked at\n",
+               names[at], other, COUNT, without, kept[at], moved[at], scanned[at]);
         CHECK(other > COUNT / 8 && kept[at] > 0);
         CHECK(without <= (size_t)moved[at]);
         CHECK(without < other / 50, "nearly all colors are there to be had");
@@ -310,6 +371,77 @@ void test_pin(void)
     CHECK(syscall(SYS_move_pages, 0, COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
     CHECK(elsewhere(pinned, COUNT, then[0]) > COUNT / 8 && node_of(pinned) == nodes[0]);
     for (size_t at = 0; at < COUNT; at++) CHECK(pinned[at * PAGE] == (char)(at + 1));
+}
+
+static void set_khugepaged(const char *name, const char *value)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/sys/kernel/mm/transparent_hugepage/khugepaged/%s", name);
+    write_file(path, value);
+}
+
+/* How often khugepaged has gone through all processes. */
+static long scans(void)
+{
+    char text[32] = "";
+    int file = open("/sys/kernel/mm/transparent_hugepage/khugepaged/full_scans", O_RDONLY | O_CLOEXEC);
+    CHECK(read(file, text, sizeof text - 1) > 0);
+    close(file);
+    return atol(text);
+}
+
+/* Pinned pages are not made huge ones, whatever else their hint says; others are meanwhile. */
+void test_pin_huge(void)
+{
+    enum { HUGE = 512, PIECES = 4, PINNED = 2, COLLAPSE = 25 };
+    static uint64_t then[PIECES][HUGE];
+    const struct page_hint hints[PIECES] = {hint("usual", 0), hint("page-coloring", 16), hint("page-coloring", 16)};
+    const unsigned flags[PIECES] = {PAGE_HINT_PIN, PAGE_HINT_PIN | PAGE_HINT_THP, PAGE_HINT_THP};
+    volatile char *all = map((2 * PIECES + 1) * HUGE), *piece[PIECES];
+    int file = hints_of(0, O_RDWR | O_CLOEXEC), waited = 0;
+    CHECK(mprotect((void *)all, (2 * PIECES + 1) * HUGE * PAGE, PROT_NONE) == 0);
+    for (int at = 0; at < PIECES; at++) {
+        /* Each is a mapping of its own, of one huge page. */
+        piece[at] = (volatile char *)(((uintptr_t)all / PAGE / HUGE + 1 + 2 * (size_t)at) * HUGE * PAGE);
+        CHECK(mprotect((void *)piece[at], HUGE * PAGE, PROT_READ | PROT_WRITE) == 0);
+        CHECK(madvise((void *)piece[at], HUGE * PAGE, MADV_NOHUGEPAGE) == 0);
+        touch(piece[at], HUGE);
+        remember(piece[at], HUGE, then[at]);
+        struct page_hint asked = ranged(hints[at], piece[at], HUGE);
+        asked.flags = flags[at];
+        /* The last one has none. */
+        if (hints[at].size) EXPECT(PAGE_HINTS_SET_RANGE, &asked, 0);
+    }
+    for (int at = 0; at < PIECES; at++) CHECK(madvise((void *)piece[at], HUGE * PAGE, MADV_HUGEPAGE) == 0);
+    set_khugepaged("pages_to_scan", "65536");
+    set_khugepaged("scan_sleep_millisecs", "20");
+    set_khugepaged("alloc_sleep_millisecs", "100");
+    for (; waited < 600 && !(has_huge(piece[PINNED]) && has_huge(piece[PIECES - 1])); waited++) usleep(100000);
+    /* A scan that began before that may not have come to all of them. */
+    for (long before = scans(); waited < 1200 && scans() < before + 3; waited++) usleep(100000);
+    set_khugepaged("pages_to_scan", "4096");
+    set_khugepaged("scan_sleep_millisecs", "10000");
+    set_khugepaged("alloc_sleep_millisecs", "60000");
+    for (int at = 0; at < PIECES; at++) {
+        printf("flags %x: %zu of %d pages have other frames\n", flags[at], elsewhere(piece[at], HUGE, then[at]), HUGE);
+        CHECK(has_huge(piece[at]) == (at >= PINNED), "after %d tenths of a second", waited);
+        CHECK(at >= PINNED || elsewhere(piece[at], HUGE, then[at]) == 0);
+    }
+    /* Nor when somebody asks for it, as long as the hint is there. */
+    for (int at = 0; at < PINNED; at++) {
+        struct page_hint_range range = {(uintptr_t)piece[at], HUGE * PAGE};
+        int error = 0;
+        CHECK(madvise((void *)piece[at], HUGE * PAGE, COLLAPSE) < 0 && errno == EINVAL);
+        CHECK(elsewhere(piece[at], HUGE, then[at]) == 0);
+        EXPECT(PAGE_HINTS_CLEAR, &range, 0);
+        for (int round = 0; round < 20; round++) {
+            error = madvise((void *)piece[at], HUGE * PAGE, COLLAPSE) ? errno : 0;
+            if (!error) break;
+            usleep(100000);
+        }
+        CHECK(!error && has_huge(piece[at]), "error %d", error);
+    }
+    for (int at = 0; at < PIECES; at++) check_contents(piece[at], HUGE);
 }
 
 /* A pin of one process is enough, though another that shares the pages has a hint without it. */

@@ -56,6 +56,17 @@ void test_bad_input(void)
     BAD(E2BIG, bad = hint("modulo", 16); bad.value_count = ~0UL; bad.values = (uintptr_t)colors);
     BAD(EFAULT, bad = hint("modulo", 16); bad.value_count = 1; bad.values = 8);
     BAD(EINVAL, bad = hint("exact", 0); bad.value_count = 1; bad.values = (uintptr_t)colors);
+    /* Frame numbers have 63 bits, of which the largest number is none. */
+    unsigned long frames[] = {0, ~0UL >> 1, 1UL << 63, ~0UL - 1};
+    for (int at = 0; at < 4; at++) {
+        bad = ranged(hint("exact", 0), memory, 1);
+        bad.value_count = 1;
+        bad.values = (uintptr_t)&frames[at];
+        EXPECT(PAGE_HINTS_SET_RANGE, &bad, at ? EINVAL : 0);
+    }
+    frames[0] = (~0UL >> 1) - 1;
+    bad.values = (uintptr_t)frames;
+    EXPECT(PAGE_HINTS_SET_RANGE, &bad, 0);
     EXPECT(PAGE_HINTS_SET_DEFAULT, NULL, EFAULT);
     EXPECT(PAGE_HINTS_SET_DEFAULT, (void *)-8UL, EFAULT);
 #define RANGE(error, from, bytes)                        \
@@ -81,6 +92,9 @@ void test_bad_input(void)
     range = (struct page_hint_range){(uintptr_t)memory + 1, PAGE};
     EXPECT(PAGE_HINTS_CLEAR, &range, EINVAL);
     range = (struct page_hint_range){0, ~0UL};
+    EXPECT(PAGE_HINTS_CLEAR, &range, EINVAL);
+    /* Only without a start a length of 0 means everything. */
+    range = (struct page_hint_range){(uintptr_t)memory, 0};
     EXPECT(PAGE_HINTS_CLEAR, &range, EINVAL);
     EXPECT(PAGE_HINTS_CLEAR, NULL, EFAULT);
     EXPECT(PAGE_HINTS_COUNTERS, NULL, EFAULT);
@@ -199,6 +213,8 @@ void test_attacker(void)
         CHECK(setgid(1000) == 0 && setuid(1000) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
         file = hints_of(0, O_RDWR);
         EXPECT(PAGE_HINTS_SET_DEFAULT, &colors, 0);
+        /* The page cache is not its own. */
+        EXPECT(PAGE_HINTS_SET_FILE, &colors, EPERM);
         colors.flags = PAGE_HINT_PIN;
         EXPECT(PAGE_HINTS_SET_DEFAULT, &colors, EPERM);
         exact.values = (uintptr_t)&frame;
