@@ -16,6 +16,7 @@ from pagelab.model_run import document
 from pagelab.model_run.ranging import NEAR, _compared, at_level, ranged, text
 from pagelab.model_run.run import run
 from pagelab.model_run.simulation import Simulator
+from pagelab.study.progress import Silent
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,7 @@ def test_what_a_rule_in_c_makes_of_different_c_is_no_error(
     )
     space = Footprint((("anon", 0), ("anon", 2 << 20), ("anon", 4 << 20)))
     layouts = [space.at("a", [0, 1]), space.at("b", [2])]
-    found = _compared(campaign, Path(), layouts, [1.48e9, 1.52e9], 0.5, (1e9, 2e9))
+    found = _compared(campaign, Path(), layouts, [1.48e9, 1.52e9], 0.5, (1e9, 2e9), Silent())
     assert found.floor == pytest.approx(floor, abs=1e-12)
     assert found.apart == pytest.approx(0.04)
 
