@@ -30,7 +30,9 @@ def explained(pid: int, what: str, reader: str = "pagelab map") -> Iterator[None
         yield
     except PermissionError as error:
         raise not_permitted(f"cannot read {what} of process {pid}", pid, error, reader) from error
-    except (FileNotFoundError, ProcessLookupError) as error:
+    except FileNotFoundError as error:
+        raise (_absent(pid, what) if is_alive(pid) else gone(pid, what, reader)) from error
+    except ProcessLookupError as error:
         raise gone(pid, what, reader) from error
     except OSError as error:
         if error.errno == errno.ESRCH:
@@ -50,13 +52,15 @@ def not_permitted(failed: str, pid: int, error: OSError, reader: str) -> NotPerm
     return NotPermittedError(f"{failed}: {error.strerror} (errno {error.errno}); {following}")
 
 
-def gone(pid: int, what: str, reader: str = "pagelab map") -> MachineError:
-    """The error for a process that has just ended, or of which the kernel shows no such file."""
-    if is_alive(pid):
-        return NotPermittedError(
-            f"cannot read {what} of process {pid}: this kernel, or the sandbox around this process, has no such file; "
-            "what there is: pagelab doctor"
-        )
+def _absent(pid: int, what: str) -> NotPermittedError:
+    return NotPermittedError(
+        f"cannot read {what} of process {pid}: this kernel, or the sandbox around this process, has no such file; "
+        "what there is: pagelab doctor"
+    )
+
+
+def gone(pid: int, what: str, reader: str = "pagelab map") -> ProcessEndedError:
+    """The error for a process that has just ended."""
     purpose = "advise on" if reader.startswith("pagelab advise") else "map"
     return ProcessEndedError(
         f"process {pid} ended while {what} was read; to {purpose} a program before it ends: "
