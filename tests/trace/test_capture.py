@@ -371,9 +371,11 @@ def test_an_interrupted_capture_tells_how_much_its_trace_has(tmp_path: Path, num
     program = [sys.executable, "-c", "import os\nprint(os.getpid(), flush=True)\nwhile True: pass"]
     command = [sys.executable, "-m", "pagelab", "trace", "-o", "t", "--", *program]
     environment = os.environ | {"TMPDIR": "."}
+    before = signal.signal(number, signal.SIG_DFL)  # nohup and background jobs ignore some, and so would the command
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment
     ) as running:
+        signal.signal(number, before)
         assert running.stdout is not None
         emulated = int(running.stdout.readline())
         running.send_signal(number)

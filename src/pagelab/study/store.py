@@ -121,7 +121,7 @@ class Store:
                 store._put_meta(key, value if isinstance(value, str) else json.dumps(value))
             store._put_conditions(plan)
             store._put_slots(slots)
-            for slot, (result, text, measurements) in zip(slots, imported, strict=False):
+            for slot, (result, text, measurements) in zip(slots if imported else (), imported, strict=True):
                 store.put_measurements(store._insert_run(slot, result, text), measurements)
         store.close()
         building.rename(path)
