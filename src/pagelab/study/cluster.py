@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from ..machine.provenance import pagelab_version
 from . import on_host
 from .errors import NothingStartsError, StudyError
 from .interrupts import Interrupts
-from .job import Job, Runner, TearDownCutShortError
+from .job import Job, Runner, whole
 from .plan import Plan, Step
 from .prepare import OUTPUT
 from .progress import Progress, TimeLeft
@@ -111,15 +110,6 @@ class Blocks:
         return sorted({self._bound[block] for block, slots in self._slots.items() if slots and block in self._bound})
 
 
-@contextmanager
-def _whole() -> Iterator[None]:
-    """What a second signal cuts short is owed to the next session."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise TearDownCutShortError from None
-
-
 class ClusterSession(Session):
     """A session whose blocks run on many hosts. ``where``: as in :class:`~pagelab.distribute.hosts.HostCluster`."""
 
@@ -202,11 +192,11 @@ class ClusterSession(Session):
                 try:
                     self._run_planned(interrupts)
                 except BaseException:
-                    with _whole():
+                    with whole():
                         self._give_up()
                     raise
                 finally:
-                    with _whole():
+                    with whole():
                         self._leave()
         except MachineError as error:
             raise MachineError(f"{error}; {self._kept()}; continue with: {self._resume}") from error

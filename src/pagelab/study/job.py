@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -47,6 +47,15 @@ class RunNotStarted(Exception):  # noqa: N818 - an outcome that is recorded, not
 
 class TearDownCutShortError(KeyboardInterrupt):
     """A second signal came during a tear-down: the next session does it again, as after a killed one."""
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """A tear-down: what a second signal cuts short is owed to the next session (:class:`TearDownCutShortError`)."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise TearDownCutShortError from None
 
 
 Interruptible = Callable[[], AbstractContextManager[None]]
@@ -153,30 +162,15 @@ def run_steps(
     Returns the first step that failed, or None. Raises :class:`TearDownCutShortError` for KeyboardInterrupt in a
     tear-down.
     """
-    try:
-        return _run_each(phase, steps, timeout_s, outcomes, go_on=go_on)
-    except KeyboardInterrupt:
-        if phase == "setup":
-            raise
-        raise TearDownCutShortError from None
-
-
-def _run_each(
-    phase: Literal["setup", "teardown"],
-    steps: list[Step],
-    timeout_s: float,
-    outcomes: list[StepOutcome],
-    *,
-    go_on: bool,
-) -> StepOutcome | None:
     first: StepOutcome | None = None
-    for step in steps:
-        outcome = _run_step(phase, step, timeout_s)
-        outcomes.append(outcome)
-        if outcome.message:
-            first = first or outcome
-            if not go_on:
-                break
+    with whole() if phase == "teardown" else nullcontext():
+        for step in steps:
+            outcome = _run_step(phase, step, timeout_s)
+            outcomes.append(outcome)
+            if outcome.message:
+                first = first or outcome
+                if not go_on:
+                    break
     return first
 
 
