@@ -117,15 +117,20 @@ def test_frames_that_are_never_used_take_no_memory() -> None:
     code = (
         "import numpy, pathlib, re\n"
         "from pagelab.simulate.replacement_runs import POLICIES, replacement\n"
-        "found = replacement(numpy.arange(9000), POLICIES, [1 << 28], [1, 3, 64])\n"
         # Not ru_maxrss, which has the peak of the process that started this one.
-        "status = pathlib.Path('/proc/self/status').read_text()\n"
-        "print(found['faults'].to_list(), int(re.search(r'VmHWM:\\s*(\\d+)', status)[1]) >> 10)\n"
+        "status = pathlib.Path('/proc/self/status')\n"
+        "peak_kib = lambda: int(re.search(r'VmHWM:\\s*(\\d+)', status.read_text())[1])\n"
+        # The libraries' own memory, which differs between processors, is there after a first, small simulation.
+        "replacement(numpy.arange(9000), POLICIES, [1 << 10], [1, 64])\n"
+        "before_kib = peak_kib()\n"
+        "found = replacement(numpy.arange(9000), POLICIES, [1 << 28], [1, 3, 64])\n"
+        "print(found['faults'].to_list(), peak_kib() - before_kib >> 10)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    faults, peak_mib = done.stdout.rsplit(maxsplit=1)
+    faults, grown_mib = done.stdout.rsplit(maxsplit=1)
     assert faults == str([9000] * 10)
-    assert int(peak_mib) < 500
+    # Where the machine has huge pages, the first use of a list takes 2 MiB: 64 lists of three policies, 384 MiB.
+    assert int(grown_mib) < 450
 
 
 def test_frames_have_the_same_columns() -> None:
