@@ -87,6 +87,10 @@ impl Pool {
                 run.start <= growth.start && mapping::is_within_one(reused)
             };
             if spare.is_none_or(own) || self.has_hugetlb(old) {
+                // Further spare memory, before the next block, is no part of that mapping either.
+                if let Some(next) = spare.filter(|run| run.end < growth.end) {
+                    self.drop_normal_spare(Span::new(next.end, growth.end));
+                }
                 self.stretch(growth)?;
                 return Ok(self.map_plain(growth).is_ok());
             }
@@ -365,10 +369,15 @@ impl Pool {
     /// mremap with MREMAP_DONTUNMAP and no target: the kernel would choose one; the pool does.
     pub fn duplicate(&mut self, old: Span) -> Result<usize, Errno> {
         self.ready()?;
-        if self.held.overlaps(old) {
+        self.adopt(old);
+        if !self.has(old) || sys::is_mapped(old.start, old.len()).is_err() {
             return Err(Errno::EFAULT);
         }
         self.demote_all(old)?;
+        // (With MREMAP_FIXED, which is added here, the kernel moves several mappings of any kinds.)
+        if !self.is_plain(old) && !mapping::is_within_one(old) && !is_uniform(old) {
+            return Err(Errno::EFAULT);
+        }
         let at = self.place_like(old, old.len()).ok_or(Errno::ENOMEM)?;
         let new = Span::new(at, at + old.len());
         self.drop_spare(new);
