@@ -69,8 +69,9 @@ pub fn registering(argument: usize) {
     }
 }
 
-/// Makes reserved pages normal memory, because no part of them can be registered. If the program itself `fills` missing
-/// pages, zero pages in tiles of `span` become missing again.
+/// Makes reserved pages normal memory, because no part of them can be registered, and unmaps memory mapped in advance:
+/// without the library the range would have holes there. If the program itself `fills` missing pages, zero pages in
+/// tiles of `span` become missing again.
 fn uncover(span: Span, fills: bool) -> Result<()> {
     let mut guest = tables::lock();
     let heap_end = guest.heap_end();
@@ -78,6 +79,7 @@ fn uncover(span: Span, fills: bool) -> Result<()> {
         match (owner, &mut guest.heap) {
             (Owner::Heap, Some(heap)) => {
                 heap.demote_all(part)?;
+                heap.make_way(part)?;
                 if fills {
                     give_tiles_back(heap.layout(), heap.own(part));
                 }

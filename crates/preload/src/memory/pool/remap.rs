@@ -399,9 +399,12 @@ impl Pool {
     }
 
     /// Prepares `span` for registration with the program's own userfaultfd, which cannot have parts of reserved pages.
+    /// Spare memory would be registered with the rest, and the next block there would wait for the program's handler.
     pub fn before_registering(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
-        self.demote_all(span)
+        self.demote_all(span)?;
+        self.drop_normal_spare(span);
+        Ok(())
     }
 
     /// Records that `old` has been moved elsewhere and is not mapped any more.
