@@ -26,8 +26,8 @@ use crate::state::{child as known, guest_file, plan};
 
 use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{
-    wanted, wanted_exits, wanted_for_later, wanted_locks, wanted_memory, wanted_namespaces, wanted_registering,
-    wanted_sandbox,
+    wanted, wanted_exits, wanted_for_later, wanted_locks, wanted_memory, wanted_namespaces, wanted_properties,
+    wanted_registering, wanted_sandbox,
 };
 
 /// Why the guest does nothing.
@@ -234,8 +234,11 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
         detours.add(libc, &wanted_registering())?;
         detours.add(libc, &wanted_for_later())?;
     }
-    if needs.frames {
+    if needs.memory || needs.heap || needs.frames {
         detours.add(libc, &wanted_locks())?;
+        detours.add(libc, &wanted_properties())?;
+    }
+    if needs.frames {
         detours.add(libc, &wanted_namespaces())?;
     }
     if needs.heap {

@@ -87,6 +87,28 @@ calls! { unsafe:
     /// Some advice discards contents (`MADV_DONTNEED`, `MADV_FREE`): the program must expect that.
     pub fn madvise(addr: usize, len: usize, advice: i32) -> () { nr::MADVISE; addr, len, advice }
 
+    /// process_madvise(2). Returns the bytes advised.
+    ///
+    /// # Safety
+    /// The arguments are the program's own.
+    pub fn process_madvise(process: i32, ranges: usize, count: usize, advice: i32, flags: u32) -> usize {
+        nr::PROCESS_MADVISE; process, ranges, count, advice, flags
+    }
+
+    /// mseal(2).
+    ///
+    /// # Safety
+    /// The arguments are the program's own.
+    pub fn mseal(addr: usize, len: usize, flags: usize) -> () { nr::MSEAL; addr, len, flags }
+
+    /// mbind(2).
+    ///
+    /// # Safety
+    /// The arguments are the program's own.
+    pub fn mbind(addr: usize, len: usize, mode: usize, nodes: usize, most: usize, flags: usize) -> () {
+        nr::MBIND; addr, len, mode, nodes, most, flags
+    }
+
     /// ioctl(2) with a pointer argument.
     ///
     /// # Safety

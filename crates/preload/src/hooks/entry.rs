@@ -199,29 +199,105 @@ fn locking(before: impl FnOnce(), mut lock: impl FnMut() -> Result<()>, after: i
 }
 
 pub(crate) extern "C" fn mlock(addr: usize, len: usize) -> c_int {
-    locking(|| calls::place_to_lock(addr, len), || task::mlock_with(addr, len, 0), || {})
+    mlock2(addr, len, 0)
 }
 
 pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int {
-    let place = || {
+    let prepare = || {
+        calls::before_property(addr, len);
         if flags == 0 {
             calls::place_to_lock(addr, len);
         }
     };
-    locking(place, || task::mlock_with(addr, len, flags as usize), || {})
+    locking(prepare, || task::mlock_with(addr, len, flags as usize), || {})
 }
 
 pub(crate) extern "C" fn munlock(addr: usize, len: usize) -> c_int {
-    locking(|| {}, || task::munlock(addr, len), || calls::unlocked(addr, len))
+    locking(|| calls::before_property(addr, len), || task::munlock(addr, len), || calls::unlocked(addr, len))
+}
+
+/// libc's `syscall` with the number of mlock(2).
+pub(crate) extern "C" fn generic_mlock(_number: usize, addr: usize, len: usize) -> c_long {
+    c_long::from(mlock2(addr, len, 0))
+}
+
+/// libc's `syscall` with the number of mlock2(2).
+pub(crate) extern "C" fn generic_mlock2(_number: usize, addr: usize, len: usize, flags: c_uint) -> c_long {
+    c_long::from(mlock2(addr, len, flags))
 }
 
 pub(crate) extern "C" fn munlockall() -> c_int {
-    locking(|| calls::before_lock_all(0), task::munlock_all, calls::all_locked_or_unlocked)
+    locking(|| calls::before_lock_all(0), task::munlock_all, || calls::all_locked_or_unlocked(0))
 }
 
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     let flags = flags as u32 as usize;
-    locking(|| calls::before_lock_all(flags), || task::mlock_all(flags), calls::all_locked_or_unlocked)
+    let after = || calls::all_locked_or_unlocked(flags);
+    locking(|| calls::before_lock_all(flags), || task::mlock_all(flags), after)
+}
+
+pub(crate) extern "C" fn mseal(addr: usize, len: usize, flags: usize) -> c_int {
+    generic_mseal(0, addr, len, flags) as c_int
+}
+
+/// libc's `syscall` with the number of mseal(2).
+pub(crate) extern "C" fn generic_mseal(_number: usize, addr: usize, len: usize, flags: usize) -> c_long {
+    // SAFETY: the program makes this call itself, and answers for its arguments.
+    marking(|| calls::before_property(addr, len), || unsafe { sys::mseal(addr, len, flags) }.map(|()| 0))
+}
+
+pub(crate) extern "C" fn process_madvise(
+    process: c_int,
+    ranges: usize,
+    count: usize,
+    advice: c_int,
+    flags: c_uint,
+) -> c_long {
+    generic_process_madvise(0, process, ranges, count, advice, flags)
+}
+
+/// libc's `syscall` with the number of process_madvise(2). (The process may be another one. Then memory mapped in advance
+/// at these addresses is lost for nothing.)
+pub(crate) extern "C" fn generic_process_madvise(
+    _number: usize,
+    process: c_int,
+    ranges: usize,
+    count: usize,
+    advice: c_int,
+    flags: c_uint,
+) -> c_long {
+    // SAFETY: the program makes this call itself, and answers for its arguments.
+    let raw = || unsafe { sys::process_madvise(process, ranges, count, advice, flags) };
+    marking(|| calls::before_properties(ranges, count), raw)
+}
+
+/// libc's `syscall` with the number of mbind(2), for which libc has no function.
+pub(crate) extern "C" fn generic_mbind(
+    _number: usize,
+    addr: usize,
+    len: usize,
+    mode: usize,
+    nodes: usize,
+    most: usize,
+    flags: usize,
+) -> c_long {
+    // SAFETY: the program makes this call itself, and answers for its arguments.
+    let raw = || unsafe { sys::mbind(addr, len, mode, nodes, most, flags) };
+    marking(|| calls::before_property(addr, len), || raw().map(|()| 0))
+}
+
+/// Makes a call that gives memory a property. It may wait for faults, so it is made on the program's stack.
+fn marking(before: impl FnOnce(), mark: impl FnOnce() -> Result<usize>) -> c_long {
+    if !flags::is_raw() {
+        own_stack::run(before);
+    }
+    match mark() {
+        Ok(value) => value as c_long,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
 }
 
 /// personality, which decides whether memory that is mapped later can be executed.
@@ -253,6 +329,11 @@ pub(crate) extern "C" fn generic_prctl(
     c: usize,
     d: usize,
 ) -> c_long {
+    // A name for memory (arguments: 0, address, length, name).
+    const SET_VMA: u32 = 0x5356_4d41;
+    if option as u32 == SET_VMA && !flags::is_raw() {
+        own_stack::run(|| calls::before_property(b, c));
+    }
     match seccomp::prctl([option, a, b, c, d]) {
         Ok(value) => value as c_long,
         Err(errno) => {
@@ -356,7 +437,7 @@ pub(crate) extern "C" fn generic_futex(
     }
 }
 
-/// libc's `syscall`, which singles out eight calls: those of the functions named `generic_…` here,
+/// libc's `syscall`, which singles out thirteen calls: those of the functions named `generic_…` here,
 /// [`seccomp`](fn@seccomp) and [`restrict_files`]. Of futex(2) it singles out FUTEX_WAKE_OP and the operations on locks
 /// with priority inheritance (bits 5 to 8 and 11 to 13). For all others it runs the instructions that the detour has
 /// overwritten, then the rest of libc's function. It is in assembly, because it preserves all registers.
@@ -387,6 +468,16 @@ pub(crate) extern "C" fn generic_syscall() {
         "je {unshare}",
         "cmp rdi, 308",
         "je {setns}",
+        "cmp rdi, 149",
+        "je {mlock}",
+        "cmp rdi, 325",
+        "je {mlock2}",
+        "cmp rdi, 237",
+        "je {mbind}",
+        "cmp rdi, 440",
+        "je {process_madvise}",
+        "cmp rdi, 462",
+        "je {mseal}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -398,8 +489,13 @@ pub(crate) extern "C" fn generic_syscall() {
         futex = sym generic_futex,
         ioctl = sym generic_ioctl,
         landlock = sym restrict_files,
+        mbind = sym generic_mbind,
+        mlock = sym generic_mlock,
+        mlock2 = sym generic_mlock2,
+        mseal = sym generic_mseal,
         personality = sym generic_personality,
         prctl = sym generic_prctl,
+        process_madvise = sym generic_process_madvise,
         seccomp = sym seccomp,
         setns = sym generic_setns,
         unshare = sym generic_unshare,

@@ -21,8 +21,8 @@ use crate::state::plan::{self, HEAP, POOLS};
 use super::{files, prefault, tables};
 
 pub use advise::{
-    all_locked_or_unlocked, before_futex, before_lock_all, before_populating, madvise, personality, place_to_lock,
-    unlocked,
+    all_locked_or_unlocked, before_futex, before_lock_all, before_populating, before_properties, before_property,
+    madvise, personality, place_to_lock, unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, has_registered, registering, wants_events};

@@ -260,10 +260,11 @@ impl Heap {
         if span.and(spare).is_empty() { Ok(()) } else { self.cut(spare.start) }
     }
 
-    /// Unmaps memory mapped in advance, unless it is part of a reserved page; returns whether there was any.
-    pub fn drop_spare(&mut self) -> bool {
+    /// Unmaps memory mapped in advance, if any of it lies in `span` and none is part of a reserved page; returns whether
+    /// it did.
+    pub fn drop_spare(&mut self, span: Span) -> bool {
         let spare = Span::new(self.own(self.bounds()).end, self.mapped);
-        !spare.is_empty() && !self.hugetlb.overlaps(spare) && self.cut(spare.start).is_ok()
+        !span.and(spare).is_empty() && !self.hugetlb.overlaps(spare) && self.cut(spare.start).is_ok()
     }
 
     /// Prepares `span` for being unmapped, moved away or replaced by another mapping of the program's. If that succeeds,

@@ -392,6 +392,13 @@ impl Pool {
         before != self.spare.bytes()
     }
 
+    /// Unmaps spare memory in `span`, except parts of reserved pages. (Without room in the tables it stays.)
+    pub fn drop_spare_in(&mut self, span: Span) {
+        if self.spare.overlaps(span) && self.ready().is_ok() {
+            self.drop_normal_spare(span);
+        }
+    }
+
     /// Bytes mapped in advance.
     pub fn spare_bytes(&self) -> usize {
         self.spare.bytes()

@@ -98,8 +98,18 @@ impl Tables {
 
     /// Unmaps memory that was mapped in advance, except parts of reserved pages; returns whether there was any.
     pub fn drop_spare(&mut self) -> bool {
-        let heap = self.heap.as_mut().is_some_and(Heap::drop_spare);
+        let heap = self.heap.as_mut().is_some_and(|heap| heap.drop_spare(HEAP));
         self.pools.iter_mut().flatten().fold(heap, |some, pool| pool.drop_all_spare() || some)
+    }
+
+    /// As [`Tables::drop_spare`], in `span` only.
+    pub fn drop_spare_in(&mut self, span: Span) {
+        if let Some(heap) = &mut self.heap {
+            heap.drop_spare(span.and(HEAP));
+        }
+        for pool in self.pools.iter_mut().flatten() {
+            pool.drop_spare_in(span.and(pool.bounds()));
+        }
     }
 
     /// After the kernel has refused `len` bytes (ENOMEM): gives up memory that was mapped in advance, if that is what they

@@ -23,7 +23,7 @@ pub fn wanted_memory() -> [Wanted; 7] {
     ]
 }
 
-/// Functions that bring in pages, which are to be placed.
+/// Functions that lock memory. Memory mapped in advance must not be locked, and pages that they bring in are to be placed.
 pub fn wanted_locks() -> [Wanted; 4] {
     let newer = wanted(c"mlock2", nr::MLOCK2, entry::mlock2 as *const () as usize);
     [
@@ -39,6 +39,16 @@ pub fn wanted_namespaces() -> [Wanted; 2] {
     [
         Wanted { optional: true, ..wanted(c"unshare", nr::UNSHARE, entry::unshare as *const () as usize) },
         Wanted { optional: true, ..wanted(c"setns", nr::SETNS, entry::setns as *const () as usize) },
+    ]
+}
+
+/// Newer functions that give memory a property.
+pub fn wanted_properties() -> [Wanted; 2] {
+    let advise = entry::process_madvise as *const () as usize;
+    let seal = entry::mseal as *const () as usize;
+    [
+        Wanted { optional: true, ..wanted(c"process_madvise", nr::PROCESS_MADVISE, advise) },
+        Wanted { optional: true, ..wanted(c"mseal", nr::MSEAL, seal) },
     ]
 }
 

@@ -12,7 +12,7 @@ use crate::memory::pool::{collapse_nothing, discards};
 use crate::memory::{files, tables};
 use crate::state::guest_file;
 
-use super::{Owner, each_part, our_span};
+use super::{Owner, concerns_us, each_part, our_span};
 
 /// Answers a madvise call.
 pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
@@ -140,6 +140,34 @@ fn place_ahead(addr: usize, len: usize) {
     }
 }
 
+/// Prepares for a call that gives `[addr, addr + len)` a property: a lock, a memory policy, a seal, guards. Memory mapped
+/// in advance would get it, too, and the program's next block there would have it from the beginning; without the
+/// library the range has a hole there, which the kernel finds.
+pub fn before_property(addr: usize, len: usize) {
+    if let Some(span) = pages(addr, len).filter(|span| concerns_us(span.start, span.len())) {
+        tables::lock().drop_spare_in(span);
+    }
+}
+
+/// As [`before_property`], for the `count` ranges of the `struct iovec` array at `ranges`.
+pub fn before_properties(ranges: usize, count: usize) {
+    const MOST: usize = 1024;
+    const AT_ONCE: usize = 32;
+    let mut done = 0;
+    while done < count.min(MOST) {
+        let mut words = [[0usize; 2]; AT_ONCE];
+        let some = AT_ONCE.min(count - done);
+        let bytes = some * size_of::<[usize; 2]>();
+        // SAFETY: any bytes are valid words, and the slice ends within them.
+        let raw = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), bytes) };
+        if task::read_own(ranges.saturating_add(done * size_of::<[usize; 2]>()), raw) != Ok(bytes) {
+            return;
+        }
+        words.iter().take(some).for_each(|&[addr, len]| before_property(addr, len));
+        done += some;
+    }
+}
+
 /// As [`place_ahead`], before the program locks `[addr, addr + len)`, unless the kernel will refuse that at once.
 pub fn place_to_lock(addr: usize, len: usize) {
     let limit = task::soft_limit(task::LIMIT_LOCKED).unwrap_or(u64::MAX);
@@ -190,8 +218,9 @@ pub fn before_lock_all(flags: usize) {
     const MCL_FUTURE: usize = 2;
     const MCL_ONFAULT: usize = 4;
     LOCKS_ALL.store(flags & MCL_FUTURE != 0, Ordering::Relaxed);
-    if flags & MCL_FUTURE != 0 {
-        // Memory mapped in advance would not be locked when the program gets it.
+    if flags != 0 {
+        // Later blocks lie in memory mapped in advance. With MCL_CURRENT alone they would be locked, because that memory
+        // is; with MCL_FUTURE they would not be.
         tables::lock().drop_spare();
     }
     if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
@@ -214,7 +243,11 @@ pub fn personality(persona: usize) -> Result<usize> {
     Ok(before)
 }
 
-/// Reacts to mlockall or munlockall.
-pub fn all_locked_or_unlocked() {
+/// Reacts to mlockall, or with no flags to munlockall.
+pub fn all_locked_or_unlocked(flags: usize) {
+    if flags != 0 {
+        // Another thread may have mapped some in advance between the first look and the call.
+        tables::lock().drop_spare();
+    }
     backing::all_locked_or_unlocked();
 }
