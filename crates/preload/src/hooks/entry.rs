@@ -191,7 +191,11 @@ fn locking(before: impl FnOnce(), mut lock: impl FnMut() -> Result<()>, after: i
         return status(lock());
     }
     own_stack::run(before);
-    let result = own_locks::apart_from(lock);
+    let mut result = own_locks::apart_from(&mut lock);
+    // The kernel would have to split a mapping, and there may be too many.
+    if result == Err(Errno::EAGAIN) && own_stack::run(calls::gives_up_mappings) {
+        result = own_locks::apart_from(lock);
+    }
     if result.is_ok() {
         own_stack::run(after);
     }

@@ -20,9 +20,10 @@ use crate::state::plan::{self, HEAP, POOLS};
 
 use super::{files, prefault, tables};
 
+use advise::has_all;
 pub use advise::{
     all_locked_or_unlocked, before_futex, before_lock_all, before_populating, before_properties, before_property,
-    madvise, personality, place_to_lock, unlocked,
+    gives_up_mappings, madvise, personality, place_to_lock, unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, has_registered, registering, wants_events};
@@ -98,6 +99,21 @@ impl Request {
         self.flags & FIXED != 0 && self.flags & c::MAP_FIXED_NOREPLACE == 0
     }
 
+    /// Has `map` answer the request. If the kernel has too little memory for it, or too many mappings, memory mapped in
+    /// advance is given up, and `map` is called again.
+    fn with_room(&self, map: &mut dyn FnMut() -> Result<usize>) -> Result<usize> {
+        match map() {
+            // (Other limits decide on reserved pages, and on the lowest addresses.)
+            Err(Errno::ENOMEM) if self.flags & (c::MAP_HUGETLB | MAP_32BIT) == 0 => match () {
+                // What it replaces may be most of it.
+                () if self.replaces() && self.is_in_reach() => again(map),
+                () if tables::lock().gives_up_spare_for(self.len) => map(),
+                () => Err(Errno::ENOMEM),
+            },
+            result => result,
+        }
+    }
+
     fn section(&self) -> Option<Section> {
         plan::section_for(if self.for_arena { Memory::Arenas } else { Memory::Anon }, self.len)
     }
@@ -143,6 +159,19 @@ pub fn mmap([addr, len]: [usize; 2], prot: i32, flags: i32, fd: i32, offset: i64
     }
 }
 
+/// Makes `call` again, which the kernel refused (ENOMEM) for lack of mappings or of an unknown amount of memory: gives up
+/// memory mapped in advance that is a mapping of its own, and if that is not enough, all of it.
+fn again<T>(call: &mut dyn FnMut() -> Result<T>) -> Result<T> {
+    let mut result = Err(Errno::ENOMEM);
+    if gives_up_mappings() {
+        result = call();
+    }
+    match result {
+        Err(Errno::ENOMEM) if tables::lock().gives_up_spare_for(0) => call(),
+        result => result,
+    }
+}
+
 fn passed(request: &Request) -> Result<usize> {
     let fixed = request.flags & FIXED != 0;
     if fixed {
@@ -150,19 +179,10 @@ fn passed(request: &Request) -> Result<usize> {
     }
     let span = request.span_at(request.addr);
     let over_heap = fixed && request.is_in_reach() && !span.and(HEAP).is_empty();
-    let result = match () {
-        () if over_heap => laid_over(&mut tables::lock(), request, span),
-        () => request.raw().or_else(|errno| match errno {
-            // (Other limits decide on reserved pages, and on the lowest addresses.)
-            Errno::ENOMEM
-                if request.flags & (c::MAP_HUGETLB | MAP_32BIT) == 0
-                    && tables::lock().gives_up_spare_for(request.len) =>
-            {
-                request.raw()
-            }
-            errno => Err(errno),
-        }),
-    };
+    let result = request.with_room(&mut || match over_heap {
+        true => laid_over(&mut tables::lock(), request, span),
+        false => request.raw(),
+    });
     guest_file::count(Counter::MmapPassed);
     if let Ok(at) = result
         && !request.is_anonymous()
@@ -184,7 +204,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     let hint = Some(align_down(request.addr, PAGE)).filter(|&hint| hint != 0);
     if let Some(hint) = hint
         && !plan::touches_pools(hint, len)
-        && let Ok(at) = at_hint(request, section, hint)
+        && let Ok(at) = request.with_room(&mut || at_hint(request, section, hint))
     {
         return Ok(at);
     }
@@ -278,6 +298,11 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         // The kernel refuses it before it touches anything.
         return request.raw();
     }
+    request.with_room(&mut || place_in_pool(request))
+}
+
+fn place_in_pool(request: &Request) -> Result<usize> {
+    let fixed = request.flags & FIXED != 0;
     let span = request.span_at(align_down(request.addr, PAGE));
     let mut guest = tables::lock();
     let plain = fixed && request.is_governable() && request.how().is_plain();
@@ -406,6 +431,14 @@ fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> 
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
     sys::part_with(addr, len);
     backing::hints::forget(addr, len);
+    match unmapped(addr, len) {
+        // The kernel would have to split a mapping, and there are too many.
+        Err(Errno::ENOMEM) if gives_up_mappings() => unmapped(addr, len),
+        result => result,
+    }
+}
+
+fn unmapped(addr: usize, len: usize) -> Result<()> {
     // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = |addr, len| unsafe { sys::munmap(addr, len) };
     let Some(span) = our_span(addr, len) else { return raw(addr, len) };
@@ -433,12 +466,27 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
 /// Answers mprotect (`key` < 0) and pkey_mprotect.
 pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
     sys::part_with(addr, len);
-    let Some(span) = our_span(addr, len) else {
-        return mapping::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
+    let span = our_span(addr, len);
+    let mut protect = || match span {
+        Some(span) => protected(span, prot, key),
+        None => mapping::protect(Span::new(addr, addr.saturating_add(len)), prot, key),
     };
+    let mut result = protect();
+    // Parts of mappings become mappings, and memory counts when it becomes writable. But most of these errors tell of a
+    // hole.
+    if result == Err(Errno::ENOMEM) && has_all(addr, len) {
+        result = again(&mut protect);
+    }
+    if let Some(span) = span.filter(|_| result.is_ok() && prot != c::PROT_NONE && plan::prefaults()) {
+        prefault_opened(span.and(POOLS), prot);
+    }
+    result
+}
+
+fn protected(span: Span, prot: i32, key: i32) -> Result<()> {
     let mut guest = tables::lock();
     let heap_end = guest.heap_end();
-    let result = each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
+    each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
         (Owner::Heap, Some(heap)) => heap.protect(part, prot, key),
         (Owner::Pool, _) => match guest.pool(part.start) {
             Some(pool) => {
@@ -448,12 +496,7 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
             None => mapping::protect(part, prot, key),
         },
         _ => mapping::protect(part, prot, key),
-    });
-    drop(guest);
-    if result.is_ok() && prot != c::PROT_NONE && plan::prefaults() {
-        prefault_opened(span.and(POOLS), prot);
-    }
-    result
+    })
 }
 
 /// Populates what the program has just got access to, part by part: private anonymous memory of pools whose rules want

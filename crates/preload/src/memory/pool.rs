@@ -28,9 +28,9 @@ use pagelab_abi::plan::Memory;
 
 use crate::backing;
 use crate::boundary::arch::{PAGE, PMD};
-use crate::boundary::maps;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::{mapping, maps};
 use crate::state::guest_file;
 use crate::state::intervals::{Full, Intervals};
 use crate::state::layout::{Backing, Layout, Piece};
@@ -389,6 +389,21 @@ impl Pool {
     pub fn drop_all_spare(&mut self) -> bool {
         let before = self.spare.bytes();
         self.drop_normal_spare(self.bounds());
+        before != self.spare.bytes()
+    }
+
+    /// Unmaps spare memory that is a mapping of its own, because the program gave the blocks around it other properties;
+    /// returns whether there was any. (Elsewhere a hole would make one mapping more.)
+    pub fn drop_lone_spare(&mut self) -> bool {
+        let before = self.spare.bytes();
+        let mut at = 0;
+        while let Some(run) = self.spare.next_after(at) {
+            at = run.end;
+            let ends_at = |edge: usize| !mapping::is_within_one(Span::new(edge - PAGE, edge + PAGE));
+            if !self.hugetlb.overlaps(run) && ends_at(run.start) && ends_at(run.end) {
+                self.unmap_spare(run);
+            }
+        }
         before != self.spare.bytes()
     }
 

@@ -102,6 +102,16 @@ impl Tables {
         self.pools.iter_mut().flatten().fold(heap, |some, pool| pool.drop_all_spare() || some)
     }
 
+    /// After the kernel has refused one mapping more: gives up memory mapped in advance that is a mapping of its own.
+    /// Returns whether there was any.
+    pub fn gives_up_mappings(&mut self) -> bool {
+        let mut some = false;
+        for pool in self.pools.iter_mut().flatten() {
+            some |= pool.drop_lone_spare();
+        }
+        some
+    }
+
     /// As [`Tables::drop_spare`], in `span` only.
     pub fn drop_spare_in(&mut self, span: Span) {
         if let Some(heap) = &mut self.heap {
@@ -117,7 +127,12 @@ impl Tables {
     pub fn gives_up_spare_for(&mut self, len: usize) -> bool {
         let heap = self.heap.as_ref().map_or(0, Heap::spare_bytes);
         let spare = self.pools.iter().flatten().fold(heap, |sum, pool| sum + pool.spare_bytes());
-        spare > 0 && len.checked_sub(spare).is_none_or(has_room) && self.drop_spare()
+        spare > 0
+            && match () {
+                // There are too many mappings.
+                () if len > 0 && !has_room(PAGE) && self.gives_up_mappings() && has_room(len) => true,
+                () => len.checked_sub(spare).is_none_or(has_room) && self.drop_spare(),
+            }
     }
 
     /// After a call that was to replace or move `span` and failed: forgets what is not mapped there any more.
@@ -183,7 +198,7 @@ impl Tables {
 
 /// Whether the kernel maps `len` bytes somewhere: it also refuses more than the machine could ever hold. (Where it locks
 /// all that is mapped, nothing is mapped in advance.)
-fn has_room(len: usize) -> bool {
+pub fn has_room(len: usize) -> bool {
     let Some(len) = align_up(len, PAGE) else { return false };
     if len == 0 {
         return true;

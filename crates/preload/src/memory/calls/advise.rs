@@ -16,6 +16,14 @@ use super::{Owner, concerns_us, each_part, our_span};
 
 /// Answers a madvise call.
 pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
+    match advised(addr, len, advice) {
+        // There are too many mappings: of advice that splits none, only MADV_COLLAPSE has this error.
+        Err(Errno::EAGAIN) if advice != c::MADV_COLLAPSE && gives_up_mappings() => advised(addr, len, advice),
+        result => result,
+    }
+}
+
+fn advised(addr: usize, len: usize, advice: i32) -> Result<()> {
     if advice == c::MADV_GUARD_INSTALL
         && let Some(span) = pages(addr, len)
     {
@@ -81,6 +89,11 @@ pub fn before_populating(addr: usize, len: usize, advice: i32) -> usize {
         place_ahead(addr, own);
     }
     own
+}
+
+/// Whether the program has all of a range.
+pub fn has_all(addr: usize, len: usize) -> bool {
+    our_span(addr, len).is_none_or(|span| first_own(span) == span.len()) && sys::is_mapped(addr, len).is_ok()
 }
 
 /// Bytes at the beginning of `span` without memory mapped in advance, or given back.
@@ -166,6 +179,12 @@ pub fn before_properties(ranges: usize, count: usize) {
         words.iter().take(some).for_each(|&[addr, len]| before_property(addr, len));
         done += some;
     }
+}
+
+/// After the kernel has refused to split a mapping, because there are too many: gives up memory mapped in advance that is
+/// a mapping of its own. Returns whether there was any.
+pub fn gives_up_mappings() -> bool {
+    tables::lock().gives_up_mappings()
 }
 
 /// As [`place_ahead`], before the program locks `[addr, addr + len)`, unless the kernel will refuse that at once.

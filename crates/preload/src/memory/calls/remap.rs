@@ -12,19 +12,14 @@ use crate::memory::tables::{self, Tables};
 use crate::state::guest_file;
 use crate::state::plan::HEAP;
 
+use super::advise::locks_all;
 use super::{Owner, concerns_us, each_part, munmap};
 
 /// Answers mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     sys::part_with(old, old_len);
     let result = match moved(old, old_len, new_len, flags, new) {
-        Err(Errno::ENOMEM)
-            if new_len > old_len
-                && flags & c::MREMAP_MAYMOVE != 0
-                && tables::lock().gives_up_spare_for(new_len) =>
-        {
-            moved(old, old_len, new_len, flags, new)
-        }
+        Err(Errno::ENOMEM) if may_lack_memory(old_len, new_len, flags) => moved(old, old_len, new_len, flags, new),
         // Locked memory may not grow beyond the limit, but the library, not the program, had locked it.
         Err(Errno::EAGAIN) if backing::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
         result => result,
@@ -33,6 +28,15 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize
         backing::hints::forget(old, old_len);
     }
     result
+}
+
+/// After a refusal (ENOMEM): gives up memory mapped in advance, if that is what the call lacks. If the block may not
+/// move, something else may lie behind it.
+fn may_lack_memory(old_len: usize, new_len: usize, flags: i32) -> bool {
+    let keeps = flags & c::MREMAP_DONTUNMAP != 0;
+    let lacking = if keeps { new_len } else { new_len.saturating_sub(old_len) };
+    let may_move = flags & c::MREMAP_MAYMOVE != 0;
+    (may_move || !locks_all() && !tables::has_room(lacking)) && tables::lock().gives_up_spare_for(lacking)
 }
 
 /// Prepares for the growth in place of locked memory, and reserves the addresses. `None`: the memory is not locked, or
