@@ -140,6 +140,9 @@ __attribute__((unused)) static int fault_signal(void *address, enum access acces
  * protected: freed parts stay mapped until all of the page is free, and a call that cannot be carried out is refused (ENOMEM). */
 static inline int has_reserved_pages(void) { return getenv("GUEST_RESERVED_PAGES") != NULL; }
 
+/* The same for policies that place frames: they register memory with a userfaultfd, may lock it, and take memory for a pool. */
+static inline int has_placed_frames(void) { return getenv("GUEST_POOL_BYTES") != NULL; }
+
 /* Whether a call was carried out; it may have been refused where part of a reserved page would have had to be copied while
  * other threads may write to it. Anything else is a failure. */
 __attribute__((unused)) static int is_done(int result) {

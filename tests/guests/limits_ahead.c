@@ -63,8 +63,8 @@ static void under_data_limit(void (*more)(void)) {
     CHECK(shut != MAP_FAILED);
     old = NULL;
     if (more == leaves) *(old = map_anon(MORE)) = 9;
-    /* What a policy takes (docs/preload.md), and parts of reserved pages, which are not given up. */
-    size_t slack = has_reserved_pages() ? 40 * MIB : 6 * MIB;
+    /* What a policy takes (docs/preload.md); parts of reserved pages, which are not given up; a pool of frames. */
+    size_t slack = has_placed_frames() ? 90 * MIB : has_reserved_pages() ? 40 * MIB : 6 * MIB;
     rlim_t most = data_kib() * KIB + BLOCKS * BLOCK + MORE + slack;
     struct rlimit limit = {most, most};
     CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
@@ -114,7 +114,7 @@ int main(void) {
     FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
     CHECK(file && fscanf(file, "%zu", &most) == 1 && fclose(file) == 0);
     /* (Parts of reserved pages become mappings of their own, and a pool of frames may grow by mappings.) */
-    if (most > 200000 || has_reserved_pages() || getenv("GUEST_POOL_BYTES")) return ok();
+    if (most > 200000 || has_reserved_pages() || has_placed_frames()) return ok();
     void (*const changes[])(unsigned char *) = {protects, advises, locks};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         pid_t child = fork();

@@ -20,7 +20,7 @@ static void check_plain(const char *what, unsigned char *p) {
     alarm(10);
     *p = 1;
     alarm(0);
-    if (is_all(p, PAGE, " um", " uw")) FAIL("%s is registered", what);
+    if (!has_placed_frames() && is_all(p, PAGE, " um", " uw")) FAIL("%s is registered", what);
 }
 
 static void with(unsigned long mode) {
