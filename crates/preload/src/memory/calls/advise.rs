@@ -165,7 +165,7 @@ pub fn before_property(addr: usize, len: usize) {
 /// As [`before_property`], for the `count` ranges of the `struct iovec` array at `ranges`.
 pub fn before_properties(ranges: usize, count: usize) {
     const MOST: usize = 1024;
-    const AT_ONCE: usize = 32;
+    const AT_ONCE: usize = 16;
     let mut done = 0;
     while done < count.min(MOST) {
         let mut words = [[0usize; 2]; AT_ONCE];
