@@ -578,6 +578,7 @@ impl Pool {
     /// read, all of the pool does.
     pub fn rebuild(&mut self) {
         let bounds = self.bounds();
+        self.remove_anchor();
         (self.used, self.spare) = (Intervals::new(), Intervals::new());
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         (self.held, self.attached) = (Intervals::new(), Intervals::new());

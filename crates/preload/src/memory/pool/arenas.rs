@@ -41,6 +41,15 @@ pub struct Arenas {
     table: *mut Heap,
 }
 
+impl Drop for Arenas {
+    fn drop(&mut self) {
+        if !self.table.is_null() {
+            // SAFETY: nothing refers to the table any more.
+            let _ = unsafe { sys::munmap(self.table as usize, HEAPS * size_of::<Heap>()) };
+        }
+    }
+}
+
 // SAFETY: the table belongs to this value alone, so it may move to another thread with it.
 unsafe impl Send for Arenas {}
 

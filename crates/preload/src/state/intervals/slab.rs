@@ -1,5 +1,7 @@
 //! Memory for treap nodes: one growing mapping of the guest's own, indexed by number, with a free list.
 
+use core::sync::atomic::{Ordering, compiler_fence};
+
 use crate::boundary::sys::{self, c};
 
 use super::Full;
@@ -28,7 +30,8 @@ pub struct Node {
     pub priority: u32,
 }
 
-/// The nodes.
+/// The nodes. (Aligned so that no page ends in it: a fork copies pages, each at another moment.)
+#[repr(align(32))]
 pub struct Slab {
     base: *mut Node,
     capacity: u32,
@@ -69,13 +72,27 @@ impl Slab {
         let base = if bytes == 0 {
             sys::mmap_own(wanted)
         } else {
-            let old = bytes.next_power_of_two();
+            let (old, capacity) = (bytes.next_power_of_two(), self.capacity);
+            self.set_capacity(0);
             // SAFETY: the mapping is this value's alone, and `base` gets its new address before anyone uses it.
-            unsafe { sys::mremap(self.base as usize, old, wanted, c::MREMAP_MAYMOVE, 0) }
+            let moved = unsafe { sys::mremap(self.base as usize, old, wanted, c::MREMAP_MAYMOVE, 0) };
+            if moved.is_err() {
+                self.set_capacity(capacity);
+            }
+            moved
         };
         self.base = base.map_err(|_| Full)? as *mut Node;
-        self.capacity = nodes as u32;
+        self.set_capacity(nodes as u32);
         Ok(())
+    }
+
+    /// Stores the capacity: 0 while the mapping moves. A fork at that time leaves the child an address that may be
+    /// somebody else's. The child, which drops the slab, must see that, so the stores stay in this order.
+    fn set_capacity(&mut self, nodes: u32) {
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: a field of this value.
+        unsafe { (&raw mut self.capacity).write_volatile(nodes) };
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// Takes a node, with stale contents; only after [`Slab::reserve`].
@@ -113,8 +130,8 @@ impl Slab {
     }
 }
 
-#[cfg(test)]
 impl Drop for Slab {
+    /// Unmaps the nodes. It walks none of them: a forked child drops what a thread of the parent was changing.
     fn drop(&mut self) {
         if self.capacity != 0 {
             let bytes = (self.capacity as usize * size_of::<Node>()).next_power_of_two();
