@@ -385,16 +385,17 @@ impl Pool {
         }
     }
 
-    /// Unmaps all spare memory, except parts of reserved pages; returns whether there was any.
+    /// Unmaps all spare memory, except parts of reserved pages, and closes the rests of malloc's heaps; returns whether
+    /// there was any.
     pub fn drop_all_spare(&mut self) -> bool {
         let before = self.spare.bytes();
         self.drop_normal_spare(self.bounds());
-        before != self.spare.bytes()
+        self.close_rests() || before != self.spare.bytes()
     }
 
-    /// Bytes mapped in advance.
+    /// Bytes mapped, or opened, in advance.
     pub fn spare_bytes(&self) -> usize {
-        self.spare.bytes()
+        self.spare.bytes() + self.rest_bytes()
     }
 
     /// As [`Pool::drop_spare`], except parts of reserved pages, which the kernel cannot unmap.
