@@ -160,9 +160,7 @@ impl Heap {
 
     /// Unmaps everything from `from` on; a reserved page that it cuts becomes normal memory first.
     fn cut(&mut self, from: usize) -> Result<(), Errno> {
-        let tile =
-            self.layout.piece(from).tile(from).filter(|tile| tile.start < from && self.hugetlb.covers(*tile));
-        if let Some(tile) = tile {
+        if let Some(tile) = self.tile_at(from).filter(|tile| tile.start < from) {
             demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
         }
         self.give(Span::new(from, self.mapped))
@@ -198,11 +196,16 @@ impl Heap {
         self.hugetlb.overlaps(span)
     }
 
+    /// The reserved page around `addr`; a child that does not inherit the policy may have some, too.
+    fn tile_at(&self, addr: usize) -> Option<Span> {
+        self.layout.inherited().piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
+    }
+
     /// Calls `visit` with every tile from a reserved pool, and whether its protection differs from read and write.
     pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
-            let bytes = self.layout.piece(run.start).backing.tile_bytes();
+            let bytes = self.layout.inherited().piece(run.start).backing.tile_bytes();
             for start in (run.start..run.end).step_by(bytes) {
                 let tile = Span::new(start, start + bytes);
                 visit(tile, self.shut.overlaps(tile));
@@ -301,8 +304,7 @@ impl Heap {
     /// Makes every reserved page that `span` cuts normal memory.
     fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
         for at in [span.start, span.end - 1] {
-            let tile = self.layout.piece(at).tile(at);
-            if let Some(tile) = tile.filter(|tile| tile.and(span) != *tile && self.hugetlb.covers(*tile)) {
+            if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
                 demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
             }
         }
@@ -312,7 +314,7 @@ impl Heap {
     /// Makes every reserved page that `span` touches normal memory.
     pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
         while let Some(run) = first_inside(&self.hugetlb, span) {
-            let tile = self.layout.piece(run.start).tile(run.start).ok_or(Errno::EINVAL)?;
+            let tile = self.tile_at(run.start).ok_or(Errno::EINVAL)?;
             demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
         }
         Ok(())
@@ -346,9 +348,7 @@ impl Heap {
             return Ok(());
         }
         let mut from = from;
-        if let Some(tile) = self.layout.piece(from).tile(from).filter(|tile| tile.start < from)
-            && self.hugetlb.covers(tile)
-        {
+        if let Some(tile) = self.tile_at(from).filter(|tile| tile.start < from) {
             // The kernel cannot unmap part of it: that is done when the break is raised again.
             self.stale = self.stale.min(from);
             guest_file::count(Counter::HugetlbEmulated);

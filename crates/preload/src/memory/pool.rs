@@ -448,9 +448,18 @@ impl Pool {
 
     /// The pieces around the first and the last byte of `span`.
     fn ends(&self, span: Span) -> [Piece; 2] {
-        let first = self.layout.piece(span.start);
-        let last = if span.end <= first.span.end { first } else { self.layout.piece(span.end - 1) };
+        let first = self.piece(span.start);
+        let alike = span.end <= first.span.end && !self.hugetlb.overlaps(span);
+        let last = if alike { first } else { self.piece(span.end - 1) };
         [first, last]
+    }
+
+    /// The piece around `addr`. Reserved pages have their size also in a child that does not inherit the policy: one that
+    /// was made past libc has them.
+    fn piece(&self, addr: usize) -> Piece {
+        let is_reserved = self.hugetlb.overlaps(Span::new(addr, addr + 1));
+        let layout = if is_reserved { self.layout.inherited() } else { self.layout };
+        layout.piece(addr)
     }
 
     /// `span`, extended to whole tiles at its ends, as far as the tables know nothing else of the program's in them. The
