@@ -1,7 +1,6 @@
 //! Memory for treap nodes: one growing mapping of the guest's own, indexed by number, with a free list.
 
-use core::sync::atomic::{Ordering, compiler_fence};
-
+use crate::boundary::own::store_for_forks;
 use crate::boundary::sys::{self, c};
 
 use super::Full;
@@ -73,26 +72,19 @@ impl Slab {
             sys::mmap_own(wanted)
         } else {
             let (old, capacity) = (bytes.next_power_of_two(), self.capacity);
-            self.set_capacity(0);
+            // A child of a fork at this moment has an address that may be somebody else's. It drops the slab, and sees
+            // by this that it must not unmap it.
+            store_for_forks(&mut self.capacity, 0);
             // SAFETY: the mapping is this value's alone, and `base` gets its new address before anyone uses it.
             let moved = unsafe { sys::mremap(self.base as usize, old, wanted, c::MREMAP_MAYMOVE, 0) };
             if moved.is_err() {
-                self.set_capacity(capacity);
+                store_for_forks(&mut self.capacity, capacity);
             }
             moved
         };
-        self.base = base.map_err(|_| Full)? as *mut Node;
-        self.set_capacity(nodes as u32);
+        store_for_forks(&mut self.base, base.map_err(|_| Full)? as *mut Node);
+        store_for_forks(&mut self.capacity, nodes as u32);
         Ok(())
-    }
-
-    /// Stores the capacity: 0 while the mapping moves. A fork at that time leaves the child an address that may be
-    /// somebody else's. The child, which drops the slab, must see that, so the stores stay in this order.
-    fn set_capacity(&mut self, nodes: u32) {
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: a field of this value.
-        unsafe { (&raw mut self.capacity).write_volatile(nodes) };
-        compiler_fence(Ordering::SeqCst);
     }
 
     /// Takes a node, with stale contents; only after [`Slab::reserve`].
