@@ -63,7 +63,7 @@ def test_thread_sanitizer_is_left_alone_and_that_is_said(name: str, workshop: Wo
     assert [warning.data["reason"] for warning in said] == ([] if name == "kernel" else ["sanitizer"]), run.story()
 
 
-@pytest.mark.parametrize("start", ["__tsan_init", "__msan_init", "dfsan_set_label"])
+@pytest.mark.parametrize("start", ["__tsan_init", "__msan_init", "__dfsan_union_load"])
 def test_runtimes_with_places_of_their_own_are_recognised(start: str, workshop: Workshop, run_under: Runner) -> None:
     """By a name that each one exports: gcc has only the first of these runtimes. Regression: DataFlowSanitizer, which
     allows no memory where the pools are, was not known."""

@@ -268,7 +268,7 @@ fn watch_objects(detours: &mut Detours) {
 /// not start.
 fn has_places_of_its_own() -> bool {
     /// (DataFlowSanitizer's own start has no name that is seen from outside.)
-    const NAMES: [&CStr; 3] = [c"__tsan_init", c"__msan_init", c"dfsan_set_label"];
+    const NAMES: [&CStr; 3] = [c"__tsan_init", c"__msan_init", c"__dfsan_union_load"];
     elf::find(&|object| NAMES.iter().any(|name| object.symbol(name).is_some())).is_some()
 }
 
