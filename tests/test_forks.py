@@ -113,7 +113,7 @@ def test_a_child_on_reserved_pages_has_the_memory_that_libc_left_it(
 def test_a_child_past_libc_changes_parts_of_reserved_pages_whether_it_inherits_or_not(
     inherits: str, workshop: Workshop, run_under: Runner, huge_pages: HugePages
 ) -> None:
-    """Regression: without the policy, the child took reserved pages for base pages: unmapping a part failed (EINVAL)."""
+    """Regression: without the policy, the child took them for base pages: unmapping a part failed (EINVAL)."""
     huge_pages.need(RESERVED.huge_pages)
     toml = RESERVED.toml + f"inherit = {{ fork = {inherits}, exec = true }}\n"
     command = [str(workshop.build("forks/uninherited"))]
