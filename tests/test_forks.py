@@ -109,6 +109,31 @@ def test_a_child_on_reserved_pages_has_the_memory_that_libc_left_it(
     assert children[0].values.get("hugetlb.demoted", 0) > 0, run.story()
 
 
+@pytest.mark.parametrize("inherits", ["true", "false"])
+def test_a_child_past_libc_changes_parts_of_reserved_pages_whether_it_inherits_or_not(
+    inherits: str, workshop: Workshop, run_under: Runner, huge_pages: HugePages
+) -> None:
+    """Regression: without the policy, the child took them for base pages: unmapping a part failed (EINVAL)."""
+    huge_pages.need(RESERVED.huge_pages)
+    toml = RESERVED.toml + f"inherit = {{ fork = {inherits}, exec = true }}\n"
+    command = [str(workshop.build("forks/uninherited"))]
+    run = said_ok(run_under(toml, command, env=RESERVED.environment()))
+    assert run.root.guest is not None, run.story()
+    assert run.root.guest.values.get("hugetlb.tiles", 0) > 0, run.story()
+
+
+@pytest.mark.parametrize("name", ["all-2M", "all-4K"])
+def test_a_break_that_another_thread_moves_during_the_fork_can_be_moved_in_the_child(
+    name: str, workshop: Workshop, run_under: Runner
+) -> None:
+    """Regression: it could not in most children. (Natively it cannot in one of ten: Linux copies the break before it
+    locks the mappings.)"""
+    policy = SIZES[name]
+    if missing := policy.missing():
+        pytest.skip(missing)
+    said_ok(run_under(policy.toml, [str(workshop.build("forks/moving_break"))]))
+
+
 def test_a_filter_of_a_child_of_vfork_does_not_end_the_parents_measurement(
     workshop: Workshop, run_under: Runner
 ) -> None:

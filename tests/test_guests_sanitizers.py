@@ -63,6 +63,17 @@ def test_thread_sanitizer_is_left_alone_and_that_is_said(name: str, workshop: Wo
     assert [warning.data["reason"] for warning in said] == ([] if name == "kernel" else ["sanitizer"]), run.story()
 
 
+@pytest.mark.parametrize("start", ["__tsan_init", "__msan_init", "__dfsan_union_load"])
+def test_runtimes_with_places_of_their_own_are_recognised(start: str, workshop: Workshop, run_under: Runner) -> None:
+    """By a name that each one exports: gcc has only the first of these runtimes. Regression: DataFlowSanitizer, which
+    allows no memory where the pools are, was not known."""
+    flags = (f"-Dkeep_me={start}", "-Wl,--export-dynamic")
+    program = workshop.build("exports_one_name", flags=flags, suffix=f"-{start}")
+    run = run_under(BY_NAME["all-4K"].toml, [str(program)]).succeeded()
+    said = [warning for warning in run.the_record.warnings if warning.kind is WarningKind.GUEST_DISABLED]
+    assert [warning.data["reason"] for warning in said] == ["sanitizer"], run.story()
+
+
 @pytest.mark.parametrize("name", ["kernel", "all-2M", "page-coloring"])
 def test_valgrind_runs_programs_unharmed(name: str, workshop: Workshop, run_under: Runner) -> None:
     """Regression: valgrind ended programs whose frames were to be placed, since it knows no threads past libc."""

@@ -267,9 +267,12 @@ fn watch_objects(detours: &mut Detours) {
 
 /// Whether the program contains a sanitizer's runtime that supports only a few address ranges, because it computes from
 /// each address where its data about that address lie. When mmap returns an address elsewhere, ThreadSanitizer ends the
-/// program, and MemorySanitizer misreads its own data.
+/// program, and MemorySanitizer misreads its own data; DataFlowSanitizer, which has the addresses of MemorySanitizer, does
+/// not start.
 fn has_places_of_its_own() -> bool {
-    elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
+    /// (DataFlowSanitizer's own start has no name that is seen from outside.)
+    const NAMES: [&CStr; 3] = [c"__tsan_init", c"__msan_init", c"__dfsan_union_load"];
+    elf::find(&|object| NAMES.iter().any(|name| object.symbol(name).is_some())).is_some()
 }
 
 /// Whether the program contains LeakSanitizer's runtime, also as a part of AddressSanitizer's. Where it is part of the

@@ -8,6 +8,13 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
 
+/// Stores a value that a forked child needs even if the fork met this thread in the middle of a change: before system
+/// calls and such stores that follow in the program text, and after those before. (The compiler may delay others.)
+pub fn store_for_forks<T: Copy>(place: &mut T, value: T) {
+    // SAFETY: a valid place, borrowed exclusively.
+    unsafe { core::ptr::from_mut(place).write_volatile(value) }
+}
+
 /// Addresses that belong to the library alone.
 #[derive(Debug)]
 pub struct Room(Span);

@@ -142,7 +142,7 @@ pub fn run<F: FnOnce() -> R, R>(first: fn() -> Option<extern "C" fn(usize)>, wha
     if area == 0 || is_own() {
         perform::<F, R>(address);
     } else {
-        let mask = sys::signal_mask(u64::MAX);
+        let mask = sys::block_signals();
         let first = first();
         let number = take();
         let top = area + (number + 1) * BYTES;
@@ -154,7 +154,7 @@ pub fn run<F: FnOnce() -> R, R>(first: fn() -> Option<extern "C" fn(usize)>, wha
             arch::call_on(top, perform::<F, R>, address);
         }
         give(number);
-        sys::signal_mask(mask);
+        sys::restore_signals(mask);
     }
     // SAFETY: `perform` has written the result.
     unsafe { job.result.assume_init() }

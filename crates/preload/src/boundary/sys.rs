@@ -508,6 +508,33 @@ pub fn signal_mask(mask: u64) -> u64 {
     old
 }
 
+/// In what [`block_signals`] returns: the thread was stepping. (The bit of SIGKILL, which the kernel has in no mask.)
+const STEPPING: u64 = 1 << (general::SIGKILL - 1);
+
+/// Blocks all signals of the calling thread, and stops it from single-stepping by the processor's trap flag: the kernel
+/// ends a process in which it cannot deliver the trap. So the library's work is one step, as a system call is. Returns
+/// the state before, for [`restore_signals`].
+pub fn block_signals() -> u64 {
+    if !arch::is_stepping() {
+        return signal_mask(u64::MAX);
+    }
+    arch::set_stepping(false);
+    // The program's handler, which this has called, may set the flag again each time; so does a tracer. Then the trap
+    // stays open.
+    match arch::is_stepping() {
+        true => signal_mask(!(1 << (general::SIGTRAP - 1))),
+        false => signal_mask(u64::MAX) | STEPPING,
+    }
+}
+
+/// Restores the signal mask, and single-stepping, as they were before [`block_signals`].
+pub fn restore_signals(before: u64) {
+    signal_mask(before & !STEPPING);
+    if before & STEPPING != 0 {
+        arch::set_stepping(true);
+    }
+}
+
 /// Takes one pending signal of a set of blocked ones, if there is one, so that it is never delivered.
 pub fn take_signals(set: u64) {
     let _ = sigtimedwait(&set, &[0u64; 2]);

@@ -87,7 +87,7 @@ extern "C" fn before() {
     // copy still has it.
     child::adopt();
     // A signal handler that forks as well must not wait for its own thread.
-    let mask = sys::signal_mask(u64::MAX);
+    let mask = sys::block_signals();
     lock::FORK.take();
     MASK.store(mask, Ordering::Relaxed);
     lock::FORKER.store(arch::thread_pointer(), Ordering::Relaxed);
@@ -157,7 +157,7 @@ extern "C" fn in_parent() {
         own_stack::run(drop_copies);
         let mask = MASK.load(Ordering::Relaxed);
         lock::FORK.give();
-        sys::signal_mask(mask);
+        sys::restore_signals(mask);
     }
     forks::end();
 }
@@ -187,7 +187,7 @@ extern "C" fn in_child() {
     lock::FORK.give();
     // This adopts the child: from here on it has its own engine that places frames.
     own_stack::run(put_copies);
-    sys::signal_mask(mask);
+    sys::restore_signals(mask);
 }
 
 fn put_copies() {

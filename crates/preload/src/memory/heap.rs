@@ -10,6 +10,7 @@ use pagelab_abi::plan::Memory;
 use crate::backing;
 use crate::backing::hugetlb;
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::own::store_for_forks;
 use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, c};
 use crate::boundary::{mapping, maps};
@@ -35,6 +36,8 @@ pub struct Heap {
     /// Start of the part of the last reserved page that the program gave back and that the kernel cannot unmap; it
     /// reaches to the end of the mapped memory (`usize::MAX`: there is no such part).
     stale: usize,
+    /// The break that is being set, while memory for it is mapped or unmapped; 0: none. A fork may meet that.
+    wanted: usize,
     pending: Pending,
 }
 
@@ -50,6 +53,7 @@ impl Heap {
             shut: Intervals::new(),
             foreign: Intervals::new(),
             stale: usize::MAX,
+            wanted: 0,
             pending: Pending::new(),
         }
     }
@@ -91,12 +95,18 @@ impl Heap {
             return Err(Errno::EINVAL);
         }
         self.pending.work();
-        match () {
-            () if wanted <= self.end => self.shrink(wanted),
+        let result = match () {
+            () if wanted <= self.end => {
+                store_for_forks(&mut self.wanted, wanted);
+                self.shrink(wanted)
+            }
             () => backing::retry_when_short(|| self.grow(wanted)),
-        }?;
-        self.end = wanted;
-        Ok(())
+        };
+        if result.is_ok() {
+            store_for_forks(&mut self.end, wanted);
+        }
+        store_for_forks(&mut self.wanted, 0);
+        result
     }
 
     /// Bytes mapped in advance.
@@ -126,23 +136,26 @@ impl Heap {
         }
         let before = self.mapped;
         while self.mapped < page_end {
-            let piece = self.layout.piece(self.mapped);
-            let part = Span::new(self.mapped, page_end.min(piece.span.end));
+            let (piece, part, wide) = self.next_piece(page_end);
+            // While `wanted` says so, what a forked child finds here is the library's: the place was free.
+            store_for_forks(&mut self.wanted, 0);
+            if sys::is_mapped(part.start, PAGE).is_ok() {
+                return self.undo(before, Errno::EEXIST);
+            }
+            store_for_forks(&mut self.wanted, wanted);
             if let Some(tile) = self.reserved_tile(&piece) {
-                self.mapped = tile.end;
+                store_for_forks(&mut self.mapped, tile.end);
                 guest_file::count(Counter::TilesAsked);
                 continue;
             }
-            let wide = Span::new(part.start, piece.whole_tiles(part).end);
-            let mapped = match backing::map_fresh(wide, piece.backing) {
+            let mapped = match self.map_fresh(wide, piece.backing) {
                 Ok(()) => wide,
-                Err(_) if wide != part => match backing::map_fresh(part, piece.backing) {
+                Err(_) if wide != part => match self.map_fresh(part, piece.backing) {
                     Ok(()) => part,
                     Err(errno) => return self.undo(before, errno),
                 },
                 Err(errno) => return self.undo(before, errno),
             };
-            self.mapped = mapped.end;
             count_tiles(&piece, mapped);
             // The tile at the break is whole again.
             if let Some(tile) =
@@ -158,11 +171,25 @@ impl Heap {
         Ok(())
     }
 
+    /// What is mapped next on the way to `page_end`: its piece, the part that is needed, and that with its whole tiles.
+    fn next_piece(&self, page_end: usize) -> (Piece, Span, Span) {
+        let piece = self.layout.piece(self.mapped);
+        let part = Span::new(self.mapped, page_end.min(piece.span.end));
+        (piece, part, Span::new(part.start, piece.whole_tiles(part).end))
+    }
+
+    /// Maps `span`, at the end of the mapped memory. That is noted before the advice, which takes longer: see
+    /// [`Heap::rebuild`].
+    fn map_fresh(&mut self, span: Span, backing: Backing) -> Result<(), Errno> {
+        mapping::map_at(span, c::PROT_RW, 0)?;
+        store_for_forks(&mut self.mapped, span.end);
+        backing::apply(span, backing);
+        Ok(())
+    }
+
     /// Unmaps everything from `from` on; a reserved page that it cuts becomes normal memory first.
     fn cut(&mut self, from: usize) -> Result<(), Errno> {
-        let tile =
-            self.layout.piece(from).tile(from).filter(|tile| tile.start < from && self.hugetlb.covers(*tile));
-        if let Some(tile) = tile {
+        if let Some(tile) = self.tile_at(from).filter(|tile| tile.start < from) {
             demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
         }
         self.give(Span::new(from, self.mapped))
@@ -198,11 +225,16 @@ impl Heap {
         self.hugetlb.overlaps(span)
     }
 
+    /// The reserved page around `addr`; a child that does not inherit the policy may have some, too.
+    fn tile_at(&self, addr: usize) -> Option<Span> {
+        self.layout.inherited().piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
+    }
+
     /// Calls `visit` with every tile from a reserved pool, and whether its protection differs from read and write.
     pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
-            let bytes = self.layout.piece(run.start).backing.tile_bytes();
+            let bytes = self.layout.inherited().piece(run.start).backing.tile_bytes();
             for start in (run.start..run.end).step_by(bytes) {
                 let tile = Span::new(start, start + bytes);
                 visit(tile, self.shut.overlaps(tile));
@@ -302,8 +334,7 @@ impl Heap {
     /// Makes every reserved page that `span` cuts normal memory.
     fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
         for at in [span.start, span.end - 1] {
-            let tile = self.layout.piece(at).tile(at);
-            if let Some(tile) = tile.filter(|tile| tile.and(span) != *tile && self.hugetlb.covers(*tile)) {
+            if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
                 demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
             }
         }
@@ -313,7 +344,7 @@ impl Heap {
     /// Makes every reserved page that `span` touches normal memory.
     pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
         while let Some(run) = first_inside(&self.hugetlb, span) {
-            let tile = self.layout.piece(run.start).tile(run.start).ok_or(Errno::EINVAL)?;
+            let tile = self.tile_at(run.start).ok_or(Errno::EINVAL)?;
             demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
         }
         Ok(())
@@ -347,9 +378,7 @@ impl Heap {
             return Ok(());
         }
         let mut from = from;
-        if let Some(tile) = self.layout.piece(from).tile(from).filter(|tile| tile.start < from)
-            && self.hugetlb.covers(tile)
-        {
+        if let Some(tile) = self.tile_at(from).filter(|tile| tile.start < from) {
             // The kernel cannot unmap part of it: that is done when the break is raised again.
             self.stale = self.stale.min(from);
             guest_file::count(Counter::HugetlbEmulated);
@@ -370,14 +399,30 @@ impl Heap {
     }
 
     /// After a fork that caught another thread in the middle of a change. The break is one word, and stays: malloc relies
-    /// on it. All below it counts as something that the program may have changed.
+    /// on it. But if it was being lowered, what lies above may be gone, so it is low now. All below it counts as something
+    /// that the program may have changed. If memory above it is left in part, or has contents, it is unmapped before
+    /// the break rises over it.
     pub fn rebuild(&mut self) {
+        let wanted = core::mem::take(&mut self.wanted);
+        let was_lowered = wanted != 0 && wanted < self.end;
+        if was_lowered {
+            self.end = wanted;
+        }
         let page_end = align_up(self.end, PAGE).unwrap_or(self.end);
         let own = self.own(self.bounds());
-        if self.mapped > page_end && sys::is_mapped(page_end, self.mapped - page_end).is_err() {
-            self.mapped = page_end;
-        }
         self.mapped = self.mapped.max(page_end);
+        let is_mapped = |span: Span| sys::is_mapped(span.start, span.len()).is_ok();
+        if let Some(end) = align_up(wanted, PAGE).filter(|&end| end > self.mapped) {
+            // What was mapped, but not noted yet. (The page at the new break was free, and so was the first one here.)
+            let (piece, part, wide) = self.next_piece(end);
+            let tile = piece.tile(part.start).filter(|tile| tile.start == part.start);
+            let found = [Some(wide), tile, Some(part)].into_iter().flatten().find(|&span| is_mapped(span));
+            self.mapped = found.map_or(self.mapped, |span| span.end);
+        }
+        let above = Span::new(page_end, self.mapped);
+        if !above.is_empty() && (was_lowered || !is_mapped(above)) {
+            self.stale = self.stale.min(page_end);
+        }
         if self.stale >= self.mapped {
             self.stale = usize::MAX;
         }
@@ -474,6 +519,44 @@ mod tests {
         assert_eq!(heap.mapped().len(), 4 << 20);
         set(&mut heap, base);
         assert_eq!(heap.mapped().len(), 0);
+    }
+
+    #[test]
+    fn a_break_that_a_fork_caught_moving_can_be_moved() {
+        for (number, page_bytes) in [(4, 4096), (5, 2 << 20)] {
+            let mut heap = heap(number, page_bytes);
+            let base = heap.end();
+            set(&mut heap, base + (5 << 20));
+            fill(base, base + (5 << 20));
+            // Lowered, but not noted: the memory is gone.
+            heap.wanted = base + (3 << 20);
+            // SAFETY: the test's own heap, above the break that is being set.
+            unsafe { sys::munmap(heap.wanted, heap.mapped - heap.wanted) }.unwrap();
+            heap.rebuild();
+            assert_eq!(heap.end(), base + (3 << 20));
+            set(&mut heap, base + (5 << 20));
+            assert!(is_zero(base + (3 << 20), base + (5 << 20)) && !is_zero(base, base + (3 << 20)));
+            // About to be lowered: the contents are still there.
+            fill(base, base + (5 << 20));
+            heap.wanted = base + (3 << 20);
+            heap.rebuild();
+            set(&mut heap, base + (5 << 20));
+            assert!(is_zero(base + (3 << 20), base + (5 << 20)));
+            // Raised, but not noted.
+            heap.wanted = heap.mapped + 100;
+            let (_, _, wide) = heap.next_piece(heap.mapped + 4096);
+            mapping::map_at(wide, c::PROT_RW, 0).unwrap();
+            heap.rebuild();
+            assert_eq!((heap.end(), heap.mapped), (base + (5 << 20), wide.end));
+            set(&mut heap, base + (7 << 20));
+            // Not raised after all: some of what was mapped for that is left.
+            heap.mapped = base + (12 << 20);
+            let left = Span::new(base + (8 << 20), base + (10 << 20));
+            mapping::map_at(left, c::PROT_RW, 0).unwrap();
+            heap.rebuild();
+            set(&mut heap, base + (11 << 20));
+            fill(base, base + (11 << 20));
+        }
     }
 
     #[test]

@@ -385,11 +385,12 @@ impl Pool {
         }
     }
 
-    /// Unmaps all spare memory, except parts of reserved pages; returns whether there was any.
+    /// Unmaps all spare memory, except parts of reserved pages, and closes the rests of malloc's heaps; returns whether
+    /// there was any.
     pub fn drop_all_spare(&mut self) -> bool {
         let before = self.spare.bytes();
         self.drop_normal_spare(self.bounds());
-        before != self.spare.bytes()
+        self.close_rests() || before != self.spare.bytes()
     }
 
     /// Unmaps spare memory that is a mapping of its own, because the program gave the blocks around it other properties;
@@ -414,9 +415,9 @@ impl Pool {
         }
     }
 
-    /// Bytes mapped in advance.
+    /// Bytes mapped, or opened, in advance.
     pub fn spare_bytes(&self) -> usize {
-        self.spare.bytes()
+        self.spare.bytes() + self.rest_bytes()
     }
 
     /// As [`Pool::drop_spare`], except parts of reserved pages, which the kernel cannot unmap.
@@ -469,9 +470,18 @@ impl Pool {
 
     /// The pieces around the first and the last byte of `span`.
     fn ends(&self, span: Span) -> [Piece; 2] {
-        let first = self.layout.piece(span.start);
-        let last = if span.end <= first.span.end { first } else { self.layout.piece(span.end - 1) };
+        let first = self.piece(span.start);
+        let alike = span.end <= first.span.end && !self.hugetlb.overlaps(span);
+        let last = if alike { first } else { self.piece(span.end - 1) };
         [first, last]
+    }
+
+    /// The piece around `addr`. Reserved pages have their size also in a child that does not inherit the policy: one that
+    /// was made past libc has them.
+    fn piece(&self, addr: usize) -> Piece {
+        let is_reserved = self.hugetlb.overlaps(Span::new(addr, addr + 1));
+        let layout = if is_reserved { self.layout.inherited() } else { self.layout };
+        layout.piece(addr)
     }
 
     /// `span`, extended to whole tiles at its ends, as far as the tables know nothing else of the program's in them. The
@@ -600,6 +610,7 @@ impl Pool {
     /// read, all of the pool does.
     pub fn rebuild(&mut self) {
         let bounds = self.bounds();
+        self.remove_anchor();
         (self.used, self.spare) = (Intervals::new(), Intervals::new());
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         (self.held, self.attached) = (Intervals::new(), Intervals::new());

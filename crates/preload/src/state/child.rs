@@ -157,17 +157,17 @@ pub fn adopt() {
     if word().is_none_or(|word| word.load(Ordering::Acquire) == KNOWN) {
         return;
     }
-    let mask = sys::signal_mask(u64::MAX);
+    let mask = sys::block_signals();
     if claim() {
         set_up();
     }
-    sys::signal_mask(mask);
+    sys::restore_signals(mask);
 }
 
 /// Makes the first call of the guest in a forked child, by the thread that claimed it.
 #[cold]
 pub fn set_up() {
-    let mask = sys::signal_mask(u64::MAX);
+    let mask = sys::block_signals();
     if let Some(word) = cleared(HOME) {
         let _ = word.compare_exchange(0, sys::getpid() | PAST_LIBC, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -179,5 +179,5 @@ pub fn set_up() {
         word.store(KNOWN, Ordering::Release);
         task::futex_wake_all(word);
     }
-    sys::signal_mask(mask);
+    sys::restore_signals(mask);
 }

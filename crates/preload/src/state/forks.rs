@@ -103,7 +103,7 @@ impl Apart {
     pub fn new() -> Result<Apart> {
         child::watch()?;
         let (forks, word) = child::forks().zip(cleared(APART)).ok_or(Errno::ENOMEM)?;
-        let mask = sys::signal_mask(u64::MAX);
+        let mask = sys::block_signals();
         while let Err(now) = word.compare_exchange(NOBODY, SOMEBODY, Ordering::SeqCst, Ordering::SeqCst) {
             task::futex_wait_for(word, now, WAIT_NS);
         }
@@ -123,7 +123,7 @@ impl Drop for Apart {
     fn drop(&mut self) {
         self.word.store(NOBODY, Ordering::SeqCst);
         task::futex_wake_all(self.word);
-        sys::signal_mask(self.mask);
+        sys::restore_signals(self.mask);
     }
 }
 

@@ -31,6 +31,9 @@ pub fn file() -> Option<&'static GuestFile> {
 /// ends.)
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
+/// Where the file lies; in a forked child that has none yet, its parent's. 0: there was none so far.
+static PLACE: AtomicUsize = AtomicUsize::new(0);
+
 /// Whether the file is this process's: a child of vfork shares the parent's memory and must not touch it.
 pub fn is_own() -> bool {
     Home::from_word(OWNER.load(Ordering::Relaxed)).is_some_and(Home::is_mine)
@@ -204,10 +207,12 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     let pointer = match plan.run_dir() {
         [] => sys::mmap_own(len.next_multiple_of(PAGE))?,
         run_dir => in_directory(run_dir, pid, in_use)?,
-    } as *const GuestFile;
+    };
+    let pointer = in_place_of_parents(pointer, len) as *const GuestFile;
     SHARED.store(!plan.run_dir().is_empty(), Ordering::Relaxed);
     FRAMES_IN_USE.store(in_use, Ordering::Release);
-    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped, with atomic fields only.
+    // SAFETY: a fresh zeroed mapping of the right size and alignment, only ever replaced by another such one, with atomic
+    // fields only.
     let file = unsafe { &*pointer };
     set(&file.version, VERSION);
     set(&file.file_bytes, len as u64);
@@ -226,6 +231,20 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     OWNER.store(home.word(), Ordering::Relaxed);
     FILE.set(Some(file));
     Ok(())
+}
+
+/// Moves a new file to where the parent's is mapped, which nobody reads here any more: a child of many generations would
+/// have the files of all its forebears. Returns where the new file lies then. (The place stays mapped for a handler of
+/// signals that forks: the code that it interrupted may be about to store into the parent's file.)
+fn in_place_of_parents(new: usize, len: usize) -> usize {
+    let at = match PLACE.load(Ordering::Relaxed) {
+        0 => new,
+        // SAFETY: nobody knows the new file yet, and the old one, of the same length, has atomic fields only, for which
+        // zeros are as good.
+        old => unsafe { sys::mremap(new, len, len, c::MREMAP_MAYMOVE | c::MREMAP_FIXED, old) }.unwrap_or(new),
+    };
+    PLACE.store(at, Ordering::Relaxed);
+    at
 }
 
 /// Makes and maps another file of this image, `<its guest file's name>.<suffix>`, of `len` bytes, the first `filled` of

@@ -92,6 +92,11 @@ impl Layout {
         Layout { muted: true, ..self }
     }
 
+    /// The layout before it was muted: memory that is there has the pages that it was mapped with.
+    pub fn inherited(self) -> Layout {
+        Layout { muted: false, ..self }
+    }
+
     /// All its addresses.
     pub fn bounds(&self) -> Span {
         Span::new(self.base, self.base.saturating_add(self.room))

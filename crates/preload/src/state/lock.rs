@@ -81,7 +81,7 @@ impl<T> Locked<T> {
 
     /// Blocks all signals and takes the lock.
     pub fn lock(&self) -> Guard<'_, T> {
-        let mask = if stack::is_own() { None } else { Some(sys::signal_mask(u64::MAX)) };
+        let mask = if stack::is_own() { None } else { Some(sys::block_signals()) };
         self.turn.take();
         Guard { lock: self, mask }
     }
@@ -167,7 +167,7 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         self.lock.turn.give();
         if let Some(mask) = self.mask {
-            sys::signal_mask(mask);
+            sys::restore_signals(mask);
         }
     }
 }
@@ -215,7 +215,7 @@ impl ForkHold {
         if is_forking() {
             return Err(Errno::EAGAIN);
         }
-        let mask = sys::signal_mask(u64::MAX);
+        let mask = sys::block_signals();
         FORK.take();
         Ok(ForkHold { mask })
     }
@@ -224,7 +224,7 @@ impl ForkHold {
 impl Drop for ForkHold {
     fn drop(&mut self) {
         FORK.give();
-        sys::signal_mask(self.mask);
+        sys::restore_signals(self.mask);
     }
 }
 

@@ -45,9 +45,9 @@ pub fn say(what: fmt::Arguments<'_>) {
         return;
     }
     // A pipe that nobody reads, or a file at its size limit, would end the program by a signal.
-    let mask = sys::signal_mask(u64::MAX);
+    let mask = sys::block_signals();
     if matches!(sys::write(2, bytes), Err(Errno::EPIPE | Errno::EFBIG)) {
         sys::take_signals(1 << (SIGPIPE - 1) | 1 << (SIGXFSZ - 1));
     }
-    sys::signal_mask(mask);
+    sys::restore_signals(mask);
 }

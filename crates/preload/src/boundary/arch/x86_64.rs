@@ -187,6 +187,32 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// Whether the processor traps after each instruction of the calling thread (the flag TF).
+#[inline]
+pub fn is_stepping() -> bool {
+    let flags: usize;
+    // SAFETY: reads the flags by way of the stack.
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags)) };
+    flags & 0x100 != 0
+}
+
+/// Sets or clears that flag. If it was set, the trap comes once more.
+#[cold]
+pub fn set_stepping(is: bool) {
+    let (kept, added): (isize, isize) = if is { (-1, 0x100) } else { (!0x100, 0) };
+    // SAFETY: changes no flag but this one, for which the program has a handler where it has set it.
+    unsafe {
+        asm!(
+            "pushfq",
+            "and [rsp], {kept}",
+            "or [rsp], {added}",
+            "popfq",
+            kept = in(reg) kept,
+            added = in(reg) added
+        );
+    }
+}
+
 /// The calling thread's thread pointer.
 pub fn thread_pointer() -> usize {
     let pointer: usize;

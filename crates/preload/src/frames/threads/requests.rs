@@ -98,7 +98,7 @@ pub fn reset() {
 
 /// Sends a request, and waits for the answer. ESRCH: there is no handler.
 pub fn ask(kind: Kind, span: Span) -> Result<usize> {
-    let mask = sys::signal_mask(u64::MAX);
+    let mask = sys::block_signals();
     TURN.take();
     let answer = match self::page() {
         0 => Err(Errno::ESRCH),
@@ -119,7 +119,7 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
         }
     };
     TURN.give();
-    sys::signal_mask(mask);
+    sys::restore_signals(mask);
     answer
 }
 

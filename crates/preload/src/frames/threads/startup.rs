@@ -42,13 +42,13 @@ pub fn is_ready() -> bool {
         // library would keep it alive.
         IDLE if !libc::knows_this_thread() => false,
         IDLE => {
-            let mask = sys::signal_mask(u64::MAX);
+            let mask = sys::block_signals();
             TURN.take();
             if running::state() == IDLE {
                 start();
             }
             TURN.give();
-            sys::signal_mask(mask);
+            sys::restore_signals(mask);
             is_running()
         }
         _ => false,

@@ -49,10 +49,10 @@ impl Thread {
             }
             base => base,
         };
-        let mask = sys::signal_mask(u64::MAX);
+        let mask = sys::block_signals();
         // SAFETY: the stack is this thread's alone; `self` is part of a static, so `tid` outlives the thread.
         let started = unsafe { task::start_thread(base + STACK, &self.tid, entry, argument) };
-        sys::signal_mask(mask);
+        sys::restore_signals(mask);
         started.map(drop)
     }
 

@@ -33,12 +33,28 @@ impl Heap {
     pub fn open_bytes(&self) -> usize {
         (self.open as usize).saturating_sub(1)
     }
+
+    /// Bytes that are accessible without a request: from the end of what the program asked for.
+    fn rest_bytes(&self) -> usize {
+        self.open_bytes().saturating_sub(self.asked as usize)
+    }
 }
 
 /// The heaps of one pool, by their number in it; mapped when the first one is entered.
 pub struct Arenas {
     base: usize,
     table: *mut Heap,
+    /// No heap was entered from this number on.
+    entered: usize,
+}
+
+impl Drop for Arenas {
+    fn drop(&mut self) {
+        if !self.table.is_null() {
+            // SAFETY: nothing refers to the table any more.
+            let _ = unsafe { sys::munmap(self.table as usize, HEAPS * size_of::<Heap>()) };
+        }
+    }
 }
 
 // SAFETY: the table belongs to this value alone, so it may move to another thread with it.
@@ -47,7 +63,7 @@ unsafe impl Send for Arenas {}
 impl Arenas {
     /// No heaps; their pool begins at `base`.
     pub const fn new(base: usize) -> Arenas {
-        Arenas { base, table: core::ptr::null_mut() }
+        Arenas { base, table: core::ptr::null_mut(), entered: 0 }
     }
 
     fn slot(&self, addr: usize) -> Option<&'static mut Heap> {
@@ -69,6 +85,7 @@ impl Arenas {
         for start in (span.start..span.end).step_by(ARENA_BYTES) {
             if let Some(slot) = self.slot(start) {
                 *slot = Heap { asked: 0, open: 1 };
+                self.entered = self.entered.max((start - self.base) / ARENA_BYTES + 1);
             }
         }
     }
@@ -90,6 +107,24 @@ impl Arenas {
     /// Whether `addr` lies in an arena's heap.
     pub fn covers(&self, addr: usize) -> bool {
         self.slot(addr).is_some_and(|heap| heap.open > 0)
+    }
+
+    /// The first rest of a heap from `addr` on: accessible memory that the program did not ask for.
+    pub fn next_rest(&self, addr: usize) -> Option<Span> {
+        let first = addr.saturating_sub(self.base) / ARENA_BYTES;
+        (first..self.entered).find_map(|number| {
+            let start = self.base + number * ARENA_BYTES;
+            let heap = self.slot(start)?;
+            let rest = Span::new(start + heap.asked as usize, start + heap.open_bytes());
+            (heap.rest_bytes() > 0 && rest.start >= addr).then_some(rest)
+        })
+    }
+
+    /// Records that the rest of the heap around `addr` was closed.
+    pub fn closed(&mut self, addr: usize) {
+        if let Some(heap) = self.slot(addr).filter(|heap| heap.open > 0) {
+            heap.open = heap.asked + 1;
+        }
     }
 
     /// The heap around `addr` and its first address, if it is an arena's.
@@ -142,6 +177,10 @@ mod tests {
         assert!(!heap.grows(start, Span::new(BASE, BASE + 4096)));
         assert!(heap.grows(start, Span::new(BASE + 4096, BASE + 8192)));
         assert_eq!(heap.open_bytes(), 2 << 20);
+        assert_eq!(arenas.next_rest(BASE), Some(Span::new(BASE + 4096, BASE + (2 << 20))));
+        assert_eq!(arenas.next_rest(BASE + 4097), None);
+        arenas.closed(BASE);
+        assert_eq!((arenas.next_rest(BASE), arenas.covers(BASE)), (None, true));
         arenas.leave(Span::new(BASE + ARENA_BYTES - 1, BASE + ARENA_BYTES));
         assert!(arenas.heap(BASE).is_none());
     }

@@ -108,19 +108,84 @@ impl Pool {
         let last = layout.piece(span.end - 1);
         let end = last.whole_tiles(Span::new(span.end - 1, span.end)).end.min(start + ARENA_BYTES);
         let wide = Span::new(open.max(start), end);
-        let result = self.open_arena(wide, &last);
+        let mut end = end;
+        let mut result = self.open_arena(wide, &last);
+        if result == Err(Errno::ENOMEM) && span.end < end {
+            // There is no memory for the rest of the tile: the requested part is enough.
+            end = span.end;
+            result = self.open_arena(Span::new(wide.start, end), &last);
+            guest_file::count(Counter::FallbackNoMemory);
+        }
         if result.is_ok()
             && let Some((heap, start)) = self.arenas.heap(span.start)
         {
             heap.grown(start, span.end, end);
-            let tile = last.backing.tile_bytes();
-            if last.backing.is_tiled() {
-                let tiles = (end - align_down(wide.start, tile)) / tile;
-                guest_file::add(Counter::TilesAsked, tiles as u64);
-                guest_file::add(Counter::TilesMaterialised, tiles as u64);
-            }
+            self.count_opened(Span::new(wide.start, end), &last);
         }
         Some(result)
+    }
+
+    /// Counts the tiles of `opened`, the part of an arena's heap that was opened just now; `last`: the piece at its end. A
+    /// tile of which only the beginning was open is whole now.
+    fn count_opened(&mut self, opened: Span, last: &Piece) {
+        if !last.backing.is_tiled() {
+            return;
+        }
+        let bytes = last.backing.tile_bytes();
+        let first = align_up(opened.start, bytes).unwrap_or(opened.end);
+        let [asked, whole] = [align_up(opened.end, bytes).unwrap_or(opened.end), opened.end]
+            .map(|end| end.saturating_sub(first) / bytes);
+        guest_file::add(Counter::TilesAsked, asked as u64);
+        guest_file::add(Counter::TilesMaterialised, whole as u64);
+        if let Some(tile) = last.tile(opened.start)
+            && tile.start < opened.start
+            && tile.end <= opened.end
+        {
+            guest_file::count(Counter::TilesRefilled);
+            self.pending.wait(tile);
+        }
+    }
+
+    /// Takes back the access that malloc's heaps have to the rests of tiles: the program did not ask for it, so nothing is
+    /// there. Returns whether there was any.
+    pub(super) fn close_rests(&mut self) -> bool {
+        let (mut at, mut some) = (self.bounds().start, false);
+        while let Some(rest) = self.next_to_close(at) {
+            at = rest.end;
+            // The mapping as malloc made it: without access alone, it would stay committed.
+            let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED;
+            // SAFETY: the program has reserved this memory, without access, and never asked for access to it.
+            if unsafe { sys::mmap(rest.start, rest.len(), c::PROT_NONE, flags, -1, 0) }.is_err() {
+                continue;
+            }
+            self.layout.each(rest, &mut |piece, part| backing::apply(part, piece.backing));
+            self.pending.forget(rest);
+            self.arenas.closed(rest.start);
+            some = true;
+        }
+        some
+    }
+
+    /// Bytes of these rests.
+    pub(super) fn rest_bytes(&self) -> usize {
+        let (mut at, mut bytes) = (self.bounds().start, 0);
+        while let Some(rest) = self.next_to_close(at) {
+            at = rest.end;
+            bytes += rest.len();
+        }
+        bytes
+    }
+
+    /// The first of these rests from `at` on. Parts of reserved pages stay open. So does what the program has locked
+    /// (mlockall): a new mapping would not be locked, and natively malloc's reservation is.
+    fn next_to_close(&self, mut at: usize) -> Option<Span> {
+        loop {
+            let rest = self.arenas.next_rest(at)?;
+            if !self.hugetlb.overlaps(rest) && !sys::is_locked(rest.start, rest.len()) {
+                return Some(rest);
+            }
+            at = rest.end;
+        }
     }
 
     /// Gives access to `wide` of an arena's heap, from reserved pages where the policy wants that.

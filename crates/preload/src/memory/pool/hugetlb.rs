@@ -56,7 +56,7 @@ impl Pool {
 
     /// The reserved page around `addr`.
     fn tile_at(&self, addr: usize) -> Option<Span> {
-        self.layout.piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
+        self.piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
     }
 
     /// Prepares `span` for being unmapped. Parts of reserved pages that reach beyond it stay mapped, with their

@@ -1,5 +1,6 @@
 //! Memory for treap nodes: one growing mapping of the guest's own, indexed by number, with a free list.
 
+use crate::boundary::own::store_for_forks;
 use crate::boundary::sys::{self, c};
 
 use super::Full;
@@ -28,7 +29,8 @@ pub struct Node {
     pub priority: u32,
 }
 
-/// The nodes.
+/// The nodes. (Aligned so that no page ends in it: a fork copies pages, each at another moment.)
+#[repr(align(32))]
 pub struct Slab {
     base: *mut Node,
     capacity: u32,
@@ -69,12 +71,19 @@ impl Slab {
         let base = if bytes == 0 {
             sys::mmap_own(wanted)
         } else {
-            let old = bytes.next_power_of_two();
+            let (old, capacity) = (bytes.next_power_of_two(), self.capacity);
+            // A child of a fork at this moment has an address that may be somebody else's. It drops the slab, and sees
+            // by this that it must not unmap it.
+            store_for_forks(&mut self.capacity, 0);
             // SAFETY: the mapping is this value's alone, and `base` gets its new address before anyone uses it.
-            unsafe { sys::mremap(self.base as usize, old, wanted, c::MREMAP_MAYMOVE, 0) }
+            let moved = unsafe { sys::mremap(self.base as usize, old, wanted, c::MREMAP_MAYMOVE, 0) };
+            if moved.is_err() {
+                store_for_forks(&mut self.capacity, capacity);
+            }
+            moved
         };
-        self.base = base.map_err(|_| Full)? as *mut Node;
-        self.capacity = nodes as u32;
+        store_for_forks(&mut self.base, base.map_err(|_| Full)? as *mut Node);
+        store_for_forks(&mut self.capacity, nodes as u32);
         Ok(())
     }
 
@@ -113,8 +122,8 @@ impl Slab {
     }
 }
 
-#[cfg(test)]
 impl Drop for Slab {
+    /// Unmaps the nodes. It walks none of them: a forked child drops what a thread of the parent was changing.
     fn drop(&mut self) {
         if self.capacity != 0 {
             let bytes = (self.capacity as usize * size_of::<Node>()).next_power_of_two();
