@@ -170,6 +170,8 @@ def _of_differences(found: Answer, alpha: float, family: int) -> Answer:
         return found
     if ends.low == ends.high == 0:
         return replace(found, said="same")
+    if found.pairs < found.fewest:  # unequal numbers: the test can reject, and so many of each could show nothing
+        return found
     reach = shift_seen(found.pairs, _exactly(alpha / family), found.test)
     width = (ends.high - ends.low) / 2
     return replace(found, seen_shift=width * reach / median_half_width(found.pairs, ends.level, found.test))
