@@ -177,7 +177,8 @@ class Confirmation(_Model):
     contrasts: list[Contrast]
     """Against the default (what the user gains); where it has one, against the control (whether it is the cause)."""
     result: Result
-    mean_shift: Interval
+    mean_shift: Interval | None
+    """null: executions differ so much that the shift of the mean has no interval; ``mean`` is then ``undecided``."""
     mean: Mean
     needed: int
     """Executions of each that would find the effect that was seen in four of five confirmations."""

@@ -15,8 +15,10 @@ def spread(fraction: float) -> str:
     return wording.percent(fraction, signed=False)
 
 
-def plus_minus(found: Interval) -> str:
-    """An estimate with the longer side of its interval: ``−0.4% ± 0.6%``."""
+def plus_minus(found: Interval | None) -> str:
+    """An estimate with the longer side of its interval: ``−0.4% ± 0.6%``; None is ``not known``."""
+    if found is None:
+        return "not known"
     half = max(found.high - found.estimate, found.estimate - found.low)
     return f"{wording.percent(found.estimate)} ± {wording.percent(half, signed=False)}"
 
@@ -40,6 +42,8 @@ def no_confirmation(finding: Finding, pin: Pin, reason: str) -> str:
 
 def mean_text(found: Confirmation) -> str:
     """The verdict on the mean: ``unchanged (−0.4% ± 0.6%)``."""
+    if found.mean_shift is None:
+        return "not decided (executions differ too much for an interval)"
     if found.mean == "undecided":
         return f"not decided ({plus_minus(found.mean_shift)})"
     return f"{found.mean} ({plus_minus(found.mean_shift)})"
