@@ -599,6 +599,16 @@ def test_a_mean_without_an_interval_does_not_undo_a_confirmation(tmp_path: Path)
     assert words.plus_minus(found.mean_shift) == "not known"
 
 
+def test_ratios_and_shares_are_not_rounded_to_1_or_to_nothing() -> None:
+    """Regression: an SD ratio of 0.996 to 1.35 and one of 1.004 to 1.35 read alike, and so did shares from −2 and from
+    0.4%; a steady pin against a control with one odd execution had an SD ratio of 1 to 10¹⁴."""
+    assert words.ratio(interval(1.2, 0.996, 1.35)) == "1.20 (0.996–1.35)"
+    assert words.ratio(interval(1.2, 1.004, 1.35)) == "1.20 (1.004–1.35)"
+    assert words.ratio(interval(0.43, 0.002, 4e14)) == "0.43 (<0.01–>1,000)"
+    assert words.gone(interval(0.2, 0.004, 0.54)) == "20% (0.4–54%)"
+    assert words.gone(interval(0.2, -0.02, 0.54)) == "20% (0–54%)"
+
+
 def pagelab(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pagelab", *words], capture_output=True, text=True, check=False)
 

@@ -601,8 +601,9 @@ def test_blocks_that_do_not_pay_are_a_caveat(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fewer", [1, 2, 3, 5])
 def test_counts_that_may_be_0_of_few_against_many_are_reported(tmp_path: Path, fewer: int) -> None:
-    """Regression: 3 against 8 executions could be tested, and the change was looked for that 3 of each would show, which
-    is none: the report ended as a fault of pagelab.
+    """Regression: 3 against 8 executions could be tested, and the change was looked for that 3 of each would show.
+
+    There is none: the report ended as a fault of pagelab.
     """
 
     def behave(condition: Condition, slot: Slot) -> Run:

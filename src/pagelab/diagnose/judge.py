@@ -44,6 +44,7 @@ from pagelab.diagnose.spread import (
     spread_ratio,
     weighted_variances,
 )
+from pagelab.diagnose.words import shares
 from pagelab.stats.multiplicity import holm
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
@@ -449,7 +450,7 @@ def interactions(
         )
     if combined in able and combined is not None and combined.removed is not None:
         gone = combined.removed
-        judged_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
+        judged_of = f"{gone.estimate:.0%} of the variance ({shares(gone)})"
         surplus = _surplus(times, copies, sources, level)
         if surplus is not None and surplus.low > 0:
             sentences.append(

@@ -241,7 +241,8 @@ class Diagnosis(Shown, _Model):
     confirmation: Confirmation | None = None
     spent_minutes: float
     wanted_minutes: float | None = None
-    """A budget that would find a source that halves the spread in four diagnoses of five; None: this one did."""
+    """A budget that would find a source that halves the spread in four diagnoses of five (fewer where times have a long
+    tail); None: this one did."""
     waited: str | None = None
     """Wall time was judged of a program that waited for a processor and for little else: the words on it."""
 

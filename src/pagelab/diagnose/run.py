@@ -222,7 +222,7 @@ def _caveat_and_notes(
         few.append(
             f"{blocks} executions of each condition may miss a source that only halves the spread; "
             f"--minutes {campaign.state.wanted_minutes:g} would find it in four of five diagnoses "
-            "(fewer where times have a long tail)"
+            f"({words.FEWER})"
         )
     rest = [one.text for one in found[1:]] + block_effects + words.value_sentences(findings) + words.extremes(findings)
     rest += few + words.left_out(findings) + words.colour_note(findings, campaign.colour_verdict)
