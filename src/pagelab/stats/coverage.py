@@ -121,8 +121,8 @@ def _of_too_few(fewest: int, simulated: int, unknown: Sequence[str], units: str)
     """Of two equal modes, 1 in 2^(n-1) samples of n shows only one, and no interval made of it holds the truth."""
     return (
         f"With as few as {fewest} {units} it is not known how often 95% intervals hold the truth "
-        f"({', '.join(unknown)}): simulations begin at {simulated}. Where half of them are slow, {fewest} show only one "
-        f"of the two times in {100 * 2.0 ** (1 - fewest):.0f}% of cases."
+        f"({', '.join(unknown)}): simulations begin at {simulated}. Where half of them are slow, {fewest} show only "
+        f"one of the two times in {100 * 2.0 ** (1 - fewest):.0f}% of cases."
     )
 
 
