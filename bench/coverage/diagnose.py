@@ -223,7 +223,7 @@ def true_cause(cause: str, share: float, blocks: int, trials: int) -> Found:
         counts["found"] += 1
         seen = Effect.of(np.log(rows[0]), np.log(rows[1]), 1 - LEVEL)
         sds = float(rows[0].std()), float(rows[1].std())
-        enough = max(allocate.for_mean(sds, float(rows[0].mean()), 0.01), seen.executions())
+        enough = max(allocate.for_mean(sds, float(rows[0].mean()), 0.01, LEVEL), seen.executions())
         executions = allocate.confirmation_runs(affordable, 1.0, enough)
         sizes.append(executions)
         fresh = {DEFAULT: times(1, executions, pinned=False)[0], "pin": times(1, executions, pinned=True)[0]}

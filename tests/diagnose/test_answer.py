@@ -108,7 +108,7 @@ def test_no_cause_found() -> None:
     told = answer.headline(of("unexplained"))
     assert told == (
         "No cause found: 7 or 13 ms; none of 2 sources that were pinned was seen to make it, and one that halves the "
-        "spread would have shown in four diagnoses of five"
+        "spread would have shown in four diagnoses of five (fewer where times have a long tail)"
     )
     assert answer.headline(of("unexplained", wanted_minutes=40.0)).endswith("halves the spread may have been missed")
     for share in (interval(0.3, 0.25, 0.5), interval(0.6, 0.05, 0.9)):  # less than half; or it may be next to nothing
@@ -332,6 +332,32 @@ def test_a_machine_with_block_effects_is_named(tmp_path: Path) -> None:
     assert any(line.startswith("default  ") and "spread" in line for line in lines[:6])
     assert any("▓ the machine " in line and "░ unexplained " in line for line in lines[:9])
     assert sum(line.startswith(("serious: ", "warning: ")) for line in lines) == 0, "the headline has said it"
+
+
+@pytest.mark.by_turns(4)
+def test_every_figure_of_a_diagnosis_has_its_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: under ``--level 0.99`` the machine's share had an interval of 95%, and the confirmation was planned
+    for a mean at 95% and judged at 99%."""
+    count, planned = iter(range(1_000_000)), []
+    for_mean = allocate.for_mean
+
+    def spied(sds: tuple[float, float], mean: float, unchanged: float, level: float = 0.95) -> int:
+        planned.append(level)
+        return for_mean(sds, mean, unchanged, level)
+
+    def program(condition: Condition, random: np.random.Generator) -> float:
+        slow = condition.request.aslr is not False and random.random() < 0.5
+        return float(100 * np.exp(0.05 * np.sin(next(count) / 60) + 0.1 * slow) * random.lognormal(0, 0.003))
+
+    monkeypatch.setattr(allocate, "for_mean", spied)
+    found = begin(settings(tmp_path).model_copy(update={"level": 0.99}), tmp_path / "d", tools(program))
+    assert found.machine is not None
+    assert found.confirmation is not None
+    assert found.confirmation.mean_shift is not None
+    levels = {found.machine.level, found.default_spread.level, found.confirmation.mean_shift.level, *planned}
+    levels |= {one.sd_ratio.level for one in found.findings if one.sd_ratio is not None}
+    assert len(planned) == 2
+    assert levels == {0.99}
 
 
 def test_a_row_is_as_high_as_there_are_executions() -> None:

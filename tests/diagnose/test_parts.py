@@ -16,7 +16,18 @@ from scipy import stats
 
 from pagelab.diagnose import allocate, judge, words
 from pagelab.diagnose.campaign import Campaign, State
-from pagelab.diagnose.model import Confirmation, Contrast, Finding, Interval, Pin, Settings, Value, Verdict, lowering
+from pagelab.diagnose.model import (
+    Confirmation,
+    Contrast,
+    Finding,
+    Interval,
+    Pin,
+    Settings,
+    Source,
+    Value,
+    Verdict,
+    lowering,
+)
 from pagelab.diagnose.sources import PADDING, input_files, sources
 from pagelab.diagnose.specs import COPIES, conditions, default_names, study_toml
 from pagelab.diagnose.spread import Range
@@ -437,7 +448,7 @@ def by_aslr(tmp_path: Path, blocks: int, block_effect: NDArray[np.float64]) -> t
 
     times = {name: row * np.exp(block_effect) for name, row in times_of(program, blocks, chosen).items()}
     known, copies = sources(chosen, MACHINE, 2, 2), default_names(COPIES)
-    return judge.findings(times, copies, known, chosen), judge.machines_share(times, copies)
+    return judge.findings(times, copies, known, chosen), judge.machines_share(times, copies, 0.95)
 
 
 def test_a_cause_is_found_behind_block_effects(tmp_path: Path) -> None:
@@ -465,7 +476,7 @@ def test_intervals_of_the_machines_share_hold_it() -> None:
         block_effect = random.normal(0, 0.05 * np.sqrt(0.5), 20)
         names = [*copies, *(f"other-{i}" for i in range(20))]
         times = {name: np.exp(block_effect + random.normal(0, 0.05 * np.sqrt(0.5), 20)) for name in names}
-        share = judge.machines_share(times, copies)
+        share = judge.machines_share(times, copies, 0.95)
         assert share is not None
         held += share.low <= 0.5 <= share.high
     assert held >= 175
@@ -495,6 +506,107 @@ def test_a_verdict_against_its_own_interval_says_what_it_rests_on() -> None:
     told = words.extremes([odd, plain, finding("cpu", "undecided", 0.9)])
     assert len(told) == 1
     assert "mean absolute deviation, which falls to 0.21 times (0.09 to 0.49)" in told[0]
+
+
+def in_ticks(odd: float, slow: dict[str, float]) -> dict[str, NDArray[np.float64]]:
+    """Ten blocks on a clock of 10 ms: 0.1 s each, but for one block, and one execution of a condition in another."""
+    names = [*default_names(COPIES), *(f"other-{i}" for i in range(8))]
+    times = {name: np.full(10, 0.1) for name in names}
+    for row in times.values():
+        row[4] = odd
+    for name, value in slow.items():
+        times[name][7] = value
+    return times
+
+
+@pytest.mark.parametrize("slow", [{}, {"default": 0.11}, {"other-1": 0.11}])
+@pytest.mark.parametrize("odd", [0.11, 0.12, 0.5])
+def test_one_slow_block_on_a_coarse_clock_shows_no_share_of_the_machine(odd: float, slow: dict[str, float]) -> None:
+    """Regression: without that block the times were constant. The diagnosis ended with a division by zero, or had an
+    interval of 0 to 0 beside a share near 1."""
+    share = judge.machines_share(in_ticks(odd, slow), default_names(COPIES), 0.95)
+    assert share is not None
+    assert share.low == 0
+    assert share.low <= share.estimate <= share.high
+    assert share.high > 0.99
+
+
+def test_intervals_of_the_machines_share_hold_its_estimate_where_times_tie() -> None:
+    random, copies, shown = np.random.default_rng(8), default_names(COPIES), 0
+    for _ in range(150):
+        slow = np.where(np.arange(20) == 4, 0.05, 0.0) + random.normal(0, random.choice([0.0, 0.01]), 20)
+        names = [*copies, *(f"other-{i}" for i in range(12))]
+        times = {name: np.round(0.1 + slow + random.normal(0, 0.002, 20), 2) for name in names}
+        share = judge.machines_share(times, copies, 0.95)
+        if share is not None:
+            shown += 1
+            assert share.low <= share.estimate <= share.high
+    assert shown > 100
+
+
+def test_the_machines_share_has_the_level_that_was_asked_for() -> None:
+    """Regression: it was 95% under every ``--level``."""
+    random, copies = np.random.default_rng(1), default_names(COPIES)
+    block_effect = random.normal(0, 0.1, 20)
+    names = [*copies, *(f"other-{i}" for i in range(20))]
+    times = {name: np.exp(block_effect + random.normal(0, 0.05, 20)) for name in names}
+    usual, strict = (judge.machines_share(times, copies, level) for level in (0.95, 0.99))
+    assert usual is not None
+    assert strict is not None
+    assert strict.low < usual.low < usual.high < strict.high
+    assert strict.level == 0.99
+
+
+def test_values_that_leave_no_spread_and_do_not_differ_are_a_cause(tmp_path: Path) -> None:
+    """Regression: two pinned sizes that took 0.1 s each, always, were left out because "every execution took the same
+    time"; with this source alone the diagnosis was refused."""
+    random = np.random.default_rng(3)
+
+    def jumps() -> NDArray[np.float64]:
+        return random.choice([0.1, 0.2], 20)
+
+    copies = default_names(COPIES)
+    times = {name: jumps() for name in (*copies, "control-1", "control-2")}
+    times |= {"4K": np.full(20, 0.1), "2M": np.full(20, 0.1)}
+    for drawn in (False, True):
+        pages = Source(
+            key="pages",
+            label="page size",
+            pins=[Pin(name="4K"), Pin(name="2M")],
+            controls=[Pin(name="control-1"), Pin(name="control-2")],
+            drawn=drawn,
+        )
+        (found,) = judge.findings(times, copies, [pages], settings(tmp_path))
+        assert (found.verdict, found.reason) == ("cause", None)
+        assert found.removed is not None
+        assert found.removed.estimate == pytest.approx(1)
+        assert not found.values_differ
+        assert found.share is None
+
+
+def test_a_mean_without_an_interval_does_not_undo_a_confirmation(tmp_path: Path) -> None:
+    """Regression: of a default with a very long tail, a pin that removes 99.9% of the variance "could not be confirmed,
+    because A's executions differ so much that their mean could be 0"."""
+    random = np.random.default_rng(5)
+    tail = np.append(np.full(59, 1.0), 1e4) * random.lognormal(0, 0.3, 60)
+    seen = [allocate.Effect.of(np.log(tail)[None], random.normal(0, 0.01, (1, 60)), 0.05)]
+    fresh = {"default": tail, "aslr-off": random.lognormal(0, 0.01, 60)}
+    cause = Finding(key="aslr", label="ASLR", verdict="cause")
+    found = judge.confirm(fresh, cause, Pin(name="aslr-off"), None, seen, settings(tmp_path), 199)
+    assert (found.result, found.mean, found.mean_shift) == ("confirmed", "undecided", None)
+    told = words.sentences("confirmed", [], found, settings(tmp_path))
+    assert told[0].endswith(", mean not decided (executions differ too much for an interval)")
+    assert words.plus_minus(found.mean_shift) == "not known"
+
+
+def test_ratios_and_shares_are_not_rounded_to_1_or_to_nothing() -> None:
+    """Regression: an SD ratio of 0.996 to 1.35 and one of 1.004 to 1.35 read alike, and so did shares from −2 and from
+    0.4%; a steady pin against a control with one odd execution had an SD ratio of 1 to 10¹⁴."""
+    assert words.ratio(interval(1.2, 0.996, 1.35)) == "1.20 (0.996–1.35)"
+    assert words.ratio(interval(1.2, 1.004, 1.35)) == "1.20 (1.004–1.35)"
+    assert words.ratio(interval(0.43, 0.002, 4e14)) == "0.43 (<0.01–>1,000)"
+    assert words.gone(interval(0.2, 0.004, 0.54)) == "20% (0.4–54%)"
+    assert words.gone(interval(0.2, -0.02, 0.54)) == "20% (0–54%)"
 
 
 def pagelab(*words: str) -> subprocess.CompletedProcess[str]:

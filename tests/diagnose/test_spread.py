@@ -120,6 +120,54 @@ def test_a_pinned_value_without_any_spread_has_a_ratio_and_no_infinities() -> No
     assert found.p < 0.01
 
 
+@pytest.mark.parametrize("blocks", [8, 20, 40])
+def test_one_odd_tick_leaves_intervals_that_can_be_used(blocks: int) -> None:
+    """Regression: on a clock of 10 ms, without its one odd execution a condition had no spread; the jackknife took
+    this for a factor of 10⁹, and the SD ratio was "0.23 (0.00–33569544713593.08)"."""
+    default = np.round(normal(1, 3, blocks, 0.01, 0.1), 2)
+    pinned = np.full((1, blocks), 0.1)
+    pinned[0, 2] = 0.11
+    found = spread_ratio(default, pinned, seed=1, permutations=999).ratio
+    assert 0.01 * found.estimate < found.low < found.estimate < found.high < 100 * found.estimate
+    spread = default_spread(np.concatenate([pinned, np.full((2, blocks), 0.1)]), 0.95)
+    assert 0.05 * spread.estimate < spread.low < spread.estimate < spread.high < 20 * spread.estimate
+
+
+def test_an_odd_execution_is_as_likely_under_the_pin_as_its_share_of_the_executions() -> None:
+    """Regression: p was 0.001, by rounding; of 80 executions the one that differs is pinned with probability 1/4."""
+    default, pinned = np.full((3, 20), 0.1), np.full((1, 20), 0.1)
+    pinned[0, 2] = 0.11
+    assert spread_ratio(default, pinned, seed=1, permutations=1999).p == pytest.approx(0.25, abs=0.05)
+
+
+def test_no_limit_of_an_interval_is_infinite_however_degenerate_the_times() -> None:
+    random = np.random.default_rng(7)
+
+    def draw(rows: int, blocks: int) -> NDArray[np.float64]:
+        one_odd = np.full((rows, blocks), 0.1)
+        one_odd[0, random.integers(blocks)] = 0.1 * 10 ** random.uniform(-3, 300)
+        kinds = (
+            np.round(random.normal(0.1, 0.01, (rows, blocks)), 2),
+            np.full((rows, blocks), 0.1),
+            one_odd,
+            np.tile(np.resize([0.1, 0.2], blocks), (rows, 1)),
+            random.lognormal(0, random.choice([1e-12, 0.1, 3, 50]), (rows, blocks)),
+        )
+        return kinds[random.integers(len(kinds))]
+
+    for seed in range(150):
+        blocks = int(random.integers(5, 25))
+        default, pinned = draw(3, blocks), draw(int(random.integers(1, 4)), blocks)
+        others = np.where(random.random(blocks) < 0.1, 0.1, 0.0) if seed % 2 else None
+        if max(np.log(default).var(axis=1).max(), np.log(pinned).var(axis=1).max()) < 1e-17:
+            continue
+        found = spread_ratio(default, pinned, seed=seed, permutations=49, block_effect=others)
+        ranges = [found.ratio, found.deviation_ratio, found.removed, default_spread(default, 0.95)]
+        for one in (*ranges, found.ratio_beside or found.ratio):
+            assert np.isfinite([one.low, one.high]).all()
+            assert one.low <= one.estimate <= one.high
+
+
 @pytest.mark.parametrize(
     ("rows", "refusal"),
     [

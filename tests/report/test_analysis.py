@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import factory
@@ -15,9 +15,10 @@ import pytest
 from factory import Run, data_of, separated, study
 
 from pagelab.analysis import Analysis, NothingToAnalyseError, StudyData, analyse
+from pagelab.analysis.answer import Evidence, judged
 from pagelab.analysis.following import following_of
 from pagelab.analysis.machine import waiting_of
-from pagelab.analysis.model import Contrast
+from pagelab.analysis.model import Contrast, Interval
 from pagelab.analysis.verdict import judged_of
 from pagelab.report import tables
 from pagelab.report.export import analysis_json
@@ -596,3 +597,30 @@ def test_blocks_that_do_not_pay_are_a_caveat(tmp_path: Path) -> None:
 
     found = analyse(data_of(factory.store(tmp_path, planned, opposite)))
     assert any(caveat.startswith("Blocks did not pay here") for caveat in found.caveats)
+
+
+@pytest.mark.parametrize("fewer", [1, 2, 3, 5])
+def test_counts_that_may_be_0_of_few_against_many_are_reported(tmp_path: Path, fewer: int) -> None:
+    """Regression: 3 against 8 executions could be tested, and the change was looked for that 3 of each would show.
+
+    There is none: the report ended as a fault of pagelab.
+    """
+
+    def behave(condition: Condition, slot: Slot) -> Run:
+        lost = condition.policy == "b" and slot.block >= fewer
+        return Run(faults=(100, (slot.block + (condition.policy == "b")) % 3), status="failed" if lost else "ok")
+
+    plan = factory.plan(["w"], ["a", "b"], 8, metric="major_faults").model_copy(update={"test": "rank-sum"})
+    found = analyse(data_of(factory.store(tmp_path / "s", plan, behave)))
+    assert found.headline.startswith("major faults: w under b against a: cannot tell")
+
+
+@pytest.mark.parametrize("family", [1, 3])
+def test_no_number_of_executions_is_too_few_for_an_answer(family: int) -> None:
+    ends = Interval(-1.0, 2.0, 0.95)
+    for n, m in product(range(1, 12), repeat=2):
+        least = 2 / math.comb(n + m, n)
+        evidence = Evidence(0.6, None, None, None, 0.0, ends, min(n, m), min(n, m), 0, (n, m), smallest_p=least)
+        found = judged(evidence, level=0.95, family=family, test="rank-sum")
+        assert found.said == "cannot-tell"
+        assert (found.seen_shift is not None) == (found.pairs >= found.fewest)

@@ -447,6 +447,17 @@ def test_two_studies_share_the_error_over_all_their_looks(tmp_path: Path) -> Non
     assert (found.planned_looks, found.level) == (4, 0.9875)
 
 
+@pytest.mark.parametrize(("looks", "told"), [(([], []), 0), (([10], []), 1), (([10], [10]), 2), (([10, 20], [10]), 3)])
+def test_every_look_at_either_of_two_studies_has_an_error_of_its_own(
+    tmp_path: Path, looks: tuple[list[int], list[int]], told: int
+) -> None:
+    """Regression: the study with more looks counted, so the look at which the other one was extended had no error of
+    its own: extended in turn, they spent more than twice the level's error."""
+    data = [stopped(tmp_path / name, 3, 1.0, earlier_looks=each) for name, each in zip("ab", looks, strict=True)]
+    found = compare(data[0], data[1])
+    assert (found.earlier_looks, found.level) == (told, 1 - 0.05 / 2**told)
+
+
 def test_a_study_that_is_not_tested_in_pairs_is_not_judged_in_pairs(tmp_path: Path) -> None:
     kept = interleaved(tmp_path / "kept", 1.04, test="rank-sum")
     done = run(kept)

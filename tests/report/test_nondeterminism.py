@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import factory
 import nondeterministic
@@ -25,7 +27,7 @@ from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.nondeterminism import tables
 from pagelab.report.nondeterminism.figures import misses as misses_figures
 from pagelab.stats import nondeterminism as nd
-from pagelab.study.plan import Condition
+from pagelab.study.plan import Condition, Precision
 from pagelab.study.schedule import Slot
 
 MEAN, INSIDE, EVERYTHING, BETWEEN = (metric.value for metric in nd.Metric)
@@ -333,3 +335,19 @@ def test_warm_up_and_trend_reach_the_page_as_typed_warnings(tmp_path: Path) -> N
         "doubt": "warm-up", "condition": "fft-half/default", "metrics": [MEAN, INSIDE, EVERYTHING, BETWEEN],
     }  # fmt: skip
     assert by_kind["trend-over-schedule"].conditions
+
+
+@pytest.mark.parametrize(
+    ("looks", "level"),
+    [({}, 0.95), ({"earlier_looks": [10, 15]}, 0.9875), ({"precision": Precision(target=0.05, looks=[20, 30])}, 0.975)],
+)
+def test_means_and_spreads_have_the_level_of_the_looks(tmp_path: Path, looks: dict[str, Any], level: float) -> None:
+    """Regression: the page's head and the medians said 98.75%, and the table of means and spreads was at 95%."""
+    draws = random.Random(1)
+    plan = factory.plan(["w"], ["kernel", "2M"], 20).model_copy(update=looks)
+    look = [{"look": 20, "stop": True, "reason": "target-met"}] if "precision" in looks else []
+    where = factory.store(tmp_path / "s", plan, lambda *_: factory.Run(wall_s=draws.gauss(1, 0.02)), looks=look)
+    found = analyse(data_of(where))
+    part = part_of(found)
+    assert found.design.interval_level == part.level == level
+    assert f"{100 * level:g}% intervals" in tables.metrics(found).note

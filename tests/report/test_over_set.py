@@ -15,6 +15,7 @@ import pytest
 from browser import Browser
 from factory import Run, data_of, plan, store
 from nondeterministic import part_of
+from scipy import stats as scipy_stats
 
 from pagelab.analysis import Analysis, analyse
 from pagelab.analysis.following import following_of
@@ -364,6 +365,8 @@ def test_the_next_command_of_a_quick_set_is_the_whole_study(tmp_path: Path) -> N
     found = following_of(analyse(data), data)
     assert found.command == f"pagelab study resume {tmp_path / 's'} --executions 12"
     assert found.why.startswith("twice the executions, ")
+    # Regression: √½ alone, 0.71, as if the further look had the level of this one. 12 programs: t₁₁ at 97.5 and 95%.
+    assert f"intervals {scipy_stats.t.ppf(0.9875, 11) / scipy_stats.t.ppf(0.975, 11) / 2**0.5:.2f} times" in found.why
     quick = replace(data, plan=data.plan.model_copy(update={"name": "nondeterminism-quick"}))
     found = following_of(analyse(quick), quick)
     assert found.command == "pagelab study run nondeterminism"

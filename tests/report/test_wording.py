@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelab.analysis import wording
+from pagelab.analysis import answer, wording
 from pagelab.analysis.model import Interval, Metric
 
 WALL = Metric("wall_s", "wall time", "s", "time")
@@ -68,6 +68,65 @@ def test_both_ends_of_an_interval_share_unit_and_decimals() -> None:
     assert wording.interval_quantity(Interval(-0.0485, 2.123, 0.95), WALL) == "−0.05 to 2.12 s"
     assert wording.interval_quantity(Interval(-2e-6, 3.4e-5, 0.95), WALL) == "−2.0 to 34.0 µs"
     assert wording.interval_quantity(Interval(0.0, 0.0, 0.95), WALL) == "0 to 0 ns"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "metric", "shown"),
+    [
+        (2_000, 1.2e6, COUNT, "2,000 to 1.20 million"),
+        (-2_000, 1.2e6, COUNT, "−2,000 to 1.20 million"),
+        (-1.2e6, -3, COUNT, "−1.20 million to −3"),
+        (4e-8, 0.123, WALL, "40.0 ns to 123 ms"),
+        (-4e-5, 0.123, WALL, "−40.0 µs to 123 ms"),
+        (0.0, 1.2e6, COUNT, "0.00 to 1.20 million"),
+    ],
+)
+def test_no_end_of_an_interval_is_rounded_to_nothing(low: float, high: float, metric: Metric, shown: str) -> None:
+    """Regression: 2,000 to 1,200,000 faults were "0.00 to 1.20 million", and −2,000 "−0.00"."""
+    assert wording.interval_quantity(Interval(low, high, 0.95), metric) == shown
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown", "spanned"),
+    [
+        (-0.00004, 0.02, "−0.004% to +2.0%", "−0.004% to +2.0%"),
+        (0.00004, 0.005, "+0.004% to +0.50%", "0.004–0.50%"),
+        (-0.005, -0.00004, "−0.50% to −0.004%", "0.004–0.50%"),
+        (0.0, 0.02, "0.00% to +2.0%", "0.00% to +2.0%"),
+        (0.001, 0.02, "+0.10% to +2.0%", "0.10–2.0%"),
+        (-3e-10, 0.02, "−0.00000003% to +2.0%", "−0.00000003% to +2.0%"),
+    ],
+)
+def test_the_side_of_0_on_which_an_interval_ends_is_seen(low: float, high: float, shown: str, spanned: str) -> None:
+    """Regression: −0.004% to +2% read like 0 to 2%, and 0.004 to 0.5% like 0 to 0.5%."""
+    assert wording.interval_percent(Interval(low, high, 0.95)) == shown
+    assert answer.span(Interval(low, high, 0.95)) == spanned
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"),
+    [
+        (1.004, "1.004"),
+        (0.996, "0.996"),
+        (1.0, "1.00"),
+        (1.35, "1.35"),
+        (0.99996, "0.99996"),
+        (12.3, "12"),
+        (0.05, "0.050"),
+    ],
+)
+def test_the_side_of_1_on_which_a_ratio_lies_is_seen(ratio: float, shown: str) -> None:
+    """Regression: the spreads 1.004 to 1.35 and 0.996 to 1.35 were both "1.00–1.35"."""
+    assert wording.factor(ratio) == shown
+
+
+@given(st.floats(-100, 100, allow_subnormal=False), st.sampled_from([0.0, 1.0]), st.integers(0, 3))
+def test_what_is_rounded_stays_on_its_side(value: float, about: float, decimals: int) -> None:
+    shown = float(wording.fixed(value, decimals, about).replace(wording.MINUS, "-"))
+    assert shown == pytest.approx(value, abs=0.5000001 * 10**-decimals)
+    if abs(value - about) >= 1e-9 and decimals:
+        assert math.copysign(1, shown - about) == math.copysign(1, value - about)
+        assert shown != about
 
 
 @pytest.mark.parametrize(

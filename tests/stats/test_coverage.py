@@ -17,6 +17,7 @@ from bench.coverage.precision.tabulate import Row, read_csv
 from bench.coverage.programs import SHAPES, Program
 
 from pagelab.stats import coverage, hodges_lehmann
+from pagelab.stats.nondeterminism import Executions, Experiment, Metric, Resampling, characterize
 
 TABLE = Path(__file__).parents[2] / "docs/method/precision_coverage.csv"
 DOCUMENT = TABLE.parents[1] / "method.md"
@@ -115,6 +116,33 @@ def test_low_coverage_is_told_where_it_is_read() -> None:
     assert coverage.sentence([]) == ""
     figures = [share for cell, share in coverage.covered().items() if cell.interval == "mean" and cell.n == 10]
     assert len(figures) == 8  # four distributions, between executions or inside
+
+
+@pytest.mark.parametrize(("n", "share"), [(2, 50), (3, 25), (4, 12), (5, 6)])
+def test_of_fewer_executions_than_were_simulated_the_level_is_told_to_be_unknown(n: int, share: int) -> None:
+    """Regression: 2 executions were told with the figures of 6, which have no low one for two modes: the mean's
+    interval holds the truth in half of such cases.
+    """
+    for names in (coverage.NAMES, coverage.SINGLES, coverage.RATIOS, coverage.CORRELATIONS):
+        said = coverage.sentence([40, n], names)
+        assert said.startswith(
+            f"With as few as {n} executions it is not known how often 95% intervals hold the truth ("
+        )
+        assert f"{n} show only one of the two times in {share}% of cases" in said
+    assert "In simulations with 6 executions" in coverage.sentence([n], coverage.NAMES), "a bound from above"
+    for names in (coverage.MEDIANS, coverage.SHIFTS, coverage.PAIRS, coverage.SETS):
+        assert "not known" not in coverage.sentence([n], names), "counts of ranks or signs have their level at any n"
+    assert "not known" not in coverage.sentence([6], coverage.NAMES)
+
+
+def test_means_of_few_executions_of_two_modes_hold_the_truth_no_more_often_than_is_told() -> None:
+    random = np.random.default_rng(2)
+    for n in (2, 3, 4, 5):
+        times = random.choice([95.0, 105.0], (400, n)) + random.normal(0, 0.2, (400, n))
+        rows = [Experiment(str(i), "a", Executions.of([np.array([x]) for x in row])) for i, row in enumerate(times)]
+        found = characterize(rows, Resampling(seed=1)).grid(Metric.MEAN)
+        held = float(((found.low <= 100) & (found.high >= 100)).mean())
+        assert held <= 1 - 2.0 ** (1 - n) + 4 * (0.25 / 400) ** 0.5
 
 
 def test_nothing_but_an_unseen_mode_is_badly_covered() -> None:

@@ -13,6 +13,7 @@ from scipy.stats import t as student
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.interval import Interval, NotAchievable
 from pagelab.stats.nondeterminism.estimate import Metric
+from pagelab.stats.nondeterminism.exchange import exchange
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 CONDITIONS = ("default", "page-coloring", "bin-hopping")
@@ -280,3 +281,14 @@ def test_few_executions_have_a_ratio_of_spreads_but_nothing_can_be_told() -> Non
         unclassified = next(one.percent for one in found.changes if one.metric is Metric.UNCLASSIFIED)
         assert isinstance(unclassified, nd.Estimate)
         assert unclassified.interval.low < unclassified.value < unclassified.interval.high < np.inf
+
+
+def test_the_observed_choice_is_one_of_those_that_are_counted() -> None:
+    """Regression: of times over 24 orders of magnitude the observed division did not recognise itself, by rounding,
+    and an exact p was 0.
+    """
+    random = np.random.default_rng(264)
+    sides = [nd.Executions.of([[float(x)] for x in 10.0 ** random.uniform(-12, 12, n)]) for n in (7, 3)]
+    found = exchange(Metric.MEAN, *sides, 1.0, seed=1, tail=0.025)
+    assert found.exact
+    assert min(found.lower, found.higher) >= 1 / found.choices

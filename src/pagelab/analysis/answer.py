@@ -170,6 +170,8 @@ def _of_differences(found: Answer, alpha: float, family: int) -> Answer:
         return found
     if ends.low == ends.high == 0:
         return replace(found, said="same")
+    if found.pairs < found.fewest:  # unequal numbers: the test can reject, and so many of each could show nothing
+        return found
     reach = shift_seen(found.pairs, _exactly(alpha / family), found.test)
     width = (ends.high - ends.low) / 2
     return replace(found, seen_shift=width * reach / median_half_width(found.pairs, ends.level, found.test))
@@ -350,10 +352,10 @@ def _about(fraction: float) -> str:
 def span(interval: Interval) -> str:
     """The interval in percent: ``44.2–47.1%`` where it lies on one side of 0, else with signs."""
     if interval.low > 0 and interval.high < 10:
-        low = wording.percent(interval.low, signed=False).rstrip("%")
-        return f"{low}–{wording.percent(interval.high, signed=False)}"
+        low = wording.end(interval.low, signed=False).rstrip("%")
+        return f"{low}–{wording.end(interval.high, signed=False)}"
     if interval.high < 0:
-        low, high = (wording.percent(abs(end), signed=False) for end in (interval.high, interval.low))
+        low, high = (wording.end(abs(end), signed=False) for end in (interval.high, interval.low))
         return f"{low.rstrip('%')}–{high}"
     return wording.interval_percent(interval)
 
@@ -366,7 +368,7 @@ def sized(found: Answer, interval: Interval) -> str:
         return wording.interval_percent(interval)
     if found.change is None or found.change < 2 or interval.low <= 0:
         return span(interval)
-    return f"{wording.digits(1 + interval.low)}–{wording.digits(1 + interval.high)} times"
+    return f"{wording.factor(1 + interval.low, 3)}–{wording.factor(1 + interval.high, 3)} times"
 
 
 def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> str:

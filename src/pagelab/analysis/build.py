@@ -40,7 +40,7 @@ def analyse(data: StudyData) -> Analysis:
     compared = primary if design.answer == "each" else ()
     over = over_set_of(data, design, primary, executions, metrics) if design.answer == "set" else None
     failures = failures_of(data, executions)
-    nondeterminism = nondeterminism_of(data, {m.name: m for m in metrics}, design.level)
+    nondeterminism = nondeterminism_of(data, {m.name: m for m in metrics}, design.interval_level)
     doubts = () if nondeterminism is None else interval_warnings(nondeterminism.experiments, nondeterminism.refused)
     warnings = warnings_of(data, design.conditions, executions, doubts)
     machine = machine_of(data)

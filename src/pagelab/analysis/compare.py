@@ -100,7 +100,8 @@ class Comparison:
     in_pairs: InPairs | None = None
     """Two commands, within their blocks, also where the means were refused; None for two studies."""
     earlier_looks: int = 0
-    """How often a study had ended before executions were added; each time halves the error of ``level``."""
+    """How often a study had ended before executions were added; each time halves the error of ``level``. Of two
+    studies the sum, so that every look at one or both of them has an error of its own."""
     planned_looks: int = 1
     """At how many looks a precision stop could end it (of two studies: combinations of looks); they share the error."""
     unfinished: tuple[Unfinished, ...] = ()
@@ -135,7 +136,7 @@ def compare(
             f'--fail-if "{stray[0]}": a ratio needs pairs, and {unpaired}; judge the mean: '
             f'--fail-if "{stray[0].replace("ratio", "mean")}"'
         )
-    chosen, earlier = settings or Settings(), max(len(data.plan.earlier_looks) for data in (base, new))
+    chosen, earlier = settings or Settings(), _earlier_looks(base, None if one_study else new)
     planned = _planned_looks(base, None if one_study else new)
     asked, chosen = chosen.level, replace(chosen, level=looked_level(chosen.level, planned * 2**earlier))
     column = _column(base, new, metric)
@@ -183,6 +184,10 @@ def compare(
         unfinished=unfinished,
         caveats=_caveats(base, new, unpaired) if one_study and unpaired else (),
     )
+
+
+def _earlier_looks(base: StudyData, new: StudyData | None) -> int:
+    return sum(len(data.plan.earlier_looks) for data in (base, new) if data is not None)
 
 
 def _planned_looks(base: StudyData, new: StudyData | None) -> int:

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from math import sqrt
 from pathlib import Path
-from statistics import NormalDist
 
 import polars as pl
 
@@ -113,12 +113,22 @@ def _needed(one: Judged, data: StudyData) -> int:
 
 def _wanted(one: Judged, data: StudyData) -> int:
     """Executions of each condition, at a further look, for ±3%, or for an answer."""
-    strictly, ends = 1.0, one.answer.interval
-    if ends is not None:
-        normal = NormalDist()
-        now, then = (normal.inv_cdf((1 + level) / 2) for level in (ends.level, looked_level(ends.level, 2)))
-        strictly = (then / now) ** 2
+    ends = one.answer.interval
+    strictly = 1.0 if ends is None else _wider(ends.level) ** 2
     return further(one.answer, _made(one, data), strictly=strictly)
+
+
+def _wider(level: float, programs: int | None = None) -> float:
+    """How many times as wide a further look makes the interval of the same data: by normal quantiles, or over so many
+    programs by Student's.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    levels = (level, looked_level(level, 2))
+    now, then = (
+        float(ndtri(p) if programs is None else stdtrit(programs - 1, p)) for p in ((1 + x) / 2 for x in levels)
+    )
+    return then / now
 
 
 def _made(one: Judged, data: StudyData) -> int:
@@ -174,9 +184,11 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
     answers = [set_words.answer_to(c, analysis.over_set, analysis.design) for c in analysis.over_set.contrasts]
     if any(one.said == "cannot-tell" for one in answers) and _extensible(analysis) and _can_be_looked_at(data):
         executions = 2 * data.plan.executions
+        programs = max(c.programs for c in analysis.over_set.contrasts)
+        as_wide = _wider(analysis.design.interval_level, programs) / sqrt(2)
         return Following(
             resuming(data, where, f" --executions {executions}"),
-            f"twice the executions, {_longer(data, executions)} more: intervals 0.71 times as wide, "
+            f"twice the executions, {_longer(data, executions)} more: intervals {as_wide:.2f} times as wide, "
             "where executions differ more than programs do; a further look, which is judged more strictly",
         )
     return Following(f"pagelab report {where}", "every program’s ratio, as CSV and JSON", "set_programs.csv")

@@ -63,10 +63,10 @@ def _size_interval(c: Contrast, metric: Metric) -> str:
     if c.relative is None:
         return f"{name} {wording.interval_quantity(interval, metric)}"
     if c.relative >= _MANYFOLD:
-        return f"{name} {wording.digits(1 + interval.low)}–{wording.digits(1 + interval.high)}"
+        return f"{name} {wording.factor(1 + interval.low, 3)}–{wording.factor(1 + interval.high, 3)}"
     low, high = sorted((abs(interval.low), abs(interval.high)))
     if interval.low * interval.high > 0:
-        return f"{name} {wording.percent(low, signed=False).rstrip('%')}–{wording.percent(high, signed=False)}"
+        return f"{name} {wording.end(low, signed=False).rstrip('%')}–{wording.end(high, signed=False)}"
     return f"{name} {wording.interval_percent(interval)}"
 
 

@@ -132,7 +132,7 @@ def _facts(c: SetContrast, found: Answer, most: int) -> str:
     """The numbers in parentheses: ``95% interval 0.3–2.1%, p = 0.012``."""
     facts = []
     if c.interval is not None:
-        ends = f"{_factor(c.interval.low)}–{_factor(c.interval.high)}"
+        ends = f"{wording.factor(c.interval.low)}–{wording.factor(c.interval.high)}"
         as_factor = c.quantity == "spread" or (c.ratio is not None and c.ratio >= 3)
         shown = ends if as_factor or found.interval is None else sized(found, found.interval)
         facts.append(f"{wording.level(c.interval.level)} interval {shown}")
@@ -146,16 +146,11 @@ def _facts(c: SetContrast, found: Answer, most: int) -> str:
 def _changed(c: SetContrast, part: SetPart) -> str:
     assert c.ratio is not None
     if c.quantity == "spread":
-        return f"{_factor(c.ratio)} times as large"
+        return f"{wording.factor(c.ratio)} times as large"
     names = ("faster", "slower") if part.is_time else ("lower", "higher")
     if c.ratio >= 3:
         return f"{wording.digits(c.ratio)} times as {'long' if part.is_time else 'high'}"
     return f"{_size(c)} {names[c.ratio > 1]}"
-
-
-def _factor(ratio: float) -> str:
-    """A ratio as text: two decimals near 1, where a third would be noise and one would hide the sign of a change."""
-    return f"{ratio:.2f}" if 0.1 <= ratio < 10 else wording.digits(ratio, 2)
 
 
 def _size(c: SetContrast) -> str:
@@ -166,7 +161,7 @@ def _size(c: SetContrast) -> str:
 def _estimate(c: SetContrast) -> str:
     assert c.ratio is not None
     if c.quantity == "spread":
-        return f"{_factor(c.ratio)} times as large"
+        return f"{wording.factor(c.ratio)} times as large"
     return wording.percent(c.ratio - 1)
 
 
@@ -185,7 +180,7 @@ def _undecided(c: SetContrast, found: Answer, part: SetPart) -> str:
     if c.quantity == "time":
         return f"changes under {wording.digits(100 * found.seen, 2)}% would not be seen"
     reach = log1p(found.seen)
-    return f"factors between {_factor(exp(-reach))} and {_factor(exp(reach))} would not be seen"
+    return f"factors between {wording.factor(exp(-reach))} and {wording.factor(exp(reach))} would not be seen"
 
 
 def _undecided_beside(c: SetContrast, found: Answer, part: SetPart) -> str:
@@ -201,7 +196,7 @@ def _undecided_beside(c: SetContrast, found: Answer, part: SetPart) -> str:
     if c.quantity == "time":
         return f"cannot tell: under {wording.digits(100 * found.seen, 2)}% would not be seen"
     reach = log1p(found.seen)
-    return f"cannot tell: {_factor(exp(-reach))}–{_factor(exp(reach))} times not seen"
+    return f"cannot tell: {wording.factor(exp(-reach))}–{wording.factor(exp(reach))} times not seen"
 
 
 def _reach(interval: Interval) -> str:

@@ -50,6 +50,34 @@ def percent(fraction: float, signed: bool = True) -> str:
     return f"{sign}{text}%".replace("-", MINUS)
 
 
+def end(fraction: float, signed: bool = True) -> str:
+    """An end of an interval as :func:`percent`, with one digit where that would show nothing on a side of 0."""
+    value = fraction * 100
+    if abs(value) >= _NOTHING and round(value, 2) == 0:
+        return f"{'+' if signed and value > 0 else ''}{fixed(value)}%"
+    return percent(fraction, signed)
+
+
+_NOTHING = 1e-9
+"""A distance that rounding may have made."""
+
+
+def fixed(value: float, decimals: int = 2, about: float = 0.0) -> str:
+    """*value* with these decimals; with more where it would read like *about*, which it is not: so the side on which it
+    lies is seen.
+    """
+    apart = abs(value - about)
+    if apart >= _NOTHING and float(f"{value:.{decimals}f}") == about:
+        decimals = -math.floor(math.log10(apart))
+    text = f"{value:,.{decimals}f}"
+    return (text.lstrip("-") if float(text.replace(",", "")) == 0 else text).replace("-", MINUS)
+
+
+def factor(ratio: float, significant: int = 2) -> str:
+    """A ratio: two decimals near 1, and more where these would hide on which side of 1 it lies."""
+    return fixed(ratio, about=1.0) if 0.1 <= ratio < 10 else digits(ratio, significant)
+
+
 def share(fraction: float) -> str:
     """A share in percent; 100% appears only for the whole, and 0% only for nothing."""
     if 0 < fraction < 0.0005:
@@ -149,15 +177,20 @@ def quantity(value: float, metric: Metric, significant: int = 4) -> str:
 
 def interval_percent(interval: Interval) -> str:
     """An interval of fractions in percent: ``−38.8% to −37.5%``."""
-    return f"{percent(interval.low)} to {percent(interval.high)}"
+    return f"{end(interval.low)} to {end(interval.high)}"
 
 
 def interval_quantity(interval: Interval, metric: Metric) -> str:
-    """An interval with both ends in one unit: ``−1.23 to 0.45 ms``."""
+    """An interval with both ends in one unit: ``−1.23 to 0.45 ms``.
+
+    Each end has its own where one would be 0 in that of the other: ``−2,000 to 1.20 million``.
+    """
     factor, unit = display_unit(metric, [interval.low, interval.high])
     low, high = interval.low / factor, interval.high / factor
     largest = max(abs(low), abs(high))
     decimals = max(0, 2 - math.floor(math.log10(largest))) if largest > 0 else 0
+    if any(value and round(value, decimals) == 0 for value in (low, high)):
+        return f"{quantity(interval.low, metric, 3)} to {quantity(interval.high, metric, 3)}"
     return f"{low:,.{decimals}f} to {high:,.{decimals}f} {unit}".rstrip().replace("-", MINUS)
 
 

@@ -305,7 +305,7 @@ def _bars(told: AdviceDocument) -> list[str]:
         assert one.low_percent is not None
         assert one.high_percent is not None
         bar = "█" * max(0, round(_BAR * one.gain_percent / longest))
-        interval = f"{wording.percent(one.low_percent / 100)} to {wording.percent(one.high_percent / 100)}"
+        interval = f"{wording.end(one.low_percent / 100)} to {wording.end(one.high_percent / 100)}"
         mark = "  advised" if one.chosen else ""
         found.append(f"{name:<{width}}  {bar:<{_BAR}}  {wording.percent(one.gain_percent / 100):>7} ({interval}){mark}")
     return [*found, coverage.GAINS]
@@ -333,7 +333,7 @@ def _promise(told: AdviceDocument) -> list[str]:
     low, high = told.promised_low_percent / 100, told.promised_high_percent / 100
     line = (
         f"advice against 4K pages: promised a gain of {wording.percent(told.promised_percent / 100)} "
-        f"({wording.percent(low)} to {wording.percent(high)})"
+        f"({wording.end(low)} to {wording.end(high)})"
     )
     got = told.promise
     if got is None or not got.pairs:
@@ -342,7 +342,7 @@ def _promise(told: AdviceDocument) -> list[str]:
         return [f"{line}; got in the check, of {wording.count(got.pairs, 'pair')}: {got.words}"]
     found = f"; got {wording.percent(-got.change_percent / 100)}"
     if got.low_percent is not None and got.high_percent is not None:
-        found += f" ({wording.percent(-got.high_percent / 100)} to {wording.percent(-got.low_percent / 100)})"
+        found += f" ({wording.end(-got.high_percent / 100)} to {wording.end(-got.low_percent / 100)})"
     return [f"{line}{found}, {got.kept} what was promised"]
 
 

@@ -169,7 +169,7 @@ def _mean_of_pairs(found: InPairs, mean: MeanRatio, column: Column) -> str:
 
     finished, low, high = found.pairs.finished, mean.interval.low, mean.interval.high
     a, b = (wording.quantity(float(values.mean()), column) for values in (finished.baseline, finished.treatment))
-    ends = f"{wording.percent(low / 100)} to {wording.percent(high / 100)}"
+    ends = f"{wording.end(low / 100)} to {wording.end(high / 100)}"
     return f"  {_LABEL['mean-response-time']:<16}{a} → {b}: {wording.percent(mean.percent / 100)} ({ends})"
 
 
@@ -200,7 +200,7 @@ def _change(change: Change, column: Column, one: Compared) -> str:
         if isinstance(one.in_pairs.mean, str):
             return f"{before} → {after}: {one.in_pairs.mean}"
         value, interval = one.in_pairs.mean.percent, one.in_pairs.mean.interval
-    ends = f"{wording.percent(interval.low / 100)} to {wording.percent(interval.high / 100)}"
+    ends = f"{wording.end(interval.low / 100)} to {wording.end(interval.high / 100)}"
     # Of pairs, the first line has the verdict: by another rule a second could contradict it.
     verdict = "" if one.in_pairs is not None else _VERDICT[change.verdict]
     return f"{before} → {after}: {wording.percent(value / 100)} ({ends}){verdict}"

@@ -26,7 +26,7 @@ from pagelab.errors import quoted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pagelab.diagnose.model import Diagnosis, Finding, Settings
+    from pagelab.diagnose.model import Diagnosis, Settings
 
 _PIPED_WIDTH = 110
 _WITH_SHIFTS = 90
@@ -248,8 +248,8 @@ def _table(found: Diagnosis, width: int) -> object:
     table.add_column("verdict")
     for one in found.findings:
         if one.sd_ratio is not None and one.removed is not None:
-            cells = words.gone(one.removed), words.ratio(one.sd_ratio), *([_shift(one)] if shifts else [])
-            table.add_row(one.label, *cells, one.told)
+            shift = [words.plus_minus(one.mean_shift)] if shifts else []
+            table.add_row(one.label, words.gone(one.removed), words.ratio(one.sd_ratio), *shift, one.told)
     spread = words.spread(found.default_spread.estimate)
     each = wording.count(found.blocks, "execution")
     table.caption = f"default: spread {spread}; {each} of each value; intervals {wording.level(found.settings.level)}"
@@ -258,12 +258,6 @@ def _table(found: Diagnosis, width: int) -> object:
         table.caption += f"\n{said}"
     table.caption_justify = "left"
     return table
-
-
-def _shift(one: Finding) -> str:
-    from pagelab.diagnose import words
-
-    return "not known" if one.mean_shift is None else words.plus_minus(one.mean_shift)
 
 
 def _confirmation(found: Diagnosis, console: Console) -> None:

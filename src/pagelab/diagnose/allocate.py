@@ -198,7 +198,7 @@ def confirmation_runs(left_s: float, block_s: float, needed: int) -> int:
     return max(FEWEST_CONFIRMED, min(needed, affordable, MOST_CONFIRMED))
 
 
-def for_mean(sds: tuple[float, float], mean: float, unchanged: float, level: float = 0.95) -> int:
+def for_mean(sds: tuple[float, float], mean: float, unchanged: float, level: float) -> int:
     """Executions of each that show a mean to be unchanged.
 
     ``unchanged``: the largest shift, as a share of the mean, that counts as none. The interval's half-width is 0.6 of

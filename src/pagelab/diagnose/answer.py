@@ -93,7 +93,7 @@ def _confirmed(found: Diagnosis, one: Confirmation, jump: str) -> str:
     unconfirmed = "" if several or not others else f"; {wording.listing(others)}: also seen, not confirmed"
     return (
         f"{wording.capital(_name(finding))} {decides}: {jump}; {pinned}, {removed.estimate:.0%} of the "
-        f"variance is gone ({_range(removed)}, {one.executions} fresh executions of each){unconfirmed}"
+        f"variance is gone ({words.shares(removed)}, {one.executions} fresh executions of each){unconfirmed}"
     )
 
 
@@ -114,11 +114,11 @@ def _of_no_source(found: Diagnosis, jump: str) -> str:
     if machine is not None and machine_decides(found):
         return (
             f"The machine decides it: {jump}; executions that ran at the same time were slow together under every "
-            f"pin: {machine.estimate:.0%} of the variance ({_range(machine)})"
+            f"pin: {machine.estimate:.0%} of the variance ({words.shares(machine)})"
         )
     tried = sum(one.verdict != "left-out" and one.key != COMBINED for one in found.findings)
     power = (
-        "one that halves the spread would have shown in four diagnoses of five"
+        f"one that halves the spread would have shown in four diagnoses of five ({words.FEWER})"
         if found.wanted_minutes is None
         else "one that halves the spread may have been missed"
     )
@@ -167,11 +167,6 @@ def _name(one: Finding) -> str:
     return CAUSES.get(one.key, one.label)
 
 
-def _range(found: Interval) -> str:
-    low, high = (min(1.0, max(0.0, value)) for value in (found.low, found.high))
-    return f"{100 * low:.0f}–{high:.0%}"
-
-
 def shares(found: Diagnosis) -> list[Share]:
     """Parts of the default's variance: the confirmed cause, the machine, and the rest; they add up to 1.
 
@@ -186,11 +181,11 @@ def shares(found: Diagnosis) -> list[Share]:
     if one is not None and one.confirmed:
         removed = one.of_default.removed
         share = min(1.0, max(0.0, removed.estimate))
-        parts.append(Share("cause", _name(_confirmed_finding(found, one)), share, _range(removed)))
+        parts.append(Share("cause", _name(_confirmed_finding(found, one)), share, words.shares(removed)))
         left -= share
     if found.machine is not None and left > 0:
         share = min(left, found.machine.estimate)
-        parts.append(Share("machine", "the machine", share, _range(found.machine)))
+        parts.append(Share("machine", "the machine", share, words.shares(found.machine)))
         left -= share
     return [*parts, Share("unexplained", "unexplained", max(0.0, left))] if parts else []
 
@@ -236,7 +231,7 @@ def following(found: Diagnosis, directory: Path) -> Following:
         why = "processor time excludes waiting for other programs"
         return Following(again(found.settings, metric="cpu_s"), why)
     if found.wanted_minutes is not None:
-        why = "enough to find a source that halves the spread in four of five diagnoses"
+        why = f"enough to find a source that halves the spread in four of five diagnoses ({words.FEWER})"
         return Following(again(found.settings, minutes=found.wanted_minutes, metric=metric), f"{why}{beside}")
     if found.waited is not None:
         return Following(again(found.settings, metric="cpu_s"), f"processor time, because {found.waited}")

@@ -27,6 +27,7 @@ from pagelab.diagnose.model import (
 )
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import (
+    RESOLUTION,
     SMALLEST_BLOCKS,
     Between,
     Group,
@@ -43,6 +44,7 @@ from pagelab.diagnose.spread import (
     spread_ratio,
     weighted_variances,
 )
+from pagelab.diagnose.words import shares
 from pagelab.stats.multiplicity import holm
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
@@ -112,10 +114,9 @@ def findings(
             control, pinned, block_effect = _compared(times, source, copies, late or {})
             rows[source.key] = control, pinned
             how: Any = {"seed": settings.seed + number, "level": settings.level, "permutations": permutations}
-            ratio = spread_ratio(control, pinned, tests=tests, block_effect=block_effect, **how)
+            ratios[source.key] = spread_ratio(control, pinned, tests=tests, block_effect=block_effect, **how)
             if len(pinned) > 1:
                 between[source.key] = between_values(pinned, drawn=source.drawn, **how)
-            ratios[source.key] = ratio
         except StatsRefusedError as error:
             reasons[source.key] = str(error)
             refusals.append(error)
@@ -194,23 +195,24 @@ def other_block_effects(
     return block_effects(rows if blocks is None else rows[:, blocks])
 
 
-def machines_share(times: Times, copies: Sequence[str], level: float = 0.95) -> Range | None:
+def machines_share(times: Times, copies: Sequence[str], level: float) -> Range | None:
     """Share of the variance of the default's log times that all executions of a block have in common.
 
     The interval is a jackknife over blocks, of Fisher's transform of the share's root. None where the share is unknown
-    or may be 0 (where Fisher's 95% interval of the correlation with the block effect reaches 0).
+    or may be 0 (where Fisher's interval of the correlation with the block effect reaches 0). Where a block is left out
+    and the others have nothing in common, the share without it is 0: one odd block alone says little.
     """
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
     parts = [stacked(times, copies)]
     whole = _whole(parts)
     block_effect = other_block_effects(times, copies, whole)
     rows = logs(parts[0][:, whole])
     n = rows.shape[1]
-    if block_effect is None or n < SMALLEST_BLOCKS or np.ptp(block_effect) == 0 or np.ptp(rows.mean(axis=0)) == 0:
+    if block_effect is None or n < SMALLEST_BLOCKS:
         return None
-    r = float(np.corrcoef(rows.mean(axis=0), block_effect)[0, 1])
-    if np.arctanh(min(r, 1 - 1e-12)) - 1.96 / sqrt(n - 3) <= 0:
+    r = _correlation(rows.mean(axis=0), block_effect)
+    if np.arctanh(min(r, 1 - 1e-12)) - float(ndtri((1 + level) / 2)) / sqrt(n - 3) <= 0:
         return None
     middle = _in_common(rows, block_effect)
     without = np.array([_in_common(np.delete(rows, i, axis=1), np.delete(block_effect, i)) for i in range(n)])
@@ -222,9 +224,19 @@ def machines_share(times: Times, copies: Sequence[str], level: float = 0.95) -> 
 
 def _in_common(rows: NDArray[np.float64], block_effect: NDArray[np.float64]) -> float:
     """Fisher's transform of the root of the share that the block effect explains."""
-    of_total = float(rows.mean(axis=0).var(ddof=1)) / float(rows.var(axis=1, ddof=1).mean())
-    root = float(np.corrcoef(rows.mean(axis=0), block_effect)[0, 1]) * sqrt(of_total)
-    return float(np.arctanh(min(max(root, 0.0), 1 - 1e-6)))
+    means = rows.mean(axis=0)
+    r = _correlation(means, block_effect)
+    if r <= 0:
+        return 0.0
+    root = r * sqrt(float(means.var(ddof=1)) / float(rows.var(axis=1, ddof=1).mean()))
+    return float(np.arctanh(min(root, 1 - 1e-6)))
+
+
+def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """0 where either has no spread beyond the resolution of the clock."""
+    if min(float(first.var()), float(second.var())) <= RESOLUTION:
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 TWO = 0.125
@@ -269,10 +281,6 @@ def _finding(
 ) -> Finding:
     alpha = 1 - settings.level
     assert p_holm is not None
-    try:
-        shift = Interval.of(mean_shift(control, pinned, level=settings.level))
-    except StatsRefusedError:
-        shift = None
     return Finding(
         key=source.key,
         label=source.label,
@@ -287,12 +295,28 @@ def _finding(
         most_removed=ratio.most_removed,
         p=ratio.p,
         p_holm=p_holm,
-        mean_shift=shift,
+        mean_shift=_mean_shift(control, pinned, settings),
         share=Interval.of(between.share) if between and between.share else None,
         share_p_holm=share_p_holm,
         values_differ=share_p_holm is not None and share_p_holm <= alpha,
         values=[_value(pin, row) for pin, row in zip(source.pins, pinned, strict=True)],
     )
+
+
+def _mean_shift(control: NDArray[np.float64], pinned: NDArray[np.float64], settings: Settings) -> Interval | None:
+    """None where executions differ so much that the shift has no interval; that says nothing about the spread."""
+    try:
+        return Interval.of(mean_shift(control, pinned, level=settings.level))
+    except StatsRefusedError:
+        return None
+
+
+def _of_mean(shift: Interval | None, settings: Settings) -> Mean:
+    if shift is None:
+        return "undecided"
+    if -settings.unchanged < shift.low and shift.high < settings.unchanged:
+        return "unchanged"
+    return "changed" if shift.low > 0 or shift.high < 0 else "undecided"
 
 
 def _verdict(ratio: SpreadRatio, significant: bool) -> Verdict:
@@ -426,7 +450,7 @@ def interactions(
         )
     if combined in able and combined is not None and combined.removed is not None:
         gone = combined.removed
-        judged_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
+        judged_of = f"{gone.estimate:.0%} of the variance ({shares(gone)})"
         surplus = _surplus(times, copies, sources, level)
         if surplus is not None and surplus.low > 0:
             sentences.append(
@@ -547,9 +571,7 @@ def confirm(
     ]
     results = {one.result for one in contrasts}
     result: Result = "refuted" if "refuted" in results else "undecided" if "undecided" in results else "confirmed"
-    shift = mean_shift(rows[0], rows[-1], level=settings.level)
-    inside = -settings.unchanged < shift.low and shift.high < settings.unchanged
-    mean: Mean = "unchanged" if inside else "changed" if shift.excludes_zero else "undecided"
+    shift = _mean_shift(rows[0], rows[-1], settings)
     needed = max(effect.executions() for effect in seen)
     sds = float(rows[0].std(ddof=1)), float(rows[-1].std(ddof=1))
     return Confirmation(
@@ -561,8 +583,8 @@ def confirm(
         cv_recommended=_cv(rows[-1]),
         contrasts=contrasts,
         result=result,
-        mean_shift=Interval.of(shift),
-        mean=mean,
+        mean_shift=shift,
+        mean=_of_mean(shift, settings),
         needed=needed,
         enough=max(needed, allocate.for_mean(sds, float(rows[0].mean()), settings.unchanged, settings.level)),
         needed_for_half=max(effect.of_half().executions() for effect in seen) if executions >= needed else None,

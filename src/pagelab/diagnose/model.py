@@ -177,7 +177,8 @@ class Confirmation(_Model):
     contrasts: list[Contrast]
     """Against the default (what the user gains); where it has one, against the control (whether it is the cause)."""
     result: Result
-    mean_shift: Interval
+    mean_shift: Interval | None
+    """null: executions differ so much that the shift of the mean has no interval; ``mean`` is then ``undecided``."""
     mean: Mean
     needed: int
     """Executions of each that would find the effect that was seen in four of five confirmations."""
@@ -240,7 +241,8 @@ class Diagnosis(Shown, _Model):
     confirmation: Confirmation | None = None
     spent_minutes: float
     wanted_minutes: float | None = None
-    """A budget that would find a source that halves the spread in four diagnoses of five; None: this one did."""
+    """A budget that would find a source that halves the spread in four diagnoses of five (fewer where times have a long
+    tail); None: this one did."""
     waited: str | None = None
     """Wall time was judged of a program that waited for a processor and for little else: the words on it."""
 

@@ -108,7 +108,7 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
     if trouble:
         outcome = "undecided"
     interactions = judge.interactions(findings, times, copies, state.sources, settings.level)
-    machine = judge.machines_share(times, copies)
+    machine = judge.machines_share(times, copies, settings.level)
     fresh = campaign.times("confirmation").get(specs.DEFAULT) if confirmation is not None else None
     caveat, notes = _caveat_and_notes(campaign, findings, default.shape[1], late, machine, outcome)
     found = Diagnosis(
@@ -160,7 +160,8 @@ def _confirm(
         value = next(one for one in finding.values if one.name == explored.name)
         mean = float(default.mean())
         sds = float(default.std(axis=1, ddof=1).mean()), value.cv * value.mean
-        enough = max(allocate.for_mean(sds, mean, settings.unchanged), *(effect.executions() for effect in seen))
+        of_mean = allocate.for_mean(sds, mean, settings.unchanged, settings.level)
+        enough = max(of_mean, *(effect.executions() for effect in seen))
         left_s = 60 * settings.minutes - campaign.spent_s()
         executions = allocate.confirmation_runs(left_s, block_s, enough)
     fresh = campaign.confirm(finding.key, pin, controls, executions)
@@ -221,7 +222,7 @@ def _caveat_and_notes(
         few.append(
             f"{blocks} executions of each condition may miss a source that only halves the spread; "
             f"--minutes {campaign.state.wanted_minutes:g} would find it in four of five diagnoses "
-            "(fewer where times have a long tail)"
+            f"({words.FEWER})"
         )
     rest = [one.text for one in found[1:]] + block_effects + words.value_sentences(findings) + words.extremes(findings)
     rest += few + words.left_out(findings) + words.colour_note(findings, campaign.colour_verdict)

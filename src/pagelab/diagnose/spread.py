@@ -32,10 +32,12 @@ FEWEST_OTHERS = 6
 """Fewest conditions for an estimate of a block's effect; with fewer, their own spread dominates."""
 _CHUNK = 60_000
 """Elements of one batch of permutations: a batch that fits into a second-level cache takes half the time."""
-_RESOLUTION = 1e-18
+RESOLUTION = 1e-18
 """Variances of log times below this come from the clock, and count as this."""
 _LARGEST_LOG_VARIANCE = 700.0
 """exp() of a larger value overflows."""
+_LONGEST_REACH = 300.0
+"""Of an interval of logs: e to this power says no more than infinity, and its square does not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ class Between:
     """The effect of the choice among several pinned values on the mean log time."""
 
     share: Range | None
-    """Intraclass correlation: the share that the value makes of the variance over random values. None for fixed values.
+    """Intraclass correlation: the share that the value makes of the variance over random values. None for fixed values,
+    and where all executions took the same time.
     """
     p: float
     """p of the permutation F test of whether the values differ."""
@@ -181,7 +184,7 @@ def shared(rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.floa
     """
     centred = block_effect - block_effect.mean()
     size = float((centred**2).sum())
-    if size <= _RESOLUTION:
+    if size <= RESOLUTION:
         return np.zeros((rows.shape[0], rows.shape[2]))
     middles = (rows[:, :copies].mean(axis=1) + rows[:, copies:].mean(axis=1)) / 2
     return np.asarray(((middles @ centred) / size).clip(0, 1)[:, None] * centred)
@@ -215,7 +218,7 @@ def spread_ratio(
     first, second = logs(control), logs(pinned)
     rows, copies = np.concatenate([first, second]), len(first)
     variances = [float(part.var(axis=1, ddof=1).mean()) for part in (first, second)]
-    if max(variances) <= _RESOLUTION:
+    if max(variances) <= RESOLUTION:
         raise StatsRefusedError(Refusal.NO_SPREAD, "every execution took the same time: there is no spread to compare")
     random = np.random.default_rng(seed)
     around = rows - np.median(rows, axis=1, keepdims=True)
@@ -225,7 +228,9 @@ def spread_ratio(
     p, deciding = max((_smallest_p(observed, null) for null in nulls), key=lambda found: (found[0], -found[1]))
 
     def reach(kind: int, confidence: float) -> float:
-        return max(float(np.quantile(null[kind], confidence, method="higher")) for null in nulls) * float(errors[kind])
+        error = float(errors[kind])
+        quantile = max(float(np.quantile(null[kind], confidence, method="higher")) for null in nulls)
+        return min(quantile * error, _LONGEST_REACH) if error > 0 else 0.0
 
     ranges = [
         Range(float(middle), float(middle) - reach(kind, level), float(middle) + reach(kind, level), level)
@@ -317,7 +322,7 @@ def _statistics(rows: NDArray[np.float64], copies: int) -> tuple[NDArray[np.floa
     of_variance = _by_blocks if rows.shape[2] >= WHOLE_BLOCKS_FROM else _by_executions
     first, second = (_log_variance(squares[:, part]) for part in parts)
     spread = of_variance([squares[:, part] for part in parts])
-    means = [np.maximum(deviations[:, part].mean(axis=(1, 2)), sqrt(_RESOLUTION)) for part in parts]
+    means = [np.maximum(deviations[:, part].mean(axis=(1, 2)), sqrt(RESOLUTION)) for part in parts]
     typical = _of_means([deviations[:, part] / mean[:, None, None] for part, mean in zip(parts, means, strict=True)])
     differences = np.stack([(second - first) / 2, np.log(means[1]) - np.log(means[0])])
     return differences, np.sqrt(np.stack([spread, typical]))
@@ -331,7 +336,7 @@ def _medians(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _log_variance(squares: NDArray[np.float64]) -> NDArray[np.float64]:
     rows, blocks = squares.shape[1:]
-    return np.asarray(np.log(np.maximum(squares.sum(axis=(1, 2)) / (rows * (blocks - 1)), _RESOLUTION)))
+    return np.asarray(np.log(np.maximum(squares.sum(axis=(1, 2)) / (rows * (blocks - 1)), RESOLUTION)))
 
 
 def _by_executions(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -341,10 +346,9 @@ def _by_executions(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 def _executions_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
     rows, blocks = squares.shape[1:]
-    total = squares.sum(axis=(1, 2))
+    total = np.maximum(squares.sum(axis=(1, 2)), RESOLUTION * rows * (blocks - 1))
     # Leaving x_i out of its condition reduces the sum of squares by n/(n-1) · (x_i - mean)².
-    without = total[:, None, None] - squares * (blocks / (blocks - 1))
-    logarithms = np.log(np.maximum(without / (rows * (blocks - 1) - 1), _RESOLUTION))
+    logarithms = _left(squares * (blocks / (blocks - 1) / total[:, None, None]))
     apart = logarithms - logarithms.mean(axis=2, keepdims=True)
     return np.asarray((blocks - 1) / blocks * (apart**2).sum(axis=(1, 2)))
 
@@ -358,11 +362,20 @@ def _by_blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def _blocks_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log variance with each block left out in turn: batch × blocks."""
+    """Log variance with each block left out in turn, but for a constant: batch × blocks."""
     rows, blocks = squares.shape[1:]
     each = squares.sum(axis=1)
-    without = each.sum(axis=1, keepdims=True) - each * (blocks / (blocks - 1))
-    return np.asarray(np.log(np.maximum(without / (rows * (blocks - 2)), _RESOLUTION)))
+    total = np.maximum(each.sum(axis=1, keepdims=True), RESOLUTION * rows * (blocks - 1))
+    return _left(each * (blocks / (blocks - 1) / total))
+
+
+def _left(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logs of what remains of the sum of squares without these shares of it.
+
+    A share of (nearly) all would leave the rounding of the clock, whose log has no bound; so each change is limited to
+    twice its first-order one, which matters from a share of 80% on.
+    """
+    return np.asarray(np.maximum(np.log(1 - np.minimum(shares, 0.9)), -2 * shares))
 
 
 def _of_means(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -423,8 +436,8 @@ def between_values(
     if values < 2:
         raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, "one pinned value: a share of the variance needs two")
     random = np.random.default_rng(seed)
-    if float(rows.var()) <= _RESOLUTION:
-        raise StatsRefusedError(Refusal.NO_SPREAD, "every execution took the same time: there is nothing to share")
+    if float(rows.var()) <= RESOLUTION:  # the values do not differ, and of no variance there is no share
+        return Between(None, 1.0)
     observed = float(_f(rows[None])[0])
     exceeding, batch = 0, max(1, _CHUNK // rows.size)
     for start in range(0, permutations, batch):
@@ -437,7 +450,7 @@ def between_values(
 def _f(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """F: the mean square between conditions divided by that within, for a batch of conditions × blocks."""
     blocks = rows.shape[2]
-    within = np.maximum(rows.var(axis=2, ddof=1).mean(axis=1), _RESOLUTION)
+    within = np.maximum(rows.var(axis=2, ddof=1).mean(axis=1), RESOLUTION)
     return np.asarray(blocks * rows.mean(axis=2).var(axis=1, ddof=1) / within, dtype=np.float64)
 
 

@@ -9,21 +9,36 @@ from pagelab.analysis import wording
 from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Value, Verdict, lowering
 from pagelab.diagnose.sources import COMBINED
 
+FEWER = "fewer where times have a long tail"
+"""What the budget of an exploration, which assumes a kurtosis, does not promise (docs/diagnose.md: power)."""
+
 
 def spread(fraction: float) -> str:
     """A coefficient of variation: ``31.0%``, ``2.1%``, ``0.42%``."""
     return wording.percent(fraction, signed=False)
 
 
-def plus_minus(found: Interval) -> str:
-    """An estimate with the longer side of its interval: ``−0.4% ± 0.6%``."""
+def plus_minus(found: Interval | None) -> str:
+    """An estimate with the longer side of its interval: ``−0.4% ± 0.6%``; None is ``not known``."""
+    if found is None:
+        return "not known"
     half = max(found.high - found.estimate, found.estimate - found.low)
     return f"{wording.percent(found.estimate)} ± {wording.percent(half, signed=False)}"
 
 
 def ratio(found: Interval) -> str:
     """A ratio with its interval: ``0.43 (0.31–0.60)``."""
-    return f"{found.estimate:.2f} ({found.low:.2f}–{found.high:.2f})"
+    return f"{_factor(found.estimate)} ({_factor(found.low)}–{_factor(found.high)})"
+
+
+_LEAST, _MOST = 0.01, 1000.0
+"""Ratios beyond these say no more than them."""
+
+
+def _factor(ratio: float) -> str:
+    if ratio < _LEAST / 2:
+        return f"<{_LEAST:g}"
+    return f">{_MOST:,.0f}" if ratio > _MOST else wording.fixed(ratio, about=1.0)
 
 
 def outcome_of(found: Interval, confirmation: Confirmation | None, limit: float) -> Outcome:
@@ -40,6 +55,8 @@ def no_confirmation(finding: Finding, pin: Pin, reason: str) -> str:
 
 def mean_text(found: Confirmation) -> str:
     """The verdict on the mean: ``unchanged (−0.4% ± 0.6%)``."""
+    if found.mean_shift is None:
+        return "not decided (executions differ too much for an interval)"
     if found.mean == "undecided":
         return f"not decided ({plus_minus(found.mean_shift)})"
     return f"{found.mean} ({plus_minus(found.mean_shift)})"
@@ -108,7 +125,7 @@ def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
         typical = found.of_default.deviation_ratio
         told.append(
             "a few extreme executions make the standard deviation uncertain; the mean absolute deviation falls to "
-            f"{typical.estimate:.2f} times ({typical.low:.2f} to {typical.high:.2f})"
+            f"{_factor(typical.estimate)} times ({_factor(typical.low)} to {_factor(typical.high)})"
         )
     return told
 
@@ -133,8 +150,13 @@ def _not_confirmed(found: Confirmation) -> str:
 
 def gone(removed: Interval) -> str:
     """A removed share with its interval: ``56% (31–72%)``; values below 0 are written as 0."""
-    low, high, middle = (max(0.0, value) for value in (removed.low, removed.high, removed.estimate))
-    return f"{middle:.0%} ({100 * low:.0f}–{high:.0%})"
+    return f"{max(0.0, removed.estimate):.0%} ({shares(removed)})"
+
+
+def shares(found: Interval) -> str:
+    """An interval of shares: ``31–72%``; values below 0 are written as 0, and no others are."""
+    low, high = (min(1.0, max(0.0, value)) for value in (found.low, found.high))
+    return f"{wording.fixed(100 * low, 0)}–{wording.fixed(100 * high, 0)}%"
 
 
 def value_sentences(findings: Sequence[Finding]) -> list[str]:
@@ -214,8 +236,8 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
             change = "rises" if one.verdict == "adds" else "falls"
             told.append(
                 f"{one.label}: a few extreme executions make the ratio of standard deviations uncertain; the verdict "
-                f"rests on the mean absolute deviation, which {change} to {typical.estimate:.2f} times "
-                f"({typical.low:.2f} to {typical.high:.2f})"
+                f"rests on the mean absolute deviation, which {change} to {_factor(typical.estimate)} times "
+                f"({_factor(typical.low)} to {_factor(typical.high)})"
             )
     return told
 

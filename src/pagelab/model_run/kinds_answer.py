@@ -72,7 +72,7 @@ def change(one: Effect) -> str:
 def _interval(one: Effect) -> str:
     if one.low_percent is None or one.high_percent is None:
         return "no interval"
-    return f"{wording.percent(one.low_percent / 100)} to {wording.percent(one.high_percent / 100)}"
+    return f"{wording.end(one.low_percent / 100)} to {wording.end(one.high_percent / 100)}"
 
 
 def following(campaign: Campaign, effects: Sequence[Effect], directory: Path) -> tuple[str, str]:

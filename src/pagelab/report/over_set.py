@@ -58,7 +58,7 @@ def _row(c: SetContrast) -> tuple[str, ...]:
 def _ratio(value: float | None) -> str:
     if value is None:
         return NONE
-    return f"{value:.3f}" if 0.1 <= value < 10 else wording.digits(value)
+    return wording.fixed(value, 3, about=1.0) if 0.1 <= value < 10 else wording.digits(value)
 
 
 def program_by_program(analysis: Analysis) -> Table:
@@ -160,7 +160,7 @@ def _description(analysis: Analysis, quantity: str) -> str:
     found = [] if part is None else sets.drawn(part, quantity)
     description = [
         f"{c.policy}: {wording.digits(c.ratio or 0)} times that under {c.baseline}"
-        + (f", from {wording.digits(c.interval.low)} to {wording.digits(c.interval.high)}" if c.interval else "")
+        + (f", from {_ratio(c.interval.low)} to {_ratio(c.interval.high)}" if c.interval else "")
         + f", {wording.count(c.programs, 'program')}"
         for c in found
     ]

@@ -52,6 +52,8 @@ DIAGNOSED = {
     "diagnose: mean shift": "the mean shift",
     "diagnose: share of drawn values": "the share of drawn values",
 }
+BY_RANKS = MEDIANS.keys() | SHIFTS.keys() | PAIRS.keys() | SETS.keys()
+"""Intervals whose level follows from counting ranks or signs, at every number for which they exist."""
 NOT_PRINTED = {"impact factor, geometric", "diagnose: spread of the default"}
 """Intervals that appear only in the JSON and in decisions."""
 TIGHT_FROM, TIGHT_LEAST = 10, 0.88
@@ -89,26 +91,38 @@ def covered() -> Mapping[Cell, float]:
 def sentence(executions: Iterable[int], names: Mapping[str, str] = NAMES, units: str = "executions") -> str:
     """A sentence on the intervals whose coverage is below ``LOW`` at the smallest of these numbers; empty if none is.
 
-    A number between simulated ones takes the figures of the next lower one.
+    A number between simulated ones takes the figures of the next lower one. Of fewer than any simulated one only the
+    levels of ``BY_RANKS`` are known, which hold for every number that has such an interval: that is said before.
     """
     fewest = min((n for n in executions if n > 1), default=None)
     sizes = sorted({cell.n for cell in covered()})
     if fewest is None:
         return ""
     size = max((n for n in sizes if n <= fewest), default=sizes[0])
+    unknown = [name for interval, name in names.items() if interval not in BY_RANKS and fewest < size]
+    lead = _of_too_few(fewest, size, unknown, units) if unknown else ""
     low: dict[str, list[tuple[str, float]]] = {}
     for cell, share in covered().items():
         if cell.interval in names and cell.n == size and share < LOW:
             where = f"{cell.shape} {'between executions' if cell.differ else 'inside executions'}"
             low.setdefault(where, []).append((names[cell.interval], share))
     if not low:
-        return ""
+        return lead
     parts = [
         f"{', '.join(f'{name} {100 * share:.0f}%' for name, share in found)} ({where})" for where, found in low.items()
     ]
-    return (
+    return f"{lead} " * bool(lead) + (
         f"In simulations with {size} {units}, 95% intervals held the truth less often: {'; '.join(parts)}. "
         "A rare mode is 1 in 10, slower by 10%: only more executions can show it."
+    )
+
+
+def _of_too_few(fewest: int, simulated: int, unknown: Sequence[str], units: str) -> str:
+    """Of two equal modes, 1 in 2^(n-1) samples of n shows only one, and no interval made of it holds the truth."""
+    return (
+        f"With as few as {fewest} {units} it is not known how often 95% intervals hold the truth "
+        f"({', '.join(unknown)}): simulations begin at {simulated}. Where half of them are slow, {fewest} show only "
+        f"one of the two times in {100 * 2.0 ** (1 - fewest):.0f}% of cases."
     )
 
 

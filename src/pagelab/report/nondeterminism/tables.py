@@ -259,7 +259,7 @@ def _correlation_row(one: Correlated) -> tuple[str, ...]:
     def ends(found: Number) -> str:
         if found.low is None or found.high is None:
             return NONE
-        return f"{found.low:.2f} to {found.high:.2f}".replace("-", wording.MINUS)
+        return f"{wording.fixed(found.low)} to {wording.fixed(found.high)}"
 
     shown = [NONE if x is None else f"{x:.2f}".replace("-", wording.MINUS) for x in (one.pearson, one.spearman)]
     return (one.condition, str(one.n), shown[0], ends(one.bootstrap), ends(one.fisher), shown[1])

@@ -96,7 +96,8 @@ def exchange(
     for chosen in _choices(total, size, every if exact else least - 1, exact, seed):
         for row, null in zip(beyond, nulls, strict=True):
             row += null.beyond(chosen)
-    lower, higher = beyond.max(axis=0) / counted
+    # The observed choice is one of them, whatever the rounding of its statistic in other company.
+    lower, higher = np.maximum(beyond.max(axis=0), 1) / counted
     return Exchanged(float(lower), float(higher), counted, exact)
 
 
