@@ -17,7 +17,7 @@ GUESTS = frames_guests()
 ORDINARY = every_guest()
 OFTEN = [BY_NAME[name] for name in ("page-coloring", "bin-hopping", "with-tiles")]
 """Under these every ordinary guest runs in every test."""
-CLOSED = {f"frames/{name}" for name in ("limits", "lock_pages", "protect", "race")}
+CLOSED = {f"frames/{name}" for name in ("limits", "lock_pages", "never_executable", "protect", "race")}
 """Guests whose pages are locked or read-only while they are missing: the kernel takes no page from us there."""
 
 
