@@ -38,9 +38,9 @@ pub fn registering(span: Span) {
                 let _ = task::munlock(part.start, part.len());
             }
         });
-        if areas::give_to_program(span, true) {
-            let _ = requests::ask(Kind::HandOver, span);
-        }
+        // If there are too many ranges, the mark is missing, but the memory is the program's all the same.
+        areas::give_to_program(span, true);
+        let _ = requests::ask(Kind::HandOver, span);
     }
 }
 
