@@ -5,6 +5,7 @@
 
 pub mod exact_search;
 pub mod module;
+pub mod seen;
 pub mod shadow;
 pub mod stale_faults;
 pub mod wake;
@@ -26,6 +27,7 @@ use pagelab_abi::plan::MAX_STRATEGIES;
 
 use super::areas;
 
+use seen::Seen;
 use shadow::Shadow;
 
 /// Frames of the placed pages, for the count at exit.
@@ -181,9 +183,11 @@ impl Engine {
         areas::each(span, &mut |part, number| {
             let Some(number) = number.filter(|_| !refused) else { return };
             let mut at = part.start;
-            while at < part.end {
+            let mut seen = Seen::new();
+            while let Some(missing) = seen.first_missing(self.pools.tools.pagemap, Span::new(at, part.end)) {
+                at = missing.start;
                 self.pools.ask_node(at, thread);
-                let rest = self.pools.of_one_policy(Span::new(at, part.end));
+                let rest = self.pools.of_one_policy(missing);
                 let (end, ended) = self.place(number, rest, Why::Eager);
                 total += end - at;
                 at = match ended {
