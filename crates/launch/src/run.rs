@@ -181,7 +181,7 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
         streams: streams.setup,
         measure: measure.zip(number).map(|(capture, number)| (capture.fd(), number)),
         cpus: ready.cpus.pinned.then(|| CpuSet::new(&ready.cpus.program)),
-        fifo: ready.fifo,
+        real_time: ready.real_time,
         personality: aslr::personality(ready.request.aslr)?,
         memory: ready.request.node.map(|node| MemoryPolicy { node }),
         group: if ready.runner.no_terminal { Group::Session } else { spawn::group(is_interactive(ready)) },
