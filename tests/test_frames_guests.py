@@ -73,6 +73,45 @@ def test_a_program_that_gives_up_root_keeps_none_of_it_where_pages_are_pinned(
     run_guest(BY_NAME["pinned"], guest, workshop, run_under, tmp_path)
 
 
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_pages_in_memory_are_not_tried_when_they_are_locked_or_populated(
+    policy: FramesPolicy, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    """The guest's 8,192 pages are locked and populated when they are in memory. Each of them cost two calls."""
+    guest = next(known for known in GUESTS if known.program == "frames/in_memory")
+    run = run_guest(policy, guest, workshop, run_under, tmp_path)
+    frames = run.the_record.frames
+    assert frames is not None and frames.engine is not None, run.story()
+    assert frames.engine.values["moves"] < 8_192 * 3 // 2, run.story()
+
+
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_a_move_that_shrinks_a_block_leaves_the_counts_of_the_next_one(
+    policy: FramesPolicy, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    """Pages behind the new place counted as moved: all that the move cut off (1,008)."""
+    guest = next(known for known in GUESTS if known.program == "frames/shrinking_move")
+    run = run_guest(policy, guest, workshop, run_under, tmp_path)
+    frames = run.the_record.frames
+    assert frames is not None, run.story()
+    assert sum(strategy.moved_pages for strategy in frames.strategies) < 500, run.story()
+
+
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_a_program_that_starts_as_a_real_time_program_does_not_wait_for_ever(
+    policy: FramesPolicy, workshop: Workshop, run_under: Runner
+) -> None:
+    argv = [
+        *workshop.argv(next(known for known in GUESTS if known.program == "frames/real_time"), Path())[:1],
+        "started",
+    ]
+    cpu = max(os.sched_getaffinity(0))
+    env = possible(policy).environment()
+    run = run_under(policy.toml, argv, env=env, scheduler="fifo", cpus=[cpu], timeout_s=20.0)
+    run.succeeded()
+    assert run.stdout == "ok\n", run.story()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guest", GUESTS, ids=str)
 @pytest.mark.parametrize("policy", VARIANTS, ids=str)
