@@ -62,7 +62,7 @@ pub fn run(request: &Request, making: &Making) -> Result<Record> {
     let plan = ready.preloaded.then_some(&ready.policy.plan);
     let (fetch, mut warnings) = set_up_machine(&ready, plan, &mut held);
     if let Some((plan, placing)) = plan.zip(placing.as_ref()) {
-        frames::set_up(plan, placing, &mut held, &mut warnings);
+        frames::set_up(plan, placing, ready.real_time, &mut held, &mut warnings);
     }
     ready.warnings.0.extend(warnings.0);
     if !ready.policy.hints.is_empty() {

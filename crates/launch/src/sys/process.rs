@@ -337,6 +337,17 @@ pub fn unlimit_locked_memory() -> io::Result<()> {
     Ok(rustix::process::setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?)
 }
 
+/// Lets this process, and those it starts, have real-time priorities up to this one, also without rights.
+pub fn allow_priority(priority: i32) -> io::Result<()> {
+    let wanted = u64::try_from(priority.min(HIGHEST_FIFO)).unwrap_or(0);
+    let (soft, hard) = limit(Resource::Rtprio);
+    if soft >= wanted {
+        return Ok(());
+    }
+    let lifted = Rlimit { current: Some(wanted), maximum: Some(hard.max(wanted)) };
+    Ok(rustix::process::setrlimit(Resource::Rtprio, lifted)?)
+}
+
 /// A limit in force: the soft one, and how far the process may raise it; `RLIM_INFINITY` where there is none.
 pub fn limit(resource: Resource) -> (u64, u64) {
     let Rlimit { current, maximum } = getrlimit(resource);
