@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ GUESTS = frames_guests()
 ORDINARY = every_guest()
 OFTEN = [BY_NAME[name] for name in ("page-coloring", "bin-hopping", "with-tiles")]
 """Under these every ordinary guest runs in every test."""
-CLOSED = {f"frames/{name}" for name in ("limits", "lock_pages", "protect", "race")}
+CLOSED = {f"frames/{name}" for name in ("limits", "lock_pages", "never_executable", "protect", "race")}
 """Guests whose pages are locked or read-only while they are missing: the kernel takes no page from us there."""
 
 
@@ -71,6 +72,52 @@ def test_a_program_that_gives_up_root_keeps_none_of_it_where_pages_are_pinned(
 ) -> None:
     guest = next(known for known in GUESTS if known.program == "frames/gives_up_root")
     run_guest(BY_NAME["pinned"], guest, workshop, run_under, tmp_path)
+
+
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_pages_in_memory_are_not_tried_when_they_are_locked_or_populated(
+    policy: FramesPolicy, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    """The guest's 8,192 pages are locked and populated when they are in memory. Each of them cost two calls."""
+    guest = next(known for known in GUESTS if known.program == "frames/in_memory")
+    run = run_guest(policy, guest, workshop, run_under, tmp_path)
+    frames = run.the_record.frames
+    assert frames is not None, run.story()
+    assert frames.engine is not None, run.story()
+    assert frames.engine.values["moves"] < 8_192 * 3 // 2, run.story()
+
+
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_a_move_that_shrinks_a_block_leaves_the_counts_of_the_next_one(
+    policy: FramesPolicy, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    """Pages behind the new place counted as moved: all that the move cut off (1,008)."""
+    guest = next(known for known in GUESTS if known.program == "frames/shrinking_move")
+    run = run_guest(policy, guest, workshop, run_under, tmp_path)
+    frames = run.the_record.frames
+    assert frames is not None, run.story()
+    assert sum(strategy.moved_pages for strategy in frames.strategies) < 500, run.story()
+
+
+def may_raise_the_limit_on_priorities() -> bool:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_RTPRIO, (99, 99))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("user", [None, "nobody"])
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_a_program_that_starts_as_a_real_time_program_does_not_wait_for_ever(
+    policy: FramesPolicy, user: str | None, workshop: Workshop, run_under: Runner
+) -> None:
+    guest = next(known for known in GUESTS if known.program == "frames/real_time")
+    argv = [workshop.argv(guest, Path())[0], "started"]
+    cpu = max(os.sched_getaffinity(0))
+    if user and not may_raise_the_limit_on_priorities():
+        pytest.skip("needs CAP_SYS_RESOURCE, to let another user's program be real-time; run as root with it")
+    env = possible(policy).environment()
+    run = run_under(policy.toml, argv, env=env, scheduler="fifo", cpus=[cpu], user=user, timeout_s=20.0)
+    run.succeeded()
+    assert run.stdout == "ok\n", run.story()
 
 
 @pytest.mark.slow

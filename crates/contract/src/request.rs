@@ -177,7 +177,7 @@ pub enum Preload {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
-    /// SCHED_FIFO, real time, at the second highest priority.
+    /// SCHED_FIFO, real time, at the third highest priority.
     Fifo,
 }
 

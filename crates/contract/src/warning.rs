@@ -111,7 +111,8 @@ warning_kinds! {
     FramesMoved => "frames-moved",
     /// A process that was to have its frames placed ran without.
     FramesNotPlaced => "frames-not-placed",
-    /// The kernel keeps a share of the CPU from a real-time program, or keeps none from it.
+    /// The kernel keeps a share of the CPU from a real-time program, or keeps none from it; or the launcher has no higher
+    /// priority.
     RealTimeLimited => "real-time-limited",
     /// Analysis: an interval may not have its level.
     IntervalDoubtful => "interval-doubtful",

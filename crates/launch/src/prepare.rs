@@ -12,6 +12,7 @@ use crate::request::{Preload, Request};
 use crate::rundir::{Making, RunDir};
 use crate::scheduler;
 use crate::sys;
+use crate::sys::process::RealTime;
 use crate::target::{self, Target};
 use crate::user::{self, Runner};
 use crate::warnings::{Kind, Warnings};
@@ -28,8 +29,8 @@ pub struct Ready<'r> {
     pub runner: Runner,
     /// Its CPUs.
     pub cpus: Cpus,
-    /// Its priority under SCHED_FIFO, if the request has that.
-    pub fifo: Option<i32>,
+    /// Its real-time policy, if it has one.
+    pub real_time: Option<RealTime>,
     /// Its directory.
     pub cwd: PathBuf,
     /// The program's file.
@@ -65,7 +66,7 @@ pub fn prepare<'r>(request: &'r Request, making: &Making) -> Result<Ready<'r>> {
     user::check_rights(&runner)?;
     let cpus = cpus::choose(&request.cpus)?;
     cpus::check_node(request.node)?;
-    let fifo = scheduler::take(request.scheduler, &mut warnings)?;
+    let real_time = scheduler::take(request.scheduler, &mut warnings)?;
     let regex = request.measurements.regex.as_deref().map(measurements::compile).transpose()?;
     let events = counters::parse(&request.events)?;
     flush::check(&request.flush)?;
@@ -98,7 +99,7 @@ pub fn prepare<'r>(request: &'r Request, making: &Making) -> Result<Ready<'r>> {
         request,
         runner,
         cpus,
-        fifo,
+        real_time,
         cwd,
         target,
         policy,

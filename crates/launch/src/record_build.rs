@@ -123,7 +123,7 @@ fn settings(ready: &Ready<'_>, limits: cgroup::Limits) -> Settings {
         timeout_s: ready.request.timeout_s,
         preloaded: ready.preloaded,
         flush: ready.request.flush.mode,
-        scheduler: ready.fifo.map_or_else(process::scheduler, |priority| format!("SCHED_FIFO priority {priority}")),
+        scheduler: ready.real_time.map_or_else(process::scheduler, |what| what.to_string()),
         host_backed_bytes: ready.host_backed_bytes,
         cgroup: limits.files,
     }

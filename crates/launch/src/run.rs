@@ -62,7 +62,7 @@ pub fn run(request: &Request, making: &Making) -> Result<Record> {
     let plan = ready.preloaded.then_some(&ready.policy.plan);
     let (fetch, mut warnings) = set_up_machine(&ready, plan, &mut held);
     if let Some((plan, placing)) = plan.zip(placing.as_ref()) {
-        frames::set_up(plan, placing, &mut held, &mut warnings);
+        frames::set_up(plan, placing, ready.real_time, &mut held, &mut warnings);
     }
     ready.warnings.0.extend(warnings.0);
     if !ready.policy.hints.is_empty() {
@@ -181,7 +181,7 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
         streams: streams.setup,
         measure: measure.zip(number).map(|(capture, number)| (capture.fd(), number)),
         cpus: ready.cpus.pinned.then(|| CpuSet::new(&ready.cpus.program)),
-        fifo: ready.fifo,
+        real_time: ready.real_time,
         personality: aslr::personality(ready.request.aslr)?,
         memory: ready.request.node.map(|node| MemoryPolicy { node }),
         group: if ready.runner.no_terminal { Group::Session } else { spawn::group(is_interactive(ready)) },

@@ -1,11 +1,15 @@
-//! The real-time setting of a run (ALLOC 5.6): SCHED_FIFO at the highest priority there is.
+//! The real-time setting of a run (ALLOC 5.6): SCHED_FIFO at the highest priorities there are.
 //!
-//! The launcher takes the highest itself and gives the program the next one. It sleeps until there is something to do,
-//! but a program that never sleeps could otherwise not be ended at its time limit. Nothing is guessed from rights:
-//! taking the priority is the test.
+//! The launcher takes the highest itself. It sleeps until there is something to do, but a program that never sleeps
+//! could otherwise not be ended at its time limit. The program gets the third highest, because the library's threads,
+//! which place its frames, take the one above it. Nothing is guessed from rights: taking the priority is the test.
+//!
+//! A launcher that is real-time from its start (`chrt -f 50 pagelab run`) stays as far above the program, which keeps
+//! the policy and the priority that its user has chosen.
 
 use crate::error::{Error, Result};
 use crate::request::Scheduler;
+use crate::sys::process::RealTime;
 use crate::sys::{self, process};
 use crate::warnings::{Kind, Severity, Warnings};
 use serde_json::json;
@@ -13,23 +17,49 @@ use serde_json::json;
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
 
-/// Raises the launcher and returns the program's priority; None where no setting was asked for.
+/// How far the launcher is above the program: the library's threads are between them.
+const ABOVE: i32 = 2;
+
+/// Raises the launcher and returns the program's policy; None where it is not real-time.
 ///
 /// # Errors
 /// [`Error::Cannot`] where real-time priorities are not permitted, with what would permit them.
-pub fn take(asked: Option<Scheduler>, warnings: &mut Warnings) -> Result<Option<i32>> {
-    let Some(Scheduler::Fifo) = asked else { return Ok(None) };
-    let own = raise()?;
+pub fn take(asked: Option<Scheduler>, warnings: &mut Warnings) -> Result<Option<RealTime>> {
+    let program = match (asked, RealTime::own()) {
+        // With a limit of 2 the library's threads share the launcher's priority.
+        (Some(Scheduler::Fifo), _) => RealTime::fifo((raise()? - ABOVE).max(1)),
+        (None, Some(own)) => {
+            stay_above(own, warnings);
+            own
+        }
+        (None, None) => return Ok(None),
+    };
     tell_limits(&read(RUNTIME), &read(PERIOD), warnings);
-    Ok(Some(own - 1))
+    Ok(Some(program))
+}
+
+/// Raises the launcher above the program, which gets the launcher's present policy.
+fn stay_above(own: RealTime, warnings: &mut Warnings) {
+    let higher =
+        (1..=ABOVE).rev().map(|more| own.priority + more).filter(|higher| *higher <= process::HIGHEST_FIFO);
+    // The child sets the program's priority itself. Until then it must not wait for others.
+    if higher.map(RealTime::fifo).any(|what| process::become_real_time(what, false).is_ok()) {
+        return;
+    }
+    let message = format!(
+        "the launcher cannot have a higher real-time priority than the program ({}): a program that never sleeps may \
+         not be ended at its time limit; start it with a lower one, as root or with a higher limit (ulimit -r)",
+        own.priority
+    );
+    warnings.add(Kind::RealTimeLimited, Severity::Warning, message, json!({"priority": own.priority}));
 }
 
 /// Takes the highest priority that is permitted: the system's, or what RLIMIT_RTPRIO leaves to an ordinary user.
 fn raise() -> Result<i32> {
     let highest = process::HIGHEST_FIFO;
-    let Err(error) = process::become_fifo(highest, true) else { return Ok(highest) };
+    let Err(error) = process::become_real_time(RealTime::fifo(highest), true) else { return Ok(highest) };
     let limit = i32::try_from(process::real_time_limit()).unwrap_or(highest).min(highest);
-    if limit >= 2 && process::become_fifo(limit, true).is_ok() {
+    if limit >= 2 && process::become_real_time(RealTime::fifo(limit), true).is_ok() {
         return Ok(limit);
     }
     Err(Error::Cannot(format!(

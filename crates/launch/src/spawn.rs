@@ -204,7 +204,7 @@ fn explain(step: Step, error: &std::io::Error, setup: &Setup) -> Error {
         Step::Stderr => stream("error", 2),
         Step::Cpus => cannot(format!("cannot pin the program to its CPUs: {errno}; run: taskset -p $$")),
         Step::Scheduler => {
-            cannot(format!("cannot put the program under SCHED_FIFO: {errno}; run without --scheduler fifo"))
+            cannot(format!("cannot make the program real-time: {errno}; run without --scheduler fifo and chrt"))
         }
         Step::Personality => cannot(format!("cannot switch ASLR for the program: {errno}; run without --aslr")),
         Step::MemoryPolicy => cannot(format!("cannot bind the program's memory: {errno}; run without --node")),

@@ -12,9 +12,9 @@ use crate::boundary::sys::{Errno, c};
 use crate::boundary::{huge_pages, mapping};
 use crate::frames;
 pub use crate::frames::{
-    advice_for, after_move, all_locked_or_unlocked, before_fork, before_guards, census, find_own_data, forbid,
-    give_back, governs, governs_any, has_threads, hints, is_own, learn, list_existing, period, place_existing,
-    populate, populate_all, program_uffd, retry_when_short, stop, unlocked, unpin,
+    advice_for, after_move, all_locked_or_unlocked, before_fork, before_guards, census, find_own_data,
+    follow_priority, forbid, give_back, governs, governs_any, has_threads, hints, is_own, learn, list_existing,
+    period, place_existing, populate, populate_all, program_uffd, retry_when_short, stop, unlocked, unpin,
 };
 use crate::state::layout::Backing;
 use crate::state::{guest_file, plan};

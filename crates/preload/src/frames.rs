@@ -43,8 +43,9 @@ use registrable::{each_registrable, is_placeable};
 pub use report::at_exit::census;
 use report::tally;
 use running::{is_running, is_wanted};
+pub use threads::priority::follow as follow_priority;
 use threads::requests::Kind;
-use threads::{handler, handler_affinity, refiller, registration, requests, startup};
+use threads::{handler, handler_affinity, priority, refiller, registration, requests, startup};
 
 /// Forbids placement, where the program's own runtime stops all threads. Called once, before there are threads.
 pub fn forbid() {
@@ -248,8 +249,15 @@ pub fn before_fork() {
 }
 
 /// Resets of the engine in a forked child, in this order.
-const RESETS: [fn(); 6] =
-    [areas::after_fork, registration::close, requests::reset, handler::forget, refiller::forget, startup::forget];
+const RESETS: [fn(); 7] = [
+    areas::after_fork,
+    registration::close,
+    requests::reset,
+    handler::forget,
+    refiller::forget,
+    priority::forget,
+    startup::forget,
+];
 
 /// In a forked child, before anything else: gives it its own engine, unless the policy is not inherited.
 ///

@@ -8,6 +8,7 @@ mod exit;
 pub mod fork;
 pub mod late_start;
 mod namespaces;
+mod real_time;
 pub mod seccomp;
 pub mod userfaultfd;
 pub mod windows;

@@ -27,7 +27,7 @@ use crate::state::{child as known, guest_file, plan};
 use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{
     wanted, wanted_exits, wanted_for_later, wanted_locks, wanted_memory, wanted_namespaces, wanted_properties,
-    wanted_registering, wanted_sandbox,
+    wanted_registering, wanted_sandbox, wanted_scheduling,
 };
 
 /// Why the guest does nothing.
@@ -240,6 +240,7 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
     }
     if needs.frames {
         detours.add(libc, &wanted_namespaces())?;
+        detours.add(libc, &wanted_scheduling())?;
     }
     if needs.heap {
         detours.add(libc, &[wanted(c"brk", nr::BRK, entry::brk as *const () as usize)])?;

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::rundir::RunDir;
 use crate::settings::Held;
 use crate::sys;
+use crate::sys::process::RealTime;
 use crate::user::{self, Runner};
 use crate::warnings::{Kind, Severity, Warnings};
 use broker::{Address, Broker};
@@ -93,7 +94,27 @@ pub fn try_here() -> Result<()> {
 }
 
 /// Requirements on the machine, besides rights.
-pub fn set_up(plan: &PlanSpec, placing: &Placing, held: &mut Held, warnings: &mut Warnings) {
+pub fn set_up(
+    plan: &PlanSpec,
+    placing: &Placing,
+    real_time: Option<RealTime>,
+    held: &mut Held,
+    warnings: &mut Warnings,
+) {
+    if let Some(what) = real_time.filter(|_| !plan.strategies.is_empty()) {
+        // The library's threads must be above a real-time program, also in one that runs without rights.
+        let raised = sys::process::allow_priority(what.priority + 1);
+        if let (Err(error), false) = (raised, placing.route == Route::Own) {
+            let message = format!(
+                "the limit on real-time priorities could not be raised ({}): what answers the program's faults has no \
+                 higher priority than the program, which may wait for ever at a fault with a signal pending; before: \
+                 ulimit -r {}",
+                sys::errno_text(&error),
+                what.priority + 1
+            );
+            warnings.warn(Kind::RealTimeLimited, message, json!({"priority": what.priority}));
+        }
+    }
     if plan.strategies.iter().any(|strategy| strategy.pin) {
         allow_pinning(placing.route == Route::Own, held, warnings);
     }

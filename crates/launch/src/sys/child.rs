@@ -1,6 +1,6 @@
 //! Between fork and exec: everything a child does there, without allocating.
 
-use super::process::CpuSet;
+use super::process::{CpuSet, RealTime};
 use super::signals;
 use super::socket::{self, DESCRIPTORS};
 use super::user::{self, Identity};
@@ -93,8 +93,8 @@ pub struct Setup {
     pub measure: Option<(RawFd, RawFd)>,
     /// CPUs to run on.
     pub cpus: Option<CpuSet>,
-    /// Priority under SCHED_FIFO; None: as the launcher was started.
-    pub fifo: Option<i32>,
+    /// Its real-time policy; None: the launcher's.
+    pub real_time: Option<RealTime>,
     /// Flags for personality(2).
     pub personality: Option<u32>,
     /// Memory policy.
@@ -230,8 +230,8 @@ fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
     if let Some(cpus) = &setup.cpus {
         cpus.apply().map_err(at(Step::Cpus))?;
     }
-    if let Some(priority) = setup.fifo {
-        super::process::become_fifo(priority, false).map_err(at(Step::Scheduler))?;
+    if let Some(what) = setup.real_time {
+        super::process::become_real_time(what, false).map_err(at(Step::Scheduler))?;
     }
     if let Some(flags) = setup.personality {
         super::process::set_personality(flags).map_err(at(Step::Personality))?;

@@ -283,10 +283,46 @@ pub fn scheduler() -> String {
 /// The highest priority of SCHED_FIFO (MAX_RT_PRIO - 1 in Linux's `include/linux/sched/prio.h`).
 pub const HIGHEST_FIFO: i32 = 99;
 
-/// Puts the calling thread under SCHED_FIFO; `alone`: what it forks starts under SCHED_OTHER. Async-signal-safe.
-pub fn become_fifo(priority: i32, alone: bool) -> io::Result<()> {
-    let policy = libc::SCHED_FIFO | if alone { libc::SCHED_RESET_ON_FORK } else { 0 };
-    let parameters = libc::sched_param { sched_priority: priority };
+/// A real-time policy and its priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealTime {
+    /// Whether it is SCHED_RR; otherwise SCHED_FIFO.
+    pub round_robin: bool,
+    /// Its priority, from 1 on.
+    pub priority: i32,
+}
+
+impl RealTime {
+    /// SCHED_FIFO at this priority.
+    pub fn fifo(priority: i32) -> RealTime {
+        RealTime { round_robin: false, priority }
+    }
+
+    /// That of the calling thread; None: it has none.
+    pub fn own() -> Option<RealTime> {
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the structure is alive; 0 is the calling thread.
+        let (policy, read) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut parameters)) };
+        let round_robin = match policy & !libc::SCHED_RESET_ON_FORK {
+            libc::SCHED_FIFO => false,
+            libc::SCHED_RR => true,
+            _ => return None,
+        };
+        (policy >= 0 && read == 0).then_some(RealTime { round_robin, priority: parameters.sched_priority })
+    }
+}
+
+impl std::fmt::Display for RealTime {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} priority {}", if self.round_robin { "SCHED_RR" } else { "SCHED_FIFO" }, self.priority)
+    }
+}
+
+/// Makes the calling thread real-time; `alone`: what it forks starts under SCHED_OTHER. Async-signal-safe.
+pub fn become_real_time(what: RealTime, alone: bool) -> io::Result<()> {
+    let policy = if what.round_robin { libc::SCHED_RR } else { libc::SCHED_FIFO };
+    let policy = policy | if alone { libc::SCHED_RESET_ON_FORK } else { 0 };
+    let parameters = libc::sched_param { sched_priority: what.priority };
     // SAFETY: the structure is alive; 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, policy, &parameters) }).map(drop)
 }
@@ -299,6 +335,17 @@ pub fn real_time_limit() -> u64 {
 /// Lifts the limit on locked memory, for this process and those it starts.
 pub fn unlimit_locked_memory() -> io::Result<()> {
     Ok(rustix::process::setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?)
+}
+
+/// Lets this process, and those it starts, have real-time priorities up to this one, also without rights.
+pub fn allow_priority(priority: i32) -> io::Result<()> {
+    let wanted = u64::try_from(priority.min(HIGHEST_FIFO)).unwrap_or(0);
+    let (soft, hard) = limit(Resource::Rtprio);
+    if soft >= wanted {
+        return Ok(());
+    }
+    let lifted = Rlimit { current: Some(wanted), maximum: Some(hard.max(wanted)) };
+    Ok(rustix::process::setrlimit(Resource::Rtprio, lifted)?)
 }
 
 /// A limit in force: the soft one, and how far the process may raise it; `RLIM_INFINITY` where there is none.

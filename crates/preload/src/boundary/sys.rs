@@ -13,6 +13,7 @@ pub mod call;
 pub mod nodes;
 pub mod page_hints;
 pub mod pipes;
+pub mod real_time;
 pub mod socket;
 pub mod task;
 

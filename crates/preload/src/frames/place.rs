@@ -5,6 +5,7 @@
 
 pub mod exact_search;
 pub mod module;
+pub mod seen;
 pub mod shadow;
 pub mod stale_faults;
 pub mod wake;
@@ -26,6 +27,7 @@ use pagelab_abi::plan::MAX_STRATEGIES;
 
 use super::areas;
 
+use seen::Seen;
 use shadow::Shadow;
 
 /// Frames of the placed pages, for the count at exit.
@@ -181,9 +183,11 @@ impl Engine {
         areas::each(span, &mut |part, number| {
             let Some(number) = number.filter(|_| !refused) else { return };
             let mut at = part.start;
-            while at < part.end {
+            let mut seen = Seen::new();
+            while let Some(missing) = seen.first_missing(self.pools.tools.pagemap, Span::new(at, part.end)) {
+                at = missing.start;
                 self.pools.ask_node(at, thread);
-                let rest = self.pools.of_one_policy(Span::new(at, part.end));
+                let rest = self.pools.of_one_policy(missing);
                 let (end, ended) = self.place(number, rest, Why::Eager);
                 total += end - at;
                 at = match ended {
@@ -345,20 +349,28 @@ impl Engine {
         let Some((run, from)) = self.take_known(number, at, 1) else { return false };
         let any = c::PROT_RW | c::PROT_EXEC;
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
+        let mut restored = true;
         let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {
-            chunks::with_attributes(from, pinned, other, prot, || {
+            let attempt = chunks::with_attributes(from, pinned, other, prot, || {
                 self.pools.shift(from, page_at(page), Then::Wait).1.is_none()
-            })
+            });
+            restored &= attempt.restored;
+            attempt.done
         });
         // Only now: memory that is locked meanwhile counts against the limit, which the program's next call may reach.
         if placed {
             self.pools.wake(page_at(page));
         }
         self.settle(number, run, page - at * PAGE, at, usize::from(placed));
+        if !placed && !restored {
+            // It would be refused for every other page, too, and be taken again for each of them.
+            self.drop_slot(number, Run::one(run.slot));
+        }
         placed
     }
 
-    /// Gives the page of a slot back to the kernel: it cannot be used, because something refers to it.
+    /// Gives the page of a slot back to the kernel: it cannot be used, because something refers to it, or because its
+    /// attributes are no longer those of the pool.
     fn drop_slot(&mut self, number: u32, run: Run) {
         let Some(pool) = self.pool_of(number) else { return };
         let Some(Some(pool)) = self.pools.all.get_mut(pool) else { return };

@@ -14,6 +14,7 @@ use crate::boundary::sys::{self, task};
 use crate::frames::engine::is_pinned;
 use crate::frames::kernel::uffd::Uffd;
 use crate::frames::place::SHADOW;
+use crate::frames::place::seen::Seen;
 use crate::frames::pool::{Pools, chunks};
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::{self, Kind};
@@ -38,9 +39,9 @@ pub fn registering(span: Span) {
                 let _ = task::munlock(part.start, part.len());
             }
         });
-        if areas::give_to_program(span, true) {
-            let _ = requests::ask(Kind::HandOver, span);
-        }
+        // If there are too many ranges, the mark is missing, but the memory is the program's all the same.
+        areas::give_to_program(span, true);
+        let _ = requests::ask(Kind::HandOver, span);
     }
 }
 
@@ -97,9 +98,13 @@ impl Pools {
     /// Hands `span` over to the program. Pages that were brought in ahead of any touch become missing again; otherwise
     /// the program's handler would never get their faults.
     pub fn hand_over(&mut self, span: Span) {
-        for page in (span.start..span.end).step_by(PAGE).filter(|page| SHADOW.is_ahead(*page)) {
-            self.withdraw_page(page);
-        }
+        let (pagemap, mut seen) = (self.tools.pagemap, Seen::new());
+        // What was placed may have been given back since.
+        SHADOW.each_ahead(span, &mut |page| {
+            if seen.has(pagemap, page) {
+                self.withdraw_page(page);
+            }
+        });
         let _ = self.tools.uffd.unregister(span);
     }
 

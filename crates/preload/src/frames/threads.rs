@@ -3,6 +3,7 @@
 pub mod handler;
 pub mod handler_affinity;
 pub mod own_pages;
+pub mod priority;
 pub mod refiller;
 pub mod registration;
 pub mod requests;

@@ -9,7 +9,7 @@ use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::memory::{calls, files, prefault};
 use crate::state::{own_locks, own_stack, seccomp as flags};
 
-use super::{exit, namespaces, seccomp, userfaultfd};
+use super::{exit, namespaces, real_time, seccomp, userfaultfd};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -412,6 +412,43 @@ pub(crate) extern "C" fn generic_setns(_number: usize, fd: c_int, kind: c_int) -
     c_long::from(setns(fd, kind))
 }
 
+fn long(result: Result<usize>) -> c_long {
+    match result {
+        Ok(value) => value as c_long,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+pub(crate) extern "C" fn sched_setscheduler(tid: c_int, policy: c_int, parameters: usize) -> c_int {
+    long(real_time::set_scheduler(tid, policy, parameters)) as c_int
+}
+
+/// libc's `syscall` with the number of sched_setscheduler(2).
+pub(crate) extern "C" fn generic_setscheduler(_number: usize, tid: c_int, policy: c_int, at: usize) -> c_long {
+    long(real_time::set_scheduler(tid, policy, at))
+}
+
+pub(crate) extern "C" fn sched_setparam(tid: c_int, parameters: usize) -> c_int {
+    long(real_time::set_parameters(tid, parameters)) as c_int
+}
+
+/// libc's `syscall` with the number of sched_setparam(2).
+pub(crate) extern "C" fn generic_setparam(_number: usize, tid: c_int, parameters: usize) -> c_long {
+    long(real_time::set_parameters(tid, parameters))
+}
+
+pub(crate) extern "C" fn sched_setattr(tid: c_int, attributes: usize, flags: c_uint) -> c_int {
+    long(real_time::set_attributes(tid, attributes, flags)) as c_int
+}
+
+/// libc's `syscall` with the number of sched_setattr(2).
+pub(crate) extern "C" fn generic_setattr(_number: usize, tid: c_int, attributes: usize, flags: c_uint) -> c_long {
+    long(real_time::set_attributes(tid, attributes, flags))
+}
+
 /// libc's `syscall` with the number of landlock_restrict_self(2), for which libc has no function.
 pub(crate) extern "C" fn restrict_files(_number: usize, ruleset: c_int, flags: c_uint) -> c_long {
     c_long::from(status(namespaces::restrict_files(ruleset, flags)))
@@ -441,7 +478,7 @@ pub(crate) extern "C" fn generic_futex(
     }
 }
 
-/// libc's `syscall`, which singles out thirteen calls: those of the functions named `generic_…` here,
+/// libc's `syscall`, which singles out sixteen calls: those of the functions named `generic_…` here,
 /// [`seccomp`](fn@seccomp) and [`restrict_files`]. Of futex(2) it singles out FUTEX_WAKE_OP and the operations on locks
 /// with priority inheritance (bits 5 to 8 and 11 to 13). For all others it runs the instructions that the detour has
 /// overwritten, then the rest of libc's function. It is in assembly, because it preserves all registers.
@@ -482,6 +519,12 @@ pub(crate) extern "C" fn generic_syscall() {
         "je {process_madvise}",
         "cmp rdi, 462",
         "je {mseal}",
+        "cmp rdi, 144",
+        "je {setscheduler}",
+        "cmp rdi, 142",
+        "je {setparam}",
+        "cmp rdi, 314",
+        "je {setattr}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -501,7 +544,10 @@ pub(crate) extern "C" fn generic_syscall() {
         prctl = sym generic_prctl,
         process_madvise = sym generic_process_madvise,
         seccomp = sym seccomp,
+        setattr = sym generic_setattr,
         setns = sym generic_setns,
+        setparam = sym generic_setparam,
+        setscheduler = sym generic_setscheduler,
         unshare = sym generic_unshare,
         libc = sym arch::LIBC_SYSCALL,
     );

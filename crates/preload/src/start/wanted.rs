@@ -52,6 +52,15 @@ pub fn wanted_properties() -> [Wanted; 2] {
     ]
 }
 
+/// Functions by which threads become real-time.
+pub fn wanted_scheduling() -> [Wanted; 3] {
+    let policy =
+        wanted(c"sched_setscheduler", nr::SCHED_SETSCHEDULER, entry::sched_setscheduler as *const () as usize);
+    let priority = wanted(c"sched_setparam", nr::SCHED_SETPARAM, entry::sched_setparam as *const () as usize);
+    let both = wanted(c"sched_setattr", nr::SCHED_SETATTR, entry::sched_setattr as *const () as usize);
+    [policy, priority, both].map(|one| Wanted { optional: true, ..one })
+}
+
 /// Functions that decide about memory that is mapped later.
 pub fn wanted_for_later() -> [Wanted; 2] {
     let persona = wanted(c"personality", nr::PERSONALITY, entry::personality as *const () as usize);

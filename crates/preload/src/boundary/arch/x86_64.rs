@@ -37,11 +37,13 @@ pub mod nr {
         __NR_process_vm_readv as PROCESS_VM_READV, __NR_pwrite64 as PWRITE64, __NR_read as READ,
         __NR_readlink as READLINK, __NR_recvmsg as RECVMSG, __NR_rt_sigprocmask as RT_SIGPROCMASK,
         __NR_rt_sigtimedwait as RT_SIGTIMEDWAIT, __NR_sched_getaffinity as SCHED_GETAFFINITY,
-        __NR_sched_setaffinity as SCHED_SETAFFINITY, __NR_seccomp as SECCOMP,
+        __NR_sched_getparam as SCHED_GETPARAM, __NR_sched_setaffinity as SCHED_SETAFFINITY,
+        __NR_sched_setattr as SCHED_SETATTR, __NR_sched_setparam as SCHED_SETPARAM,
+        __NR_sched_setscheduler as SCHED_SETSCHEDULER, __NR_seccomp as SECCOMP,
         __NR_set_tid_address as SET_TID_ADDRESS, __NR_setgroups as SETGROUPS, __NR_setns as SETNS,
         __NR_setresgid as SETRESGID, __NR_setresuid as SETRESUID, __NR_setsockopt as SETSOCKOPT,
-        __NR_socket as SOCKET, __NR_symlinkat as SYMLINKAT, __NR_sysinfo as SYSINFO, __NR_uname as UNAME,
-        __NR_unlinkat as UNLINKAT, __NR_unshare as UNSHARE, __NR_userfaultfd as USERFAULTFD,
+        __NR_socket as SOCKET, __NR_symlinkat as SYMLINKAT, __NR_sysinfo as SYSINFO, __NR_tgkill as TGKILL,
+        __NR_uname as UNAME, __NR_unlinkat as UNLINKAT, __NR_unshare as UNSHARE, __NR_userfaultfd as USERFAULTFD,
         __NR_vmsplice as VMSPLICE, __NR_waitid as WAITID, __NR_write as WRITE,
     };
 }

@@ -129,20 +129,36 @@ impl Ranges {
     }
 
     fn replace(&self, span: Span, code: Option<Code>) {
-        let first = self.position(span.start);
-        let (mut end, mut kept) = (first, [None; 3]);
-        kept[1] = code.map(|code| (span, code));
+        let mut first = self.position(span.start);
+        let (mut wide, mut kept) = (span, [None; 3]);
+        // Neighbours with the same code become one range: a program may name a large block page by page.
+        let joins =
+            |old: Span, other: Code| code == Some(other) && (old.end == span.start || old.start == span.end);
+        if let Some(before) = first.checked_sub(1)
+            && self.range(before).is_some_and(|(old, other)| joins(old, other))
+        {
+            first = before;
+        }
+        let mut end = first;
         while end < self.count.load(Ordering::Relaxed)
-            && let Some((old, other)) = self.range(end).filter(|(old, _)| old.start < span.end)
+            && let Some((old, other)) =
+                self.range(end).filter(|(old, other)| old.start < span.end || joins(*old, *other))
         {
             if old.start < span.start {
-                kept[0] = Some((Span::new(old.start, span.start), other));
+                match code == Some(other) {
+                    true => wide.start = old.start,
+                    false => kept[0] = Some((Span::new(old.start, span.start), other)),
+                }
             }
             if old.end > span.end {
-                kept[2] = Some((Span::new(span.end, old.end), other));
+                match code == Some(other) {
+                    true => wide.end = old.end,
+                    false => kept[2] = Some((Span::new(span.end, old.end), other)),
+                }
             }
             end += 1;
         }
+        kept[1] = code.map(|code| (wide, code));
         let count = kept.iter().flatten().count();
         self.slide(end, first + count);
         for (at, (span, code)) in kept.into_iter().flatten().enumerate() {
@@ -192,6 +208,31 @@ mod tests {
         assert!(RANGES.change(Span::new(0, usize::MAX), None));
         assert_eq!(RANGES.count.load(Ordering::Relaxed), 0);
         assert_eq!(RANGES.around(base).1, Span::new(0, usize::MAX));
+    }
+
+    #[test]
+    fn neighbours_with_the_same_code_are_one_range() {
+        static RANGES: Ranges = Ranges::new();
+        let page = |number: usize| Span::new(number * 4096, (number + 1) * 4096);
+        let count = || RANGES.count.load(Ordering::Relaxed);
+        // More than the table holds, in ascending, then in descending order, then every other one and those between.
+        let ascending = 0..2 * ROOM;
+        let descending = (3 * ROOM..5 * ROOM).rev();
+        assert!(ascending.chain(descending).all(|number| RANGES.change(page(number), Some(1))));
+        assert_eq!(count(), 2);
+        let some = 6 * ROOM..7 * ROOM;
+        assert!(
+            some.clone()
+                .step_by(2)
+                .chain(some.skip(1).step_by(2))
+                .all(|number| RANGES.change(page(number), Some(1)))
+        );
+        assert_eq!(count(), 3);
+        assert_eq!(RANGES.around(5).1, Span::new(0, page(2 * ROOM).start));
+        assert!(RANGES.change(page(2 * ROOM), Some(2)) && RANGES.change(page(7), Some(2)));
+        assert_eq!(count(), 6, "others stay apart");
+        assert!(RANGES.change(page(7), Some(1)));
+        assert_eq!((count(), RANGES.around(5).1), (4, Span::new(0, page(2 * ROOM).start)));
     }
 
     #[test]

@@ -75,6 +75,36 @@ impl Shadow {
         self.load(addr) & !AHEAD
     }
 
+    fn leaf(&self, addr: usize) -> Option<&'static Leaf> {
+        self.directory.get()?.get(addr / REACH)?.get()
+    }
+
+    /// The parts of `span` for which there are leaves, here or (`also`) at a distance. A span may be far larger than
+    /// the memory behind it, so whole leaves are skipped.
+    fn parts(&self, span: Span, also: usize) -> impl Iterator<Item = Span> {
+        let mut at = span.start;
+        core::iter::from_fn(move || {
+            while at < span.end {
+                let other = at.wrapping_add(also);
+                let whole = (REACH - at % REACH).min(REACH - other % REACH);
+                let part = Span::new(at, span.end.min(at.saturating_add(whole)));
+                at = part.end;
+                if self.leaf(part.start).is_some() || self.leaf(other).is_some() {
+                    return Some(part);
+                }
+            }
+            None
+        })
+    }
+
+    /// Calls `visit` for each page of `span` that was placed ahead of a touch.
+    pub fn each_ahead(&self, span: Span, visit: &mut dyn FnMut(usize)) {
+        self.parts(span, 0)
+            .flat_map(|part| (part.start..part.end).step_by(PAGE))
+            .filter(|page| self.is_ahead(*page))
+            .for_each(visit);
+    }
+
     /// Whether the page at `addr` was placed ahead of a touch.
     pub fn is_ahead(&self, addr: usize) -> bool {
         self.load(addr) & AHEAD != 0
@@ -82,10 +112,11 @@ impl Shadow {
 
     /// Records that the pages of `old` lie at `new` from now on.
     pub fn carry(&self, old: Span, new: usize) {
-        for offset in (0..old.len()).step_by(PAGE) {
-            let word = self.load(old.start + offset);
-            self.store(old.start + offset, 0);
-            self.store(new + offset, word);
+        let distance = new.wrapping_sub(old.start);
+        for page in self.parts(old, distance).flat_map(|part| (part.start..part.end).step_by(PAGE)) {
+            let word = self.load(page);
+            self.store(page, 0);
+            self.store(page.wrapping_add(distance), word);
         }
     }
 }
@@ -120,5 +151,24 @@ mod tests {
         assert_eq!([0, PAGE, 2 * PAGE].map(|at| shadow.get(FAR + at)), [0; 3]);
         assert_eq!([0, PAGE, 2 * PAGE].map(|at| shadow.get(FAR + REACH - PAGE + at)), [1, 0, 3]);
         assert!(shadow.is_ahead(FAR + REACH - PAGE) && !shadow.is_ahead(FAR + REACH + PAGE));
+    }
+
+    #[test]
+    fn only_leaves_that_exist_are_visited() {
+        let shadow = Shadow::new();
+        let visits = |span, also| shadow.parts(span, also).map(|part| part.len() / PAGE).sum::<usize>();
+        let large = Span::new(FAR, FAR + 512 * REACH);
+        let apart = 1024 * REACH + 3 * PAGE;
+        assert_eq!((visits(large, 0), visits(large, apart)), (0, 0));
+        shadow.set(FAR + 7 * REACH + PAGE, 5, true);
+        assert_eq!((visits(large, 0), visits(large, apart)), (PAGES, PAGES));
+        shadow.carry(large, FAR + apart);
+        assert_eq!(shadow.get(FAR + 7 * REACH + PAGE), 0);
+        assert_eq!(shadow.get(FAR + 7 * REACH + PAGE + apart), 5);
+        // The leaf that was left stays; that of the new place begins three pages before it.
+        assert_eq!(visits(large, apart), PAGES + 3);
+        let mut seen = Vec::new();
+        shadow.each_ahead(Span::new(0, 1 << 47), &mut |page| seen.push(page));
+        assert_eq!(seen, [FAR + 7 * REACH + PAGE + apart]);
     }
 }

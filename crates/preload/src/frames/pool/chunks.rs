@@ -273,25 +273,34 @@ pub fn discard(span: Span) {
     }
 }
 
-/// Runs `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection. Returns
-/// whether it succeeded.
-pub fn with_attributes(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
+/// What came of an attempt with other attributes.
+pub struct Attempt {
+    /// Whether it succeeded.
+    pub done: bool,
+    /// Whether the slot has its own attributes again. If not, no page can be moved from it like from others.
+    pub restored: bool,
+}
+
+/// Runs `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection.
+pub fn with_attributes(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> Attempt {
     own_locks::for_a_moment(|| with(slot, pinned, other, prot, what))
 }
 
-fn with(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
+fn with(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> Attempt {
     let lock = |locked| if locked { task::mlock(slot, PAGE, true) } else { task::munlock(slot, PAGE) };
     // SAFETY: the slot belongs to the pool alone, and is zero; it is made executable for a moment only.
     let protect = |prot| unsafe { sys::mprotect(slot, PAGE, prot) };
-    if (other && lock(!pinned).is_err()) || (prot != c::PROT_RW && protect(prot).is_err()) {
-        return false;
+    let mut attempt = Attempt { done: false, restored: true };
+    if other && lock(!pinned).is_err() {
+        return attempt;
     }
-    let done = what();
-    if prot != c::PROT_RW {
-        let _ = protect(c::PROT_RW);
+    // Where no memory may become executable (PR_SET_MDWE, SELinux), this is refused; the lock must be undone all the same.
+    if prot == c::PROT_RW || protect(prot).is_ok() {
+        attempt.done = what();
+        attempt.restored = prot == c::PROT_RW || protect(c::PROT_RW).is_ok();
     }
     if other {
-        let _ = lock(pinned);
+        attempt.restored &= lock(pinned).is_ok();
     }
-    done
+    attempt
 }

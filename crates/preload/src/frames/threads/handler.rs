@@ -24,7 +24,7 @@ use crate::state::plan;
 use super::handler_affinity::{self, Affinity};
 use super::requests::{self, Kind};
 use super::thread::Thread;
-use super::{own_pages, refiller, registration};
+use super::{own_pages, priority, refiller, registration};
 
 static THREAD: Thread = Thread::new();
 /// The userfaultfd's number in the handler's table.
@@ -70,6 +70,11 @@ pub fn descriptor() -> Option<(u32, i32)> {
     (thread != 0).then(|| (thread, UFFD.load(Ordering::Relaxed)))
 }
 
+/// Id of the handler, or 0.
+pub fn id() -> u32 {
+    THREAD.id()
+}
+
 /// In a forked child: forgets handler, stacks and descriptors, which are the parent's.
 pub fn forget() {
     THREAD.forget();
@@ -106,6 +111,7 @@ fn open_and_begin(keeps: bool) -> core::result::Result<(), Stop> {
 
 fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
     handler_affinity::attach();
+    priority::learn();
     UFFD.store(uffd.0, Ordering::Relaxed);
     PAGEMAP.store(pagemap.0, Ordering::Relaxed);
     STAGE.store(BEGUN, Ordering::Release);
@@ -186,6 +192,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     // locked to the same extent as the program's memory.
     let keeps_lock = plan::current().is_some_and(pins) && task::may_lock_beyond_limit(0);
     KEEPS_LOCK.store(keeps_lock, Ordering::Relaxed);
+    priority::take();
     task::give_up_rights(keeps_lock);
     Ok(uffd)
 }

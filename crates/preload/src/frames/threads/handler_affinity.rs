@@ -9,6 +9,8 @@ use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use crate::boundary::sys::task::{self, MASK_WORDS};
 use crate::boundary::{arch, elf, libc};
 
+use super::priority;
+
 /// Address at which the kernel stores the number of the processor that runs the program's first thread (its rseq area,
 /// which glibc registers since 2.35); 0: unknown.
 static PROCESSOR: AtomicUsize = AtomicUsize::new(0);
@@ -67,7 +69,9 @@ impl Affinity {
 
     /// Moves the handler to the program's present processor.
     pub fn follow(&mut self) {
-        let wanted = processor().filter(|processor| self.words > 0 && self.allows(*processor));
+        // On the processor of a real-time thread of the same priority it might never run.
+        let allowed = |processor: &u32| self.words > 0 && !priority::is_level() && self.allows(*processor);
+        let wanted = processor().filter(allowed);
         if wanted == self.at {
             return;
         }

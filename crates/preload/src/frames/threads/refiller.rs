@@ -44,6 +44,11 @@ pub fn forget() {
     TIDY.store(false, Ordering::Relaxed);
 }
 
+/// Id of the refiller, or 0.
+pub fn id() -> u32 {
+    THREAD.id()
+}
+
 /// Requests the release of held pages. (Only the handler calls this.)
 pub fn tidy_soon() {
     if !TIDY.swap(true, Ordering::Relaxed) {

@@ -312,7 +312,9 @@ impl Asked {
             }
             result => {
                 let at = result?;
-                backing::after_move(self.from, at, self.keeps());
+                // What the move cuts off is unmapped; behind the new place lies other memory.
+                let moved = self.from.len().min(self.len);
+                backing::after_move(Span::new(self.from.start, self.from.start + moved), at, self.keeps());
                 Ok(at)
             }
         }
