@@ -269,10 +269,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
                 engine.checks.grip.let_go();
                 Ok(0)
             }
-            Kind::HandOver => {
-                engine.pools.hand_over(span);
-                Ok(0)
-            }
+            Kind::HandOver => engine.pools.hand_over(span).map(|()| 0),
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.pools.show_frames(span),
