@@ -117,6 +117,8 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
         task::futex_wait_for(&STAGE, BEGUN, 1_000_000_000);
     }
     if STAGE.load(Ordering::Acquire) != READY {
+        // What the program calls next may need a single thread.
+        let _ = THREAD.join();
         let failure = EngineFailure::from_code(u64::from(FAILURE.load(Ordering::Relaxed)));
         let errno = Some(Errno(ERRNO.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0);
         return Err(Stop { failure: failure.unwrap_or(EngineFailure::Other), errno });
@@ -186,7 +188,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     // locked to the same extent as the program's memory.
     let keeps_lock = plan::current().is_some_and(pins) && task::may_lock_beyond_limit(0);
     KEEPS_LOCK.store(keeps_lock, Ordering::Relaxed);
-    task::give_up_rights(keeps_lock);
+    task::give_up_rights(keeps_lock).map_err(stop(EngineFailure::Rights))?;
     Ok(uffd)
 }
 
