@@ -120,6 +120,19 @@ def test_a_program_that_starts_as_a_real_time_program_does_not_wait_for_ever(
     assert run.stdout == "ok\n", run.story()
 
 
+def test_a_process_with_capabilities_that_cannot_take_other_ids_has_no_engine(
+    workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    """Its threads without capabilities would be open to every process of its user. The record says so."""
+    guest = Guest("frames/own_ids", ("capabilities",), "own_ids-capabilities")
+    run = run_guest(BY_NAME["page-coloring"], guest, workshop, run_under, tmp_path)
+    frames = run.the_record.frames
+    assert frames is not None, run.story()
+    assert frames.engines_failed > 0, run.story()
+    missing = [warning for warning in run.the_record.warnings if warning.kind == "frames-not-placed"]
+    assert {warning.data["reason"] for warning in missing} == {"rights"}, run.story()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guest", GUESTS, ids=str)
 @pytest.mark.parametrize("policy", VARIANTS, ids=str)

@@ -139,6 +139,8 @@ coded! {
         Sanitizer = "sanitizer",
         /// The process was made past libc (by its clone, or by the system call).
         PastLibc = "past-libc",
+        /// The engine's threads could not give up the program's rights without giving others a hold on the program.
+        Rights = "rights",
     }
 }
 

@@ -376,6 +376,7 @@ fn failure_text(failure: &str) -> &str {
         "past-libc" => {
             "it was forked past libc (clone), and may end in a way that the engine's threads would prevent"
         }
+        "rights" => "it has capabilities, and may not give the engine's threads a user or group of their own",
         "module" => "its strategy module refused",
         "sanitizer" => "LeakSanitizer stops the engine's threads and then reads the program's memory",
         "handler-died" => "the engine's handler ended",

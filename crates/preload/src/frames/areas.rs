@@ -18,6 +18,9 @@ use ranges::{Code, Ranges};
 /// Number of strategies at a time: the plan's, and those of the program's own hints.
 pub const PLACERS: usize = 32;
 
+/// The code of memory whose pages the kernel places.
+const BY_KERNEL: Code = 0;
+
 static OF_HEAP: AtomicU8 = AtomicU8::new(0);
 static OF_POOL: [AtomicU8; MAX_ANON_POOLS] = [const { AtomicU8::new(0) }; MAX_ANON_POOLS];
 /// Pools (one bit each, and one for the heap) that have the policy's default strategy.
@@ -30,7 +33,7 @@ static DEFAULT: AtomicU8 = AtomicU8::new(0);
 static GIVEN: Ranges = Ranges::new();
 /// Ranges of the program's own hints.
 static HINTS: Ranges = Ranges::new();
-/// Ranges that the program has registered with its own userfaultfd: the kernel places them.
+/// Ranges that the program has registered with its own userfaultfd, or is about to ([`Given`]): the kernel places them.
 static PROGRAM: Ranges = Ranges::new();
 
 /// Reads the plan's pools and address ranges; returns whether any frame is governed.
@@ -140,7 +143,7 @@ fn by_pool(addr: usize) -> (Code, Span) {
 fn looked_up(addr: usize) -> (Option<Code>, Span) {
     let (programs, around) = PROGRAM.around(addr);
     if programs.is_some() {
-        return (programs, around);
+        return (Some(BY_KERNEL), around);
     }
     let (hint, within) = HINTS.around(addr);
     let within = within.and(around);
@@ -151,14 +154,41 @@ fn looked_up(addr: usize) -> (Option<Code>, Span) {
     (code, wider.and(within))
 }
 
-/// Marks `span` as memory that the program fills through its own userfaultfd; `false` removes the mark. As [`set`].
-pub fn give_to_program(span: Span, is: bool) -> bool {
-    PROGRAM.change(span, is.then_some(0))
+/// The mark of memory that the program fills through its own userfaultfd.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// The program has registered it.
+    Registered = 0,
+    /// The program is about to register it.
+    Asked = 1,
+}
+
+/// Marks `span` as memory that the program fills through its own userfaultfd; `None` removes the mark. As [`set`].
+pub fn give_to_program(span: Span, given: Option<Given>) -> bool {
+    PROGRAM.change(span, given.map(|given| given as Code))
+}
+
+/// Calls `visit` for each part of `span` that the program was about to register.
+pub fn each_asked(span: Span, visit: &mut dyn FnMut(Span)) {
+    let mut at = span.start;
+    while at < span.end {
+        let (code, within) = PROGRAM.around(at);
+        let part = Span::new(at, within.end.min(span.end).max(at + 1));
+        if code == Some(Given::Asked as Code) {
+            visit(part);
+        }
+        at = part.end;
+    }
 }
 
 /// Whether the program itself fills the page at `addr`.
 pub fn is_programs(addr: usize) -> bool {
     PROGRAM.around(addr).0.is_some()
+}
+
+/// Whether the program is about to register the page at `addr`.
+pub fn is_asked(addr: usize) -> bool {
+    PROGRAM.around(addr).0 == Some(Given::Asked as Code)
 }
 
 /// Whether the strategy with this code is that of a hint, or the default. Callers take turns with writers.

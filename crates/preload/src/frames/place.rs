@@ -128,8 +128,13 @@ impl Engine {
         let page = align_down(addr, PAGE);
         let (number, within) = areas::around(page);
         let Some(number) = number else {
-            // An outdated message for memory that the program now fills itself: it must not get zeros from here.
             if areas::is_programs(page) {
+                // An outdated message for memory that the program now fills itself: it must not get zeros from here. A
+                // thread that asks again would do so for ever if the page were still registered. (Not before the program
+                // has made its call, which a registration here, however short, would make fail.)
+                if !areas::is_asked(page) && self.checks.stale_faults.settled(page, thread, sys::monotonic_ns()) {
+                    self.pools.give_up_page(page);
+                }
                 return self.pools.wake(page_at(page));
             }
             self.pools.fill_or_free(page);

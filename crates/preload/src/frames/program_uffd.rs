@@ -1,26 +1,30 @@
 //! The program's own userfaultfd on governed memory.
 //!
 //! A mapping belongs to one userfaultfd. So if the program registers a range with its own, the library unregisters the
-//! range first. The range is then the program's until its memory is unmapped, and the kernel chooses its pages. The
-//! library notices only requests through libc (`ioctl`, and `syscall`).
+//! range first. The range is then the program's until its memory is unmapped, and the kernel chooses its pages. If the
+//! kernel refuses the program's registration, the library registers the range again. The library notices only requests
+//! through libc (`ioctl`, and `syscall`).
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
+use crate::boundary::maps;
 use crate::boundary::span::{Span, page_at};
-use crate::boundary::sys::{self, task};
+use crate::boundary::sys::{self, Result, task};
 use crate::frames::engine::is_pinned;
 use crate::frames::kernel::uffd::Uffd;
 use crate::frames::place::SHADOW;
 use crate::frames::place::seen::Seen;
 use crate::frames::pool::{Pools, chunks};
+use crate::frames::registrable::{each_registrable, is_placeable};
 use crate::frames::running::is_running;
+use crate::frames::threads::registration;
 use crate::frames::threads::requests::{self, Kind};
 use crate::state::lock;
 
-use super::areas;
+use super::areas::{self, Given};
 
 /// Whether some range is, or was, the program's.
 static GIVEN: AtomicBool = AtomicBool::new(false);
@@ -34,14 +38,49 @@ pub fn registering(span: Span) {
         GIVEN.store(true, Relaxed);
         let _guest = lock::hold_memory();
         areas::each(span, &mut |part, number| {
+            // A range that grows contains what the program registered before. It keeps its mark, and its registration,
+            // which kernels before 6.17 would end through any userfaultfd.
+            if areas::is_programs(part.start) {
+                return;
+            }
+            // If there are too many ranges, the mark is missing, but the memory is the program's all the same.
+            areas::give_to_program(part, Some(Given::Asked));
             // The library itself locked it.
             if number.is_some_and(is_pinned) {
                 let _ = task::munlock(part.start, part.len());
             }
+            if number.is_some() && requests::ask(Kind::HandOver, part).is_err() {
+                take_back(part);
+            }
         });
-        // If there are too many ranges, the mark is missing, but the memory is the program's all the same.
-        areas::give_to_program(span, true);
-        let _ = requests::ask(Kind::HandOver, span);
+    }
+}
+
+/// The program's registration of `span` has succeeded, or was refused.
+pub fn registered(span: Span, succeeded: bool) {
+    if !GIVEN.load(Relaxed) {
+        return;
+    }
+    let _guest = lock::hold_memory();
+    areas::each_asked(span, &mut |part| {
+        if succeeded {
+            areas::give_to_program(part, Some(Given::Registered));
+        } else {
+            take_back(part);
+        }
+    });
+}
+
+/// Governs `span` again, which the program could not register.
+fn take_back(span: Span) {
+    areas::give_to_program(span, None);
+    if is_running() {
+        let _ = each_registrable(&mut |part| {
+            let part = part.and(span);
+            if !part.is_empty() {
+                let _ = registration::renew(part);
+            }
+        });
     }
 }
 
@@ -90,14 +129,14 @@ pub fn has_some() -> bool {
 /// Ends the program's registrations in `span`, whose memory goes, or is new. (The guest's lock is held.)
 pub fn ends(span: Span) {
     if GIVEN.load(Relaxed) {
-        areas::give_to_program(span, false);
+        areas::give_to_program(span, None);
     }
 }
 
 impl Pools {
     /// Hands `span` over to the program. Pages that were brought in ahead of any touch become missing again; otherwise
     /// the program's handler would never get their faults.
-    pub fn hand_over(&mut self, span: Span) {
+    pub fn hand_over(&mut self, span: Span) -> Result<()> {
         let (pagemap, mut seen) = (self.tools.pagemap, Seen::new());
         // What was placed may have been given back since.
         SHADOW.each_ahead(span, &mut |page| {
@@ -105,7 +144,30 @@ impl Pools {
                 self.withdraw_page(page);
             }
         });
-        let _ = self.tools.uffd.unregister(span);
+        let uffd = self.tools.uffd;
+        if uffd.unregister(span).is_ok() {
+            return Ok(());
+        }
+        // The kernel refuses a range with any mapping that cannot be registered: of a file, for instance.
+        let mut result = Ok(());
+        maps::each(&mut |mapping| {
+            let part = mapping.span.and(span);
+            if !part.is_empty() && is_placeable(mapping) {
+                result = result.and(uffd.unregister(part));
+            }
+            mapping.span.end < span.end
+        })?;
+        result
+    }
+
+    /// Makes the kernel, or the program's userfaultfd, answer the fault on `page`, which is the program's but still
+    /// registered here. If it is not, nothing changes.
+    pub fn give_up_page(&mut self, page: usize) {
+        let uffd = self.tools.uffd;
+        // The kernel does not tell whose a page is, but nobody can register another's (EBUSY).
+        if uffd.register(page_at(page)).is_ok() && uffd.unregister(page_at(page)).is_err() {
+            let _ = uffd.zero(page_at(page));
+        }
     }
 
     /// Removes the page at `page` if it holds nothing but zeros. It is examined while it is moved out, so threads that

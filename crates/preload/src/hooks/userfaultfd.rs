@@ -20,8 +20,12 @@ pub fn ioctl(fd: i32, request: usize, argument: usize) -> Result<usize> {
         _ if flags::is_raw() => raw(),
         calls::API if calls::wants_events(argument) => seccomp::around(true, raw),
         calls::REGISTER => {
-            own_stack::run(|| calls::registering(argument));
-            raw()
+            let span = own_stack::run(|| calls::registering(argument));
+            let result = raw();
+            if let Some(span) = span {
+                own_stack::run(|| calls::registered(span, result.is_ok()));
+            }
+            result
         }
         _ => raw(),
     }

@@ -26,7 +26,7 @@ pub use advise::{
     gives_up_mappings, madvise, personality, place_to_lock, unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
-pub use registering::{API, REGISTER, has_registered, registering, wants_events};
+pub use registering::{API, REGISTER, has_registered, registered, registering, wants_events};
 pub use remap::{after_growth, before_growth, mremap};
 
 /// Flags with which anonymous memory is governed. Calls with other flags go to the kernel: MAP_SHARED (another kind of

@@ -12,7 +12,7 @@ use linux_raw_sys::{general, prctl};
 use crate::boundary::arch::{clone_thread, nr};
 
 use super::c;
-use super::call::{Plain, Result, calls, check};
+use super::call::{Errno, Plain, Result, calls, check};
 
 /// Flags for a thread of this process with its own descriptors. CLONE_SYSVSEM is left out: it would give the program a
 /// list of semaphore adjustments, which kcmp(2) distinguishes from none. CLONE_UNTRACED: a tracer that follows new
@@ -129,6 +129,9 @@ calls! {
     fn setresgid(id: u32) -> () { nr::SETRESGID; id, id, id }
 
     fn setresuid(id: u32) -> () { nr::SETRESUID; id, id, id }
+
+    // The kernel writes the word's bytes.
+    fn getrandom(word: &mut u32, bytes: usize, flags: u32) -> usize { nr::GETRANDOM; word, bytes, flags }
 
     // The header has 8 bytes, version 3 has 24: effective, permitted and inheritable, twice.
     fn capget(header: &mut [u32; 2], data: &mut [u32; 6]) -> () { nr::CAPGET; header, data }
@@ -264,8 +267,6 @@ pub fn set_name(name: &CStr) {
     let _ = prctl_name(name);
 }
 
-/// Ids that no user and no group has: -2; and the overflow ids, for namespaces that do not know -2.
-const NOBODY: [u32; 2] = [u32::MAX - 1, 65534];
 const CAPABILITIES_VERSION_3: u32 = general::_LINUX_CAPABILITY_VERSION_3;
 const CAP_SETGID: u64 = 1 << general::CAP_SETGID;
 const CAP_SETUID: u64 = 1 << general::CAP_SETUID;
@@ -275,25 +276,75 @@ const CAP_IPC_LOCK: u64 = 1 << general::CAP_IPC_LOCK;
 /// a program could get by exec, and, if the program could become another user, its present user and groups. So an
 /// attacker who later takes over the program gains none of them from this thread. `but_locks`: the thread may still lock
 /// memory.
-pub fn give_up_rights(but_locks: bool) {
+///
+/// Nor may anybody gain a right by naming this thread. The kernel lets a process signal a thread of its user, and write
+/// to its memory if the group is its own, too, and it has all capabilities of the thread. So a thread with fewer
+/// capabilities than the program has ids that no other process has ([`take_own_ids`]). EPERM: this is not possible here,
+/// and the thread must end.
+pub fn give_up_rights(but_locks: bool) -> Result<()> {
     let permitted = permitted_capabilities(0);
+    let kept = if but_locks { permitted & CAP_IPC_LOCK } else { 0 };
     let _ = keep_capabilities(but_locks);
     // Some may be permitted but not in effect at the moment (seteuid).
     let _ = set_capabilities(permitted);
     // Up to the first that the kernel does not know.
     let _ = (0..u64::BITS).all(|capability| drop_from_bounding_set(capability).is_ok());
     let _ = no_new_privileges();
+    let ids = match ids_to_change(permitted) {
+        Some((false, false)) if permitted & !kept == 0 => Ok(()),
+        // Ids as the program's, but fewer capabilities; or ids of which the program may give up some.
+        None | Some((false, false)) => Err(Errno::EPERM),
+        Some((user, group)) => take_own_ids(user, group),
+    };
+    let _ = keep_capabilities(false);
+    let given_up = set_capabilities(kept);
+    ids.and(given_up)
+}
+
+/// Whether the user and the group must change, because the program may change its own. `None`: they must, but cannot.
+fn ids_to_change(permitted: u64) -> Option<(bool, bool)> {
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [user, effective_user, saved_user] = &mut users;
     let [group, effective_group, saved_group] = &mut groups;
-    let _ = getresuid(user, effective_user, saved_user);
-    let _ = getresgid(group, effective_group, saved_group);
+    getresuid(user, effective_user, saved_user).ok()?;
+    getresgid(group, effective_group, saved_group).ok()?;
     let are_several = |ids: &[u32; 3]| ids.windows(2).any(|pair| pair.first() != pair.last());
-    if permitted & (CAP_SETUID | CAP_SETGID) != 0 || are_several(&users) || are_several(&groups) {
-        become_nobody(users[0], groups[0]);
+    let (user, group) = (permitted & CAP_SETUID != 0, permitted & CAP_SETGID != 0);
+    let is_stuck = (are_several(&users) && !user) || (are_several(&groups) && !group);
+    (!is_stuck).then_some((user, group))
+}
+
+/// Takes a user, a group, or both, that no other process has. They are drawn anew in each process: ids that processes
+/// share, or that follow from the numbers of processes, which come back, would be those of a process that has given up
+/// its rights. Such a process controls its own thread, and with it that thread's ids.
+fn take_own_ids(user: bool, group: bool) -> Result<()> {
+    // A change of the user makes the whole process undumpable, but that is the program's decision.
+    let was_dumpable = dumpable();
+    let take = || {
+        if group {
+            let _ = no_groups();
+            setresgid(unused_id()?)?;
+        }
+        if user { setresuid(unused_id()?) } else { Ok(()) }
+    };
+    let taken = take();
+    if was_dumpable == Ok(1) {
+        let _ = become_dumpable();
     }
-    let _ = keep_capabilities(false);
-    let _ = set_capabilities(if but_locks { permitted & CAP_IPC_LOCK } else { 0 });
+    taken
+}
+
+/// Draws an id from 2^31 to 2^32 - 3, which are given to nobody: some programs take them for negative numbers. (-1 is no
+/// id, and -2 is nobody's in some systems, which several processes may have.)
+fn unused_id() -> Result<u32> {
+    // The program may start before the machine has gathered randomness.
+    const GRND_INSECURE: u32 = 4;
+    const FIRST: u32 = 1 << 31;
+    let mut drawn = 0u32;
+    if getrandom(&mut drawn, size_of::<u32>(), GRND_INSECURE)? != size_of::<u32>() {
+        return Err(Errno::EAGAIN);
+    }
+    Ok(FIRST + drawn % (u32::MAX - 1 - FIRST))
 }
 
 /// Whether thread `tid` may lock memory beyond the limit.
@@ -304,18 +355,6 @@ pub fn may_lock_beyond_limit(tid: u32) -> bool {
 /// Gives up the calling thread's remaining capabilities.
 pub fn give_up_capabilities() {
     let _ = set_capabilities(0);
-}
-
-/// Takes ids that nobody has; where that is not permitted, keeps only the real ids.
-fn become_nobody(user: u32, group: u32) {
-    // A change of the user makes the whole process undumpable, but that is the program's decision.
-    let was_dumpable = dumpable();
-    let _ = no_groups();
-    let _ = NOBODY.into_iter().chain([group]).any(|id| setresgid(id).is_ok());
-    let _ = NOBODY.into_iter().chain([user]).any(|id| setresuid(id).is_ok());
-    if was_dumpable == Ok(1) {
-        let _ = become_dumpable();
-    }
 }
 
 /// Permitted capabilities of thread `tid`; 0: the caller.

@@ -22,6 +22,8 @@ use crate::frames::{areas, registrable};
 impl Pools {
     /// Moves pages from `page` on to `transit`, in the transit area; returns the bytes moved.
     pub fn move_out(&self, page: usize, transit: Span) -> usize {
+        // The program may have locked all memory, or a process may have read the area: either brings its pages in.
+        chunks::discard(transit);
         for _ in 0..PATIENCE {
             // SAFETY: the transit area is the library's own and empty; the pages moved there come back.
             match unsafe { self.tools.uffd.shift(page, transit, Then::Wait) } {

@@ -249,6 +249,8 @@ fn is_huge(frames: &[u64; SLOTS]) -> bool {
 fn split(tools: &Tools, address: usize, pinned: bool) -> Result<()> {
     let landing = tools.landing + if pinned { PAGE } else { 0 };
     let (out, back) = (Span::new(landing, landing + PAGE), Span::new(address, address + PAGE));
+    // The program may have locked all memory, or a process may have read this page: either brings it in.
+    discard(out);
     let one = |from, to| {
         // The kernel splits in steps, and requests another call.
         (0..100).any(|_| {

@@ -123,6 +123,8 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
         task::futex_wait_for(&STAGE, BEGUN, 1_000_000_000);
     }
     if STAGE.load(Ordering::Acquire) != READY {
+        // What the program calls next may need a single thread.
+        let _ = THREAD.join();
         let failure = EngineFailure::from_code(u64::from(FAILURE.load(Ordering::Relaxed)));
         let errno = Some(Errno(ERRNO.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0);
         return Err(Stop { failure: failure.unwrap_or(EngineFailure::Other), errno });
@@ -193,7 +195,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let keeps_lock = plan::current().is_some_and(pins) && task::may_lock_beyond_limit(0);
     KEEPS_LOCK.store(keeps_lock, Ordering::Relaxed);
     priority::take();
-    task::give_up_rights(keeps_lock);
+    task::give_up_rights(keeps_lock).map_err(stop(EngineFailure::Rights))?;
     Ok(uffd)
 }
 
@@ -276,10 +278,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
                 engine.checks.grip.let_go();
                 Ok(0)
             }
-            Kind::HandOver => {
-                engine.pools.hand_over(span);
-                Ok(0)
-            }
+            Kind::HandOver => engine.pools.hand_over(span).map(|()| 0),
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.pools.show_frames(span),

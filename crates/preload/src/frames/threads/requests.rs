@@ -3,12 +3,16 @@
 //! The handler waits only for faults. So a thread stores its request here and touches a page that is always missing:
 //! the fault wakes the handler. This needs no descriptor, which the program could close, and no lock for which the
 //! handler would have to wait. The thread continues when the handler has filled the page.
+//!
+//! Others may bring the page in, too: a process that reads the program's memory, or `mlockall`. Then the touch is no
+//! fault, and the handler does not know of the request. So the thread looks whether the handler has taken it. If not, it
+//! removes the page and touches it again.
 
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Errno, Result, c};
+use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::state::lock::Turn;
 
 /// Kinds of requests.
@@ -75,10 +79,18 @@ impl Kind {
 static TURN: Turn = Turn::new();
 /// The page that is touched to send a request; 0: there is no handler.
 static PAGE_OF_REQUESTS: AtomicUsize = AtomicUsize::new(0);
+/// The request that the handler has not taken yet; 0: there is none.
 static KIND: AtomicU8 = AtomicU8::new(0);
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 static ANSWER: AtomicI64 = AtomicI64::new(0);
+/// Whether the answer is there.
+static ANSWERED: AtomicU32 = AtomicU32::new(NO);
+const NO: u32 = 0;
+const YES: u32 = 1;
+/// How often the page is touched for one request. Only a process that reads it over and over can bring it in between a
+/// removal and the touch that follows.
+const TOUCHES: usize = 1000;
 
 /// Sets the page that is touched to send requests (0: there is no handler).
 pub fn set_page(page: usize) {
@@ -93,6 +105,7 @@ pub fn page() -> usize {
 /// Resets the requests in a forked child: there is no handler, and nobody asks.
 pub fn reset() {
     TURN.give();
+    KIND.store(0, Ordering::Relaxed);
     set_page(0);
 }
 
@@ -102,25 +115,44 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     TURN.take();
     let answer = match self::page() {
         0 => Err(Errno::ESRCH),
-        page => {
-            START.store(span.start, Ordering::Relaxed);
-            END.store(span.end, Ordering::Relaxed);
-            ANSWER.store(-i64::from(Errno::ESRCH.0), Ordering::Relaxed);
-            KIND.store(kind as u8, Ordering::Release);
-            // SAFETY: the page is the library's own; when it is missing, the handler fills it. Afterwards it must be
-            // missing again.
-            let answer = unsafe {
-                core::ptr::read_volatile(page as *const u8);
-                let answer = ANSWER.load(Ordering::Acquire);
-                let _ = sys::madvise(page, PAGE, c::MADV_DONTNEED);
-                answer
-            };
-            usize::try_from(answer).map_err(|_| Errno(answer.unsigned_abs() as i32))
-        }
+        page => send(page, kind, span),
     };
     TURN.give();
     sys::restore_signals(mask);
     answer
+}
+
+fn send(page: usize, kind: Kind, span: Span) -> Result<usize> {
+    START.store(span.start, Ordering::Relaxed);
+    END.store(span.end, Ordering::Relaxed);
+    ANSWERED.store(NO, Ordering::Relaxed);
+    for _ in 0..TOUCHES {
+        KIND.store(kind as u8, Ordering::Release);
+        // SAFETY: the page is the library's own; when it is missing, the handler fills it. Afterwards it must be missing
+        // again. (The program may have locked it.)
+        unsafe {
+            core::ptr::read_volatile(page as *const u8);
+            let _ = sys::madvise(page, PAGE, c::MADV_DONTNEED_LOCKED);
+        }
+        if KIND.swap(0, Ordering::AcqRel) == 0 {
+            return awaited();
+        }
+        if self::page() == 0 {
+            break;
+        }
+    }
+    Err(Errno::ESRCH)
+}
+
+/// The answer to a request that the handler has taken. It is there already, unless the page was filled for another
+/// process, and the handler met the request afterwards.
+fn awaited() -> Result<usize> {
+    const WHILE: u64 = 100_000;
+    while ANSWERED.load(Ordering::Acquire) == NO {
+        task::futex_wait_for(&ANSWERED, NO, WHILE);
+    }
+    let answer = ANSWER.load(Ordering::Relaxed);
+    usize::try_from(answer).map_err(|_| Errno(answer.unsigned_abs() as i32))
 }
 
 /// The request for which the page was touched.
@@ -129,11 +161,12 @@ pub fn question() -> Option<(Kind, Span)> {
     Some((kind, Span::new(START.load(Ordering::Relaxed), END.load(Ordering::Relaxed))))
 }
 
-/// Stores the answer; the thread reads it once the page is present.
+/// Stores the answer, which the thread reads when it continues.
 pub fn answer(result: Result<usize>) {
     let value = match result {
         Ok(value) => i64::try_from(value).unwrap_or(i64::MAX),
         Err(errno) => -i64::from(errno.0),
     };
-    ANSWER.store(value, Ordering::Release);
+    ANSWER.store(value, Ordering::Relaxed);
+    ANSWERED.store(YES, Ordering::Release);
 }

@@ -47,26 +47,32 @@ pub fn has_registered() -> bool {
     HAS_REGISTERED.load(Ordering::Relaxed)
 }
 
-/// Prepares the range in the `struct uffdio_register` at `argument`, which the program is about to register.
-pub fn registering(argument: usize) {
+/// Prepares the range in the `struct uffdio_register` at `argument`, which the program is about to register. Returns the
+/// range, for [`registered`].
+pub fn registering(argument: usize) -> Option<Span> {
     const MISSING: usize = 1;
     let mut bytes = [0u8; 24];
     if task::read_own(argument, &mut bytes) != Ok(bytes.len()) {
-        return;
+        return None;
     }
     let (start, len, mode) = (word(&bytes, 0), word(&bytes, 8), word(&bytes, 16));
-    let Some(end) = start.checked_add(len).filter(|end| start % PAGE == 0 && end % PAGE == 0 && len > 0) else {
-        return;
-    };
+    let end = start.checked_add(len).filter(|end| start % PAGE == 0 && end % PAGE == 0 && len > 0)?;
+    let whole = Span::new(start, end);
     HAS_REGISTERED.store(true, Ordering::Relaxed);
-    backing::program_uffd::registering(Span::new(start, end));
+    backing::program_uffd::registering(whole);
     let fills = mode & MISSING != 0;
     if fills && plan::prefaults() {
-        give_anonymous_back(Span::new(start, end));
+        give_anonymous_back(whole);
     }
     if let Some(span) = our_span(start, len) {
         let _ = uncover(span, fills);
     }
+    Some(whole)
+}
+
+/// The program's registration of `span`, as [`registering`] returned it, has succeeded, or was refused.
+pub fn registered(span: Span, succeeded: bool) {
+    backing::program_uffd::registered(span, succeeded);
 }
 
 /// Makes reserved pages normal memory, because no part of them can be registered, and unmaps memory mapped in advance:
