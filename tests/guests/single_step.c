@@ -27,7 +27,7 @@ static int is_stepping(void) {
     return (flags & TRAP_FLAG) != 0;
 }
 
-static void step_through_calls(int insist) {
+static void step_through_calls(int insist, int forks) {
     insists = insist;
     steps = 0;
     begin();
@@ -38,20 +38,21 @@ static void step_through_calls(int insist) {
     unsigned char *moved = mremap(p, 3 * MIB, 5 * MIB, MREMAP_MAYMOVE);
     int unmapped = munmap(moved, 5 * MIB);
     void *heap = sbrk(PAGE);
-    pid_t child = fork();
-    if (child == 0) _exit(is_stepping() ? 7 : 8);
+    pid_t child = forks ? fork() : 0;
+    if (forks && child == 0) _exit(is_stepping() ? 7 : 8);
     goes_on += is_stepping();
     end();
     CHECK(p != MAP_FAILED && protected == 0 && advised == 0 && moved != MAP_FAILED && unmapped == 0 && heap != (void *)-1);
-    CHECK(wait_for(child) == 7);
+    CHECK(!forks || wait_for(child) == 7);
     CHECK(goes_on == 2 && steps > 20);
 }
 
 int main(void) {
     struct sigaction act = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGTRAP, &act, NULL) == 0);
-    step_through_calls(0);
-    step_through_calls(1);
+    step_through_calls(0, 1);
+    /* Without a fork: such a handler would run while the memory of the child is put in order (docs/preload.md). */
+    step_through_calls(1, 0);
 
     /* The parent's own end, which is measured. */
     CHECK(ok() == 0);
