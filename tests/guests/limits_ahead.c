@@ -1,8 +1,17 @@
 /* Where the limits have room for what the program has, no call is refused for what was mapped in advance: neither a limit on data, nor
  * the number of mappings. Regression: only mmap without an address, mremap that grows, and brk gave memory mapped in advance up;
- * mprotect, stacks of threads, MAP_FIXED and MREMAP_DONTUNMAP failed. */
+ * mprotect, stacks of threads, MAP_FIXED and MREMAP_DONTUNMAP failed; and so did locks and other properties where the number of
+ * mappings was the limit. */
 #include "guest.h"
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
+
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
 
 enum { BLOCKS = 40 };
 #define BLOCK (2 * MIB + PAGE)
@@ -87,7 +96,37 @@ static size_t mappings(void) {
 
 static void protects(unsigned char *p) { CHECK(mprotect(p, BLOCK, PROT_READ) == 0); }
 static void advises(unsigned char *p) { CHECK(madvise(p, BLOCK, MADV_DONTDUMP) == 0); }
-static void locks(unsigned char *p) { CHECK(mlock2(p, BLOCK, MLOCK_ONFAULT) == 0 || errno == ENOMEM || errno == EPERM); }
+
+static int may_lock(void) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    return geteuid() == 0 || limit.rlim_cur >= BLOCKS * BLOCK;
+}
+static void locks(unsigned char *p) { CHECK(!may_lock() || mlock2(p, BLOCK, MLOCK_ONFAULT) == 0 || errno == EPERM); }
+static void locks_now(unsigned char *p) { CHECK(!may_lock() || mlock(p, BLOCK) == 0 || errno == EPERM); }
+
+/* Whether a call succeeded that kernels lack, or do not allow everyone. */
+static int is_done_or_missing(long result) { return result == 0 || errno == ENOSYS || errno == EINVAL || errno == EPERM; }
+
+static void binds(unsigned char *p) {
+    unsigned long nodes = 1;
+    CHECK(is_done_or_missing(syscall(SYS_mbind, p, BLOCK, 1 /* MPOL_PREFERRED */, &nodes, 2, 0)));
+}
+static void seals(unsigned char *p) { CHECK(is_done_or_missing(syscall(SYS_mseal, p, BLOCK, 0))); }
+static void names(unsigned char *p) { CHECK(is_done_or_missing(prctl(0x53564d41 /* PR_SET_VMA */, 0, p, BLOCK, "x"))); }
+static void advises_process(unsigned char *p) {
+    struct iovec part = {p, BLOCK};
+    int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    CHECK(is_done_or_missing(process_madvise(self, &part, 1, MADV_DONTDUMP, 0) == (ssize_t)BLOCK ? 0 : -1));
+    close(self);
+}
+static void registers(unsigned char *p) {
+    static int uffd = -1;
+    struct uffdio_api api = {.api = UFFD_API};
+    if (uffd < 0 && ((uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC)) < 0 || ioctl(uffd, UFFDIO_API, &api) != 0)) return;
+    struct uffdio_register range = {.range = {(uintptr_t)p, BLOCK}, .mode = UFFDIO_REGISTER_MODE_WP};
+    CHECK(is_done_or_missing(ioctl(uffd, UFFDIO_REGISTER, &range)));
+}
 
 /* With room for few mappings more, one for each block that is changed: what lies between two blocks takes none, nor do the others. */
 static void with_few_mappings(size_t most, void (*change)(unsigned char *)) {
@@ -115,7 +154,7 @@ int main(void) {
     CHECK(file && fscanf(file, "%zu", &most) == 1 && fclose(file) == 0);
     /* (Parts of reserved pages become mappings of their own, and a pool of frames may grow by mappings.) */
     if (most > 200000 || has_reserved_pages() || has_placed_frames()) return ok();
-    void (*const changes[])(unsigned char *) = {protects, advises, locks};
+    void (*const changes[])(unsigned char *) = {protects, advises, locks, locks_now, binds, seals, names, advises_process, registers};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         pid_t child = fork();
         if (child == 0) with_few_mappings(most, changes[i]);

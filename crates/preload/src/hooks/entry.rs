@@ -43,12 +43,30 @@ fn pointer(result: Result<usize>) -> *mut c_void {
 /// Runs a detoured call. If the program has installed a seccomp filter, it makes the program's own system call and
 /// nothing else; otherwise it runs `ours`, on one of the library's own stacks.
 fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
+    unless_raw(ours).unwrap_or_else(raw)
+}
+
+/// Runs `work` on one of the library's own stacks. `None`: it did not, because the program has installed a seccomp filter.
+/// (Another thread may do that at any time, also while this one waits in a call.)
+pub(super) fn unless_raw<R>(work: impl FnOnce() -> R) -> Option<R> {
     if flags::is_raw() {
-        return raw();
+        return None;
     }
     // On the stack, this thread is one that a thread with a filter waits for; so it asks again.
-    let on_stack = own_stack::run(|| if flags::is_raw() { None } else { Some(ours()) });
-    on_stack.unwrap_or_else(raw)
+    own_stack::run(|| if flags::is_raw() { None } else { Some(work()) })
+}
+
+/// Makes a call on `[addr, addr + len)`. If the kernel refuses it because it would have to split a mapping and there are
+/// too many, makes it again, after memory mapped in advance was given up.
+pub(super) fn with_room<R>(addr: usize, len: usize, mut call: impl FnMut() -> Result<R>) -> Result<R> {
+    let result = call();
+    let may_lack_room = match result {
+        Err(Errno::EAGAIN) => unless_raw(calls::gives_up_mappings),
+        // Usually there is a hole.
+        Err(Errno::ENOMEM) => unless_raw(|| calls::is_mapped(addr, len) && calls::gives_up_mappings()),
+        _ => None,
+    };
+    if may_lack_room == Some(true) { call() } else { result }
 }
 
 /// mmap; adds the address to which it returns, which says who made the call.
@@ -135,9 +153,9 @@ fn grown_locked(old: usize, old_len: usize, new_len: usize, flags: c_int) -> Opt
     if flags::is_raw() || new_len <= old_len || !calls::has_registered() {
         return None;
     }
-    let growth = own_stack::run(|| calls::before_growth(old, old_len, new_len, flags))?;
+    let growth = unless_raw(|| calls::before_growth(old, old_len, new_len, flags)).flatten()?;
     let result = sys::grow_in_place(growth.start - PAGE, PAGE, PAGE + growth.len());
-    own_stack::run(|| calls::after_growth(old, growth, result.is_ok()));
+    unless_raw(|| calls::after_growth(old, growth, result.is_ok()));
     result.is_ok().then_some(old)
 }
 
@@ -184,60 +202,89 @@ pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key
     status(either(raw, || if key < -1 { raw() } else { calls::mprotect(addr, len, prot, key) }))
 }
 
-/// Locks memory. Locking waits for faults, which may wait for the program itself, so the system calls are made on the
-/// program's stack.
-fn locking(before: impl FnOnce(), mut lock: impl FnMut() -> Result<()>, after: impl FnOnce()) -> c_int {
+/// Locks or unlocks `range` (address and length). Locking waits for faults, which may wait for the program itself, so the
+/// system calls are made on the program's stack.
+fn locking(range: [usize; 2], before: impl FnOnce(), mut lock: impl FnMut() -> Result<()>) -> Result<()> {
     if flags::is_raw() {
-        return status(lock());
+        return lock();
     }
-    own_stack::run(before);
-    let mut result = own_locks::apart_from(&mut lock);
-    // The kernel would have to split a mapping, and there may be too many.
-    if result == Err(Errno::EAGAIN) && own_stack::run(calls::gives_up_mappings) {
-        result = own_locks::apart_from(lock);
-    }
+    unless_raw(before);
+    with_room(range[0], range[1], || own_locks::apart_from(&mut lock))
+}
+
+/// As [`locking`], with work `after` the call, if it succeeded.
+fn locking_then(
+    range: [usize; 2],
+    before: impl FnOnce(),
+    lock: impl FnMut() -> Result<()>,
+    after: impl FnOnce(),
+) -> c_int {
+    let result = locking(range, before, lock);
     if result.is_ok() {
-        own_stack::run(after);
+        unless_raw(after);
     }
     status(result)
 }
 
-pub(crate) extern "C" fn mlock(addr: usize, len: usize) -> c_int {
-    mlock2(addr, len, 0)
-}
-
-pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int {
+/// Locks `[addr, addr + len)` by `lock`.
+fn lock_range(addr: usize, len: usize, flags: c_uint, lock: impl FnMut() -> Result<()>) -> c_int {
     let prepare = || {
         calls::before_property(addr, len);
         if flags == 0 {
             calls::place_to_lock(addr, len);
         }
     };
-    locking(prepare, || task::mlock_with(addr, len, flags as usize), || {})
+    status(locking([addr, len], prepare, lock))
+}
+
+pub(crate) extern "C" fn mlock(addr: usize, len: usize) -> c_int {
+    lock_range(addr, len, 0, || task::mlock_as_given(addr, len))
+}
+
+/// Without flags, libc's function makes mlock(2).
+pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int {
+    if flags == 0 { mlock(addr, len) } else { generic_mlock2(0, addr, len, flags) as c_int }
 }
 
 pub(crate) extern "C" fn munlock(addr: usize, len: usize) -> c_int {
-    locking(|| calls::before_property(addr, len), || task::munlock(addr, len), || calls::unlocked(addr, len))
+    let after = || calls::unlocked(addr, len);
+    locking_then([addr, len], || calls::before_property(addr, len), || task::munlock(addr, len), after)
 }
 
 /// libc's `syscall` with the number of mlock(2).
 pub(crate) extern "C" fn generic_mlock(_number: usize, addr: usize, len: usize) -> c_long {
-    c_long::from(mlock2(addr, len, 0))
+    c_long::from(mlock(addr, len))
 }
 
-/// libc's `syscall` with the number of mlock2(2).
+/// libc's `syscall` with the number of mlock2(2). A filter may allow mlock2 and not mlock.
 pub(crate) extern "C" fn generic_mlock2(_number: usize, addr: usize, len: usize, flags: c_uint) -> c_long {
-    c_long::from(mlock2(addr, len, flags))
+    c_long::from(lock_range(addr, len, flags, || task::mlock2_as_given(addr, len, flags)))
+}
+
+/// libc's `syscall` with the number of munlock(2).
+pub(crate) extern "C" fn generic_munlock(_number: usize, addr: usize, len: usize) -> c_long {
+    c_long::from(munlock(addr, len))
 }
 
 pub(crate) extern "C" fn munlockall() -> c_int {
-    locking(|| calls::before_lock_all(0), task::munlock_all, || calls::all_locked_or_unlocked(0))
+    let after = || calls::all_locked_or_unlocked(0);
+    locking_then([0; 2], || calls::before_lock_all(0), task::munlock_all, after)
+}
+
+/// libc's `syscall` with the number of munlockall(2).
+pub(crate) extern "C" fn generic_munlockall(_number: usize) -> c_long {
+    c_long::from(munlockall())
 }
 
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     let flags = flags as u32 as usize;
     let after = || calls::all_locked_or_unlocked(flags);
-    locking(|| calls::before_lock_all(flags), || task::mlock_all(flags), after)
+    locking_then([0; 2], || calls::before_lock_all(flags), || task::mlock_all(flags), after)
+}
+
+/// libc's `syscall` with the number of mlockall(2).
+pub(crate) extern "C" fn generic_mlockall(_number: usize, flags: c_int) -> c_long {
+    c_long::from(mlockall(flags))
 }
 
 pub(crate) extern "C" fn mseal(addr: usize, len: usize, flags: usize) -> c_int {
@@ -247,7 +294,7 @@ pub(crate) extern "C" fn mseal(addr: usize, len: usize, flags: usize) -> c_int {
 /// libc's `syscall` with the number of mseal(2).
 pub(crate) extern "C" fn generic_mseal(_number: usize, addr: usize, len: usize, flags: usize) -> c_long {
     // SAFETY: the program makes this call itself, and answers for its arguments.
-    marking(|| calls::before_property(addr, len), || unsafe { sys::mseal(addr, len, flags) }.map(|()| 0))
+    marking(addr, len, || unsafe { sys::mseal(addr, len, flags) }.map(|()| 0))
 }
 
 pub(crate) extern "C" fn process_madvise(
@@ -272,7 +319,31 @@ pub(crate) extern "C" fn generic_process_madvise(
 ) -> c_long {
     // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::process_madvise(process, ranges, count, advice, flags) };
-    marking(|| calls::before_properties(ranges, count), raw)
+    before_properties(ranges, count);
+    // Of advice that splits no mapping, only MADV_COLLAPSE has the error of too many. The kernel has read the array, so
+    // a hole in the ranges is the only reason for ENOMEM.
+    long(if advice == c::MADV_COLLAPSE { raw() } else { with_room(0, usize::MAX, raw) })
+}
+
+/// Prepares for a call that gives a property to the `count` ranges of the `struct iovec` array at `ranges`. The array is
+/// read on the program's stack: it may lie in pages that the program itself provides.
+fn before_properties(ranges: usize, count: usize) {
+    /// The kernel refuses more.
+    const MOST: usize = 1024;
+    /// (Little of the program's stack.)
+    const AT_ONCE: usize = 8;
+    const ENTRY: usize = size_of::<[usize; 2]>();
+    if count > MOST {
+        return;
+    }
+    for done in (0..count).step_by(AT_ONCE) {
+        let mut words = [[0; 2]; AT_ONCE];
+        let some = words.get_mut(..AT_ONCE.min(count - done)).unwrap_or_default();
+        if flags::is_raw() || !calls::has_read(ranges.saturating_add(done * ENTRY), some) {
+            return;
+        }
+        unless_raw(|| some.iter().for_each(|&[addr, len]| calls::before_property(addr, len)));
+    }
 }
 
 /// libc's `syscall` with the number of mbind(2), for which libc has no function.
@@ -287,21 +358,13 @@ pub(crate) extern "C" fn generic_mbind(
 ) -> c_long {
     // SAFETY: the program makes this call itself, and answers for its arguments.
     let raw = || unsafe { sys::mbind(addr, len, mode, nodes, most, flags) };
-    marking(|| calls::before_property(addr, len), || raw().map(|()| 0))
+    marking(addr, len, || raw().map(|()| 0))
 }
 
-/// Makes a call that gives memory a property. It may wait for faults, so it is made on the program's stack.
-fn marking(before: impl FnOnce(), mark: impl FnOnce() -> Result<usize>) -> c_long {
-    if !flags::is_raw() {
-        own_stack::run(before);
-    }
-    match mark() {
-        Ok(value) => value as c_long,
-        Err(errno) => {
-            fail(errno);
-            -1
-        }
-    }
+/// Makes a call that gives `[addr, addr + len)` a property. It may wait for faults, so it is made on the program's stack.
+fn marking(addr: usize, len: usize, mark: impl FnMut() -> Result<usize>) -> c_long {
+    unless_raw(|| calls::before_property(addr, len));
+    long(with_room(addr, len, mark))
 }
 
 /// personality, which decides whether memory that is mapped later can be executed.
@@ -335,16 +398,8 @@ pub(crate) extern "C" fn generic_prctl(
 ) -> c_long {
     // A name for memory (arguments: 0, address, length, name).
     const SET_VMA: u32 = 0x5356_4d41;
-    if option as u32 == SET_VMA && !flags::is_raw() {
-        own_stack::run(|| calls::before_property(b, c));
-    }
-    match seccomp::prctl([option, a, b, c, d]) {
-        Ok(value) => value as c_long,
-        Err(errno) => {
-            fail(errno);
-            -1
-        }
-    }
+    let call = || seccomp::prctl([option, a, b, c, d]);
+    if option as u32 == SET_VMA { marking(b, c, call) } else { long(call()) }
 }
 
 /// libc's `syscall` with the number of seccomp(2).
@@ -478,7 +533,7 @@ pub(crate) extern "C" fn generic_futex(
     }
 }
 
-/// libc's `syscall`, which singles out sixteen calls: those of the functions named `generic_…` here,
+/// libc's `syscall`, which singles out nineteen calls: those of the functions named `generic_…` here,
 /// [`seccomp`](fn@seccomp) and [`restrict_files`]. Of futex(2) it singles out FUTEX_WAKE_OP and the operations on locks
 /// with priority inheritance (bits 5 to 8 and 11 to 13). For all others it runs the instructions that the detour has
 /// overwritten, then the rest of libc's function. It is in assembly, because it preserves all registers.
@@ -511,6 +566,12 @@ pub(crate) extern "C" fn generic_syscall() {
         "je {setns}",
         "cmp rdi, 149",
         "je {mlock}",
+        "cmp rdi, 150",
+        "je {munlock}",
+        "cmp rdi, 151",
+        "je {mlockall}",
+        "cmp rdi, 152",
+        "je {munlockall}",
         "cmp rdi, 325",
         "je {mlock2}",
         "cmp rdi, 237",
@@ -539,7 +600,10 @@ pub(crate) extern "C" fn generic_syscall() {
         mbind = sym generic_mbind,
         mlock = sym generic_mlock,
         mlock2 = sym generic_mlock2,
+        mlockall = sym generic_mlockall,
         mseal = sym generic_mseal,
+        munlock = sym generic_munlock,
+        munlockall = sym generic_munlockall,
         personality = sym generic_personality,
         prctl = sym generic_prctl,
         process_madvise = sym generic_process_madvise,

@@ -7,8 +7,9 @@
 
 use crate::boundary::sys::{self, Result};
 use crate::memory::calls;
-use crate::state::{own_stack, seccomp as flags};
+use crate::state::seccomp as flags;
 
+use super::entry::{unless_raw, with_room};
 use super::seccomp;
 
 /// ioctl(2) with the program's own arguments.
@@ -20,10 +21,12 @@ pub fn ioctl(fd: i32, request: usize, argument: usize) -> Result<usize> {
         _ if flags::is_raw() => raw(),
         calls::API if calls::wants_events(argument) => seccomp::around(true, raw),
         calls::REGISTER => {
-            let span = own_stack::run(|| calls::registering(argument));
-            let result = raw();
+            // Read on the program's stack: it may lie in pages that the program itself provides.
+            let Some([start, len, mode]) = calls::to_register(argument) else { return raw() };
+            let span = unless_raw(|| calls::registering(start, len, mode)).flatten();
+            let result = with_room(start, len, raw);
             if let Some(span) = span {
-                own_stack::run(|| calls::registered(span, result.is_ok()));
+                unless_raw(|| calls::registered(span, result.is_ok()));
             }
             result
         }

@@ -22,11 +22,11 @@ use super::{files, prefault, tables};
 
 use advise::has_all;
 pub use advise::{
-    all_locked_or_unlocked, before_futex, before_lock_all, before_populating, before_properties, before_property,
-    gives_up_mappings, madvise, personality, place_to_lock, unlocked,
+    all_locked_or_unlocked, before_futex, before_lock_all, before_populating, before_property, gives_up_mappings,
+    has_read, is_mapped, madvise, personality, place_to_lock, unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
-pub use registering::{API, REGISTER, has_registered, registered, registering, wants_events};
+pub use registering::{API, REGISTER, has_registered, registered, registering, to_register, wants_events};
 pub use remap::{after_growth, before_growth, mremap};
 
 /// Flags with which anonymous memory is governed. Calls with other flags go to the kernel: MAP_SHARED (another kind of

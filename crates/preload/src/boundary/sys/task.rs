@@ -146,9 +146,11 @@ calls! {
     pub fn pidfd_get(pidfd: i32, fd: i32) -> i32 { nr::PIDFD_GETFD; pidfd, fd, 0 }
 
     // Locking changes no contents.
-    fn mlock_of(addr: usize, len: usize) -> () { nr::MLOCK; addr, len }
+    /// mlock(2).
+    pub fn mlock_as_given(addr: usize, len: usize) -> () { nr::MLOCK; addr, len }
 
-    fn mlock2(addr: usize, len: usize, flags: usize) -> () { nr::MLOCK2; addr, len, flags }
+    /// mlock2(2).
+    pub fn mlock2_as_given(addr: usize, len: usize, flags: u32) -> () { nr::MLOCK2; addr, len, flags }
 
     /// munlock(2).
     pub fn munlock(addr: usize, len: usize) -> () { nr::MUNLOCK; addr, len }
@@ -385,14 +387,9 @@ pub fn read_own(from: usize, into: &mut [u8]) -> Result<usize> {
     unsafe { process_vm_readv(super::getpid(), &local, &remote) }
 }
 
-/// mlock2(2) as the program wants it (flags 0: mlock).
-pub fn mlock_with(addr: usize, len: usize, flags: usize) -> Result<()> {
-    if flags == 0 { mlock_of(addr, len) } else { mlock2(addr, len, flags) }
-}
-
 /// mlock2(2); `on_fault`: pages are locked when they come in.
 pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
-    mlock2(addr, len, on_fault.into())
+    mlock2_as_given(addr, len, on_fault.into())
 }
 
 /// prctl(2) with PR_SET_TIMERSLACK: timers of the calling thread expire on time, not some 50 µs later.

@@ -162,23 +162,17 @@ pub fn before_property(addr: usize, len: usize) {
     }
 }
 
-/// As [`before_property`], for the `count` ranges of the `struct iovec` array at `ranges`.
-pub fn before_properties(ranges: usize, count: usize) {
-    const MOST: usize = 1024;
-    const AT_ONCE: usize = 16;
-    let mut done = 0;
-    while done < count.min(MOST) {
-        let mut words = [[0usize; 2]; AT_ONCE];
-        let some = AT_ONCE.min(count - done);
-        let bytes = some * size_of::<[usize; 2]>();
-        // SAFETY: any bytes are valid words, and the slice ends within them.
-        let raw = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), bytes) };
-        if task::read_own(ranges.saturating_add(done * size_of::<[usize; 2]>()), raw) != Ok(bytes) {
-            return;
-        }
-        words.iter().take(some).for_each(|&[addr, len]| before_property(addr, len));
-        done += some;
-    }
+/// Reads `entries` from the `struct iovec` array at `from`; returns whether all could be read.
+pub fn has_read(from: usize, entries: &mut [[usize; 2]]) -> bool {
+    let bytes = size_of_val(entries);
+    // SAFETY: any bytes are valid words, and the slice is that of the entries.
+    let raw = unsafe { core::slice::from_raw_parts_mut(entries.as_mut_ptr().cast::<u8>(), bytes) };
+    task::read_own(from, raw) == Ok(bytes)
+}
+
+/// Whether all pages of `[addr, addr + len)` are mapped.
+pub fn is_mapped(addr: usize, len: usize) -> bool {
+    pages(addr, len).is_some_and(|span| sys::is_mapped(span.start, span.len()).is_ok())
 }
 
 /// After the kernel has refused to split a mapping, because there are too many: gives up memory mapped in advance that is
@@ -189,11 +183,12 @@ pub fn gives_up_mappings() -> bool {
 
 /// As [`place_ahead`], before the program locks `[addr, addr + len)`, unless the kernel will refuse that at once.
 pub fn place_to_lock(addr: usize, len: usize) {
-    let limit = task::soft_limit(task::LIMIT_LOCKED).unwrap_or(u64::MAX);
     // (Where there is a hole, the kernel brings nothing in.)
-    if pages(addr, len).is_none_or(|span| sys::is_mapped(span.start, span.len()).is_err()) {
+    let is_placed = pages(addr, len).is_some_and(backing::governs_any);
+    if !is_placed || !is_mapped(addr, len) {
         return;
     }
+    let limit = task::soft_limit(task::LIMIT_LOCKED).unwrap_or(u64::MAX);
     if len as u64 <= limit || task::may_lock_beyond_limit(0) {
         place_ahead(addr, len);
     }

@@ -47,16 +47,17 @@ pub fn has_registered() -> bool {
     HAS_REGISTERED.load(Ordering::Relaxed)
 }
 
-/// Prepares the range in the `struct uffdio_register` at `argument`, which the program is about to register. Returns the
-/// range, for [`registered`].
-pub fn registering(argument: usize) -> Option<Span> {
-    const MISSING: usize = 1;
+/// Start, length and mode of the `struct uffdio_register` at `argument`.
+pub fn to_register(argument: usize) -> Option<[usize; 3]> {
     let mut bytes = [0u8; 24];
-    if task::read_own(argument, &mut bytes) != Ok(bytes.len()) {
-        return None;
-    }
-    let (start, len, mode) = (word(&bytes, 0), word(&bytes, 8), word(&bytes, 16));
-    let end = start.checked_add(len).filter(|end| start % PAGE == 0 && end % PAGE == 0 && len > 0)?;
+    let has_read = task::read_own(argument, &mut bytes) == Ok(bytes.len());
+    has_read.then(|| [word(&bytes, 0), word(&bytes, 8), word(&bytes, 16)])
+}
+
+/// Prepares `len` bytes at `start`, which the program is about to register. Returns the range, for [`registered`].
+pub fn registering(start: usize, len: usize, mode: usize) -> Option<Span> {
+    const MISSING: usize = 1;
+    let end = start.checked_add(len).filter(|end| start.is_multiple_of(PAGE) && end % PAGE == 0 && len > 0)?;
     let whole = Span::new(start, end);
     HAS_REGISTERED.store(true, Ordering::Relaxed);
     backing::program_uffd::registering(whole);
