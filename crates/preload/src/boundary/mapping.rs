@@ -67,6 +67,14 @@ pub fn each_hole(span: Span, visit: &mut dyn FnMut(Span)) {
     }
 }
 
+/// Whether the kernel says that something is mapped in `span`. Nothing is mapped to learn it: the kernel looks at the place
+/// before it refuses a mapping without a type.
+pub fn is_taken(span: Span) -> bool {
+    let flags = c::MAP_ANONYMOUS | c::MAP_FIXED_NOREPLACE;
+    // SAFETY: such a call maps nothing, and with NOREPLACE nothing that exists is touched.
+    unsafe { sys::mmap(span.start, span.len(), c::PROT_NONE, flags, -1, 0) == Err(Errno::EEXIST) }
+}
+
 /// Whether nothing is mapped in `span`.
 pub fn is_free(span: Span) -> bool {
     let free = map_at(span, c::PROT_NONE, c::MAP_NORESERVE).is_ok();

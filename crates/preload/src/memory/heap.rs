@@ -4,6 +4,8 @@
 //! Memory given back by lowering the break is unmapped, as without the library, and mapped anew when the break rises
 //! again. It cannot stay mapped: the kernel may still refer to its pages, and its mapping has the program's settings.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
 
@@ -19,6 +21,9 @@ use crate::memory::pool::{Pending, demote};
 use crate::state::guest_file;
 use crate::state::intervals::Intervals;
 use crate::state::layout::{Backing, Layout, Piece};
+
+/// End of the governed heap's memory, for use without a lock (after a seccomp filter); 0: not governed.
+pub static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
 
 /// The heap.
 pub struct Heap {
@@ -197,6 +202,9 @@ impl Heap {
 
     /// Unmaps `given`, the end of the mapped memory.
     fn give(&mut self, given: Span) -> Result<(), Errno> {
+        // Not only brk comes here. A forked child may use the room before it asks for the tables, even if the fork caught
+        // this call: so the room is low before the memory goes.
+        HEAP_ROOM.fetch_min(given.start, Ordering::AcqRel);
         // SAFETY: the memory lies above the break: the program has given it back.
         backing::give_back(given, || unsafe { sys::munmap(given.start, given.len()) })?;
         let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];

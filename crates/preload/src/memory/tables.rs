@@ -122,11 +122,21 @@ impl Tables {
         }
     }
 
+    /// Bytes mapped in advance.
+    fn spare_bytes(&self) -> usize {
+        let heap = self.heap.as_ref().map_or(0, Heap::spare_bytes);
+        self.pools.iter().flatten().fold(heap, |sum, pool| sum + pool.spare_bytes())
+    }
+
+    /// Whether any memory is mapped in advance.
+    pub fn has_spare(&self) -> bool {
+        self.spare_bytes() > 0
+    }
+
     /// After the kernel has refused `len` bytes (ENOMEM): gives up memory that was mapped in advance, if that is what they
     /// lack. Returns whether there may be room now.
     pub fn gives_up_spare_for(&mut self, len: usize) -> bool {
-        let heap = self.heap.as_ref().map_or(0, Heap::spare_bytes);
-        let spare = self.pools.iter().flatten().fold(heap, |sum, pool| sum + pool.spare_bytes());
+        let spare = self.spare_bytes();
         spare > 0
             && match () {
                 // There are too many mappings.

@@ -10,15 +10,14 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::boundary::{libc, mapping, meminfo};
-use crate::memory::heap::Heap;
+use crate::memory::heap::{HEAP_ROOM, Heap};
 use crate::memory::tables::Tables;
 use crate::memory::{prefault, tables};
 use crate::state::plan::{self, HEAP};
 use crate::state::{child, guest_file, own_stack};
 
-/// The heap's break, and the end of its memory, for use without a lock (after a seccomp filter); 0: not governed.
+/// The heap's break, for use without a lock (after a seccomp filter), as [`HEAP_ROOM`]; 0: not governed.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
-static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
 /// The highest break since locks are no longer taken: memory above it was never the program's.
 static HEAP_HIGH: AtomicUsize = AtomicUsize::new(0);
 

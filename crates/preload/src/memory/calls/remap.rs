@@ -19,7 +19,9 @@ use super::{Owner, concerns_us, each_part, munmap};
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     sys::part_with(old, old_len);
     let result = match moved(old, old_len, new_len, flags, new) {
-        Err(Errno::ENOMEM) if may_lack_memory(old_len, new_len, flags) => moved(old, old_len, new_len, flags, new),
+        Err(Errno::ENOMEM) if may_lack_memory(old, old_len, new_len, flags) => {
+            moved(old, old_len, new_len, flags, new)
+        }
         // Locked memory may not grow beyond the limit, but the library, not the program, had locked it.
         Err(Errno::EAGAIN) if backing::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
         result => result,
@@ -31,12 +33,40 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize
 }
 
 /// After a refusal (ENOMEM): gives up memory mapped in advance, if that is what the call lacks. If the block may not
-/// move, something else may lie behind it.
-fn may_lack_memory(old_len: usize, new_len: usize, flags: i32) -> bool {
+/// move, something else may lie behind it: then nothing is mapped to learn what is lacking, as other threads may need
+/// that room.
+fn may_lack_memory(old: usize, old_len: usize, new_len: usize, flags: i32) -> bool {
     let keeps = flags & c::MREMAP_DONTUNMAP != 0;
     let lacking = if keeps { new_len } else { new_len.saturating_sub(old_len) };
     let may_move = flags & c::MREMAP_MAYMOVE != 0;
-    (may_move || !locks_all() && !tables::has_room(lacking)) && tables::lock().gives_up_spare_for(lacking)
+    let mut guest = tables::lock();
+    if !guest.has_spare() {
+        return false;
+    }
+    let mut lacks = || {
+        let asked = Asked::new(old, old_len, new_len, flags, 0);
+        let growth = asked.map(|asked| Span::new(asked.from.end, old.saturating_add(asked.len)));
+        let is_clear = growth.is_some_and(|growth| growth.end <= TASK_END && is_clear(&mut guest, growth));
+        is_clear && !locks_all() && !tables::has_room(lacking)
+    };
+    (may_move || lacks()) && guest.gives_up_spare_for(lacking)
+}
+
+/// Whether the program has nothing in `span`, as far as that can be known.
+fn is_clear(guest: &mut Tables, span: Span) -> bool {
+    let heap_end = guest.heap_end();
+    let clear = each_part(span, heap_end, &mut |owner, part| {
+        let is_clear = match (owner, &guest.heap) {
+            (Owner::Heap, Some(heap)) => heap.own(part).is_empty(),
+            (Owner::Pool, _) => match guest.pool(part.start) {
+                Some(pool) => pool.is_free(part),
+                None => !mapping::is_taken(part),
+            },
+            _ => !mapping::is_taken(part),
+        };
+        if is_clear { Ok(()) } else { Err(Errno::EEXIST) }
+    });
+    clear.is_ok()
 }
 
 /// Prepares for the growth in place of locked memory, and reserves the addresses. `None`: the memory is not locked, or
