@@ -147,7 +147,8 @@ _CALLS = {
     "outlived": [Guest("frames/outlived", (how,), f"outlived-{how}") for how in ("exit", "exec", "no-file")],
     "race": [Guest("frames/race", ("6", "300", "1"), "race")],
     "real_time": [
-        Guest("frames/real_time", (how,), f"real-time-{how}") for how in ("itself", "raised", "direct", "thread")
+        Guest("frames/real_time", (how,), f"real-time-{how}")
+        for how in ("itself", "raised", "direct", "thread", "lowered")
     ],
     "threads": [
         Guest("frames/threads", (str(os.cpu_count() or 1), "3000"), "threads-as-cores"),

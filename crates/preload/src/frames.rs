@@ -25,6 +25,7 @@ mod pool;
 pub mod program_uffd;
 mod registrable;
 mod report;
+mod rest;
 mod running;
 mod threads;
 

@@ -5,8 +5,10 @@
  *   raised   then it raises itself, twice
  *   direct   as `itself`, by system calls past the functions for them
  *   thread   its first thread makes another one real-time
+ *   lowered  it is real-time, and then ordinary again: no thread stays real-time, which a program that gives up root would keep
  */
 #include "frames.h"
+#include <dirent.h>
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -59,6 +61,48 @@ static void *reads(void *unused) {
     return NULL;
 }
 
+/* The highest real-time priority of this process's threads. */
+static int highest_priority(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    int most = 0;
+    CHECK(tasks);
+    for (struct dirent *entry; (entry = readdir(tasks));) {
+        struct sched_param found = {0};
+        if (entry->d_name[0] != '.' && sched_getparam(atoi(entry->d_name), &found) == 0 && found.sched_priority > most)
+            most = found.sched_priority;
+    }
+    CHECK(closedir(tasks) == 0);
+    return most;
+}
+
+static void *is_real_time(void *unused) {
+    struct sched_param low = at(20), ordinary = at(0);
+    CHECK(sched_setscheduler(0, SCHED_FIFO, &low) == 0);
+    while (go) usleep(100);
+    CHECK(sched_setscheduler(0, SCHED_OTHER, &ordinary) == 0);
+    return unused;
+}
+
+static void is_lowered(void) {
+    struct sched_param high = at(30), ordinary = at(0);
+    pthread_t other;
+    if (sched_setscheduler(0, SCHED_FIFO, &high) != 0) return;
+    map_anon(4 * MIB)[MIB] = 1;
+    CHECK(highest_priority() >= 30);
+    go = 1;
+    CHECK(pthread_create(&other, NULL, is_real_time, NULL) == 0);
+    while (highest_priority() < 20) usleep(100);
+    usleep(10000);
+    CHECK(sched_setscheduler(0, SCHED_OTHER, &ordinary) == 0);
+    int beside = highest_priority();
+    if (beside < 20 || beside > 21) FAIL("beside a thread of priority 20 there is one of %d", beside);
+    go = 0;
+    CHECK(pthread_join(other, NULL) == 0);
+    if (highest_priority() != 0) FAIL("a thread of priority %d is left", highest_priority());
+    CHECK(sched_setscheduler(0, SCHED_FIFO, &high) == 0 && highest_priority() >= 30);
+    CHECK(sched_setscheduler(0, SCHED_OTHER, &ordinary) == 0 && highest_priority() == 0);
+}
+
 static double now(void) {
     struct timespec time;
     CHECK(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
@@ -80,7 +124,9 @@ int main(int argc, char **argv) {
     map_anon(PAGE)[0] = 1; /* the engine has started */
     keep_to_one_processor();
     double begin = now();
-    if (strcmp(how, "thread") == 0) {
+    if (strcmp(how, "lowered") == 0) {
+        is_lowered();
+    } else if (strcmp(how, "thread") == 0) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, reads, NULL) == 0);
         int refused = pthread_setschedparam(thread, SCHED_FIFO, &low);

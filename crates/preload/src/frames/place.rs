@@ -25,7 +25,7 @@ use crate::frames::pool::chunks::{self, SLOTS};
 use crate::frames::report::tally::{self, Got};
 use pagelab_abi::plan::MAX_STRATEGIES;
 
-use super::areas;
+use super::{areas, rest};
 
 use seen::Seen;
 use shadow::Shadow;
@@ -215,6 +215,7 @@ impl Engine {
         while at < span.end {
             if at > span.start {
                 self.pools.next_node(at);
+                rest::HANDLER.rest();
             }
             let part = self.pools.of_one_node(Span::new(at, span.end.min(at + SLOTS * PAGE)));
             let (end, ended) = self.place_part(number, part, why);
@@ -457,6 +458,7 @@ impl Engine {
                 break;
             }
             self.pools.make_room(pool);
+            rest::HANDLER.rest();
             if self.refill(pool).is_err() {
                 break;
             }

@@ -2,16 +2,20 @@
 
 use crate::boundary::arch::nr;
 
+use super::c;
 use super::call::{Result, calls};
 
 /// The highest priority of SCHED_FIFO and SCHED_RR.
 pub const HIGHEST: i32 = 99;
+const SCHED_OTHER: i32 = 0;
 const SCHED_FIFO: i32 = 1;
 
 calls! {
     fn getparam(tid: u32, priority: &mut i32) -> () { nr::SCHED_GETPARAM; tid, priority }
 
     fn setscheduler(tid: u32, policy: i32, priority: &i32) -> () { nr::SCHED_SETSCHEDULER; tid, policy, priority }
+
+    fn getdents(fd: i32, into: &mut [u8]) -> usize { nr::GETDENTS64; fd, into }
 
     // Signal 0: nothing is sent.
     fn tgkill(process: u32, tid: u32, signal: i32) -> () { nr::TGKILL; process, tid, signal }
@@ -52,7 +56,69 @@ pub fn become_real_time(tid: u32, priority: i32) -> Result<()> {
     setscheduler(tid, SCHED_FIFO, &priority)
 }
 
+/// Puts thread `tid` (0: the caller) under SCHED_OTHER.
+pub fn become_ordinary(tid: u32) -> Result<()> {
+    setscheduler(tid, SCHED_OTHER, &0)
+}
+
+/// The highest real-time priority of this process's threads, except those in `besides`; 0: none has one.
+pub fn highest(besides: &[u32]) -> Result<i32> {
+    let list = super::open(c"/proc/self/task", c::O_RDONLY, 0)?;
+    let (mut entries, mut highest) = ([0u8; 1024], 0);
+    let result = loop {
+        match getdents(list, &mut entries) {
+            Ok(0) => break Ok(highest),
+            Ok(used) => each_number(entries.get(..used).unwrap_or(&[]), &mut |tid| {
+                if !besides.contains(&tid) {
+                    highest = highest.max(priority(tid));
+                }
+            }),
+            Err(errno) => break Err(errno),
+        }
+    };
+    super::close(list);
+    result
+}
+
+/// Calls `visit` for each name that is a number in entries of getdents64(2): 8 bytes, 8 bytes, length (2), type (1), name.
+fn each_number(mut entries: &[u8], visit: &mut dyn FnMut(u32)) {
+    while let Some(&[low, high]) = entries.get(16..18) {
+        let length = usize::from(u16::from_le_bytes([low, high]));
+        let name = entries.get(19..length).unwrap_or(&[]);
+        let digits = name.iter().take_while(|byte| **byte != 0);
+        let number =
+            digits.copied().try_fold(0u32, |number, byte| Some(number * 10 + (byte as char).to_digit(10)?));
+        if let Some(tid) = number.filter(|tid| *tid != 0) {
+            visit(tid);
+        }
+        entries = entries.get(length.max(1)..).unwrap_or(&[]);
+    }
+}
+
 /// Whether `tid` is a thread of this process.
 pub fn is_of_this_process(tid: u32) -> bool {
     tgkill(super::getpid(), tid, 0).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_found_in_the_kernels_list() {
+        let entry = |name: &[u8], length: u8| {
+            let mut bytes = vec![0u8; usize::from(length)];
+            bytes[16] = length;
+            bytes[19..19 + name.len()].copy_from_slice(name);
+            bytes
+        };
+        let entries = [entry(b".", 24), entry(b"..", 24), entry(b"8", 24), entry(b"4194304", 32)].concat();
+        let mut found = vec![];
+        each_number(&entries, &mut |tid| found.push(tid));
+        assert_eq!(found, [8, 4_194_304]);
+        // Cut off, or with a length of 0: no endless loop.
+        each_number(&entries[..40], &mut |_| {});
+        each_number(&[0; 64], &mut |_| {});
+        assert_eq!(highest(&[]), Ok(0), "the tests are no real-time program");
+    }
 }

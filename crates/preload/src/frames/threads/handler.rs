@@ -18,7 +18,7 @@ use crate::frames::kernel::{memory_nodes, rights};
 use crate::frames::place::wake::Gathering;
 use crate::frames::pool::chunks::Tools;
 use crate::frames::report::{census, tally};
-use crate::frames::{areas, registrable};
+use crate::frames::{areas, registrable, rest};
 use crate::state::plan;
 
 use super::handler_affinity::{self, Affinity};
@@ -252,6 +252,7 @@ fn serve(uffd: Uffd) -> ! {
             gathering.answered(count, sys::ticks());
         }
         affinity.follow();
+        rest::HANDLER.rest();
     }
 }
 
@@ -276,6 +277,10 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             }
             Kind::LetGo => {
                 engine.checks.grip.let_go();
+                Ok(0)
+            }
+            Kind::Sink => {
+                priority::sink();
                 Ok(0)
             }
             Kind::HandOver => engine.pools.hand_over(span).map(|()| 0),

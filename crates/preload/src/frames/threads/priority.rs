@@ -5,16 +5,23 @@
 //! priority. So the handler needs a higher one. So does the refiller, since the handler waits for its locks.
 //!
 //! The engine's threads have given up the right to raise themselves. So the thread of the program that raises itself, or
-//! another one, raises them.
+//! another one, raises them. When the program lowers its threads, the handler lowers both, for which it needs no right:
+//! a program that gives up root after that must not keep a thread of a priority that it cannot have.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use crate::boundary::span::Span;
 use crate::boundary::sys::real_time::{self, HIGHEST};
+use crate::frames::rest;
+use crate::state::lock::Turn;
 
+use super::requests::{self, Kind};
 use super::{handler, refiller};
 
-/// The highest real-time priority that a thread of the program is known to have had; 0: none.
+/// The highest real-time priority that a thread of the program is known to have; 0: none.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// One thread at a time follows a change: what another one changes meanwhile, it follows afterwards.
+static FOLLOWS: Turn = Turn::new();
 /// Whether the handler could not get a higher one.
 static IS_LEVEL: AtomicBool = AtomicBool::new(false);
 
@@ -25,14 +32,18 @@ pub fn is_level() -> bool {
 
 /// In a forked child: forgets the parent's threads.
 pub fn forget() {
+    FOLLOWS.give();
     PROGRAM.store(0, Ordering::Relaxed);
     IS_LEVEL.store(false, Ordering::Relaxed);
 }
 
-/// Learns the priority of the calling thread, before it starts the handler. (What it starts may inherit none:
+/// Learns the program's priority, before the handler starts. (What the calling thread starts may inherit none:
 /// SCHED_RESET_ON_FORK.)
 pub fn learn() {
-    PROGRAM.fetch_max(real_time::priority(0), Ordering::AcqRel);
+    FOLLOWS.take();
+    let highest = real_time::highest(&[]).unwrap_or_else(|_| real_time::priority(0));
+    PROGRAM.store(highest, Ordering::Release);
+    FOLLOWS.give();
 }
 
 /// Raises the calling thread, which is the handler, before it gives up the right to do so. The refiller inherits it.
@@ -42,23 +53,45 @@ pub fn take() {
     }
 }
 
-/// A thread of the program has another policy or priority: raises the engine's threads, if that is necessary. They are
-/// never lowered, because other threads may still need them.
+/// A thread of the program has another policy or priority: raises the engine's threads, or lowers them if no other thread
+/// of the program needs them where they are. Runs with all signals blocked.
 pub fn follow(tid: i32) {
     let Some(tid) = u32::try_from(tid).ok().filter(|tid| *tid == 0 || real_time::is_of_this_process(*tid)) else {
         return;
     };
-    let priority = real_time::priority(tid);
-    if priority == 0 || PROGRAM.fetch_max(priority, Ordering::AcqRel) >= priority {
+    FOLLOWS.take();
+    let (priority, known) = (real_time::priority(tid), PROGRAM.load(Ordering::Acquire));
+    if priority > known {
+        PROGRAM.store(priority, Ordering::Release);
+        settle(&mut |priority| each_own(&mut |id| raise(id, priority)));
+    } else if priority < known {
+        let _ = requests::ask(Kind::Sink, Span::new(0, 0));
+    }
+    FOLLOWS.give();
+}
+
+/// Puts the engine's threads as low as the program's threads are now. (Only the handler calls this.)
+pub fn sink() {
+    let Ok(highest) = real_time::highest(&[handler::id(), refiller::id()]) else { return };
+    if highest >= PROGRAM.load(Ordering::Acquire) {
         return;
     }
-    settle(&mut |priority| {
-        let mut above = true;
-        for id in [handler::id(), refiller::id()].into_iter().filter(|id| *id != 0) {
-            above &= raise(id, priority);
-        }
-        above
+    PROGRAM.store(highest, Ordering::Release);
+    rest::set_needed(highest > 0);
+    let are_above = each_own(&mut |id| match highest {
+        0 => real_time::become_ordinary(id).is_ok(),
+        _ => real_time::become_real_time(id, highest + 1).is_ok(),
     });
+    IS_LEVEL.store(!are_above, Ordering::Relaxed);
+}
+
+/// Calls `change` for each of the engine's threads that there is; whether all of these calls returned true.
+fn each_own(change: &mut dyn FnMut(u32) -> bool) -> bool {
+    let mut all = true;
+    for id in [handler::id(), refiller::id()].into_iter().filter(|id| *id != 0) {
+        all &= change(id);
+    }
+    all
 }
 
 /// Calls `raise` with the program's highest priority, and again if another thread has changed it meanwhile: otherwise
@@ -66,6 +99,7 @@ pub fn follow(tid: i32) {
 fn settle(raise: &mut dyn FnMut(i32) -> bool) {
     loop {
         let priority = PROGRAM.load(Ordering::Acquire);
+        rest::set_needed(priority > 0);
         IS_LEVEL.store(!raise(priority), Ordering::Relaxed);
         if PROGRAM.load(Ordering::Acquire) == priority {
             return;

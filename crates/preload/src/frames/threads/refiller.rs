@@ -14,6 +14,7 @@ use crate::frames::engine::{ENGINE, Engine, count_chunk};
 use crate::frames::pool::Pools;
 use crate::frames::pool::chunks::{self, SLOTS};
 use crate::frames::pool::pools::Pool;
+use crate::frames::rest;
 
 use super::handler;
 use super::thread::Thread;
@@ -92,6 +93,7 @@ extern "C" fn body(_: usize) -> ! {
     let mut frames = [0u64; SLOTS];
     let mut pace = Pace { placed: 0, at_ns: 0 };
     while !DISMISSED.load(Ordering::Acquire) {
+        rest::REFILLER.rest();
         let calls = CALLS.load(Ordering::Acquire);
         if !ENGINE.lock().pools.leaves_time(&mut pace) {
             // The memory that control groups leave may shrink at any time.

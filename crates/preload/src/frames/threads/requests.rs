@@ -48,13 +48,15 @@ pub enum Kind {
     HandOver = 13,
     /// Release the pages that are held ([`crate::frames::pool::grip`]).
     LetGo = 14,
+    /// A thread of the program is no longer real-time, or has a lower priority ([`super::priority`]).
+    Sink = 15,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
         use Kind::{
             Census, CensusTiled, Eager, Frames, HandOver, Hint, LetGo, Register, Relock, Remap, Replace, Shed,
-            Stop, Unregister,
+            Sink, Stop, Unregister,
         };
         let all = [
             Register,
@@ -71,6 +73,7 @@ impl Kind {
             Shed,
             HandOver,
             LetGo,
+            Sink,
         ];
         all.into_iter().find(|kind| *kind as u8 == code)
     }
