@@ -218,6 +218,8 @@ pub fn unlocked(addr: usize, len: usize) {
     }
 }
 
+/// Flag of mlockall: what is mapped later is locked as well.
+const MCL_FUTURE: usize = 2;
 /// Whether the program locks all memory that is mapped from now on.
 static LOCKS_ALL: AtomicBool = AtomicBool::new(false);
 
@@ -229,9 +231,9 @@ pub fn locks_all() -> bool {
 /// Prepares for mlockall, or with no flags for munlockall.
 pub fn before_lock_all(flags: usize) {
     const MCL_CURRENT: usize = 1;
-    const MCL_FUTURE: usize = 2;
     const MCL_ONFAULT: usize = 4;
-    LOCKS_ALL.store(flags & MCL_FUTURE != 0, Ordering::Relaxed);
+    // Until it is known whether the kernel does so.
+    LOCKS_ALL.fetch_or(flags & MCL_FUTURE != 0, Ordering::Relaxed);
     if flags != 0 {
         // Later blocks lie in memory mapped in advance. With MCL_CURRENT alone they would be locked, because that memory
         // is; with MCL_FUTURE they would not be.
@@ -257,8 +259,9 @@ pub fn personality(persona: usize) -> Result<usize> {
     Ok(before)
 }
 
-/// Reacts to mlockall, or with no flags to munlockall.
+/// Reacts to mlockall, or with no flags to munlockall, which has succeeded.
 pub fn all_locked_or_unlocked(flags: usize) {
+    LOCKS_ALL.store(flags & MCL_FUTURE != 0, Ordering::Relaxed);
     if flags != 0 {
         // Another thread may have mapped some in advance between the first look and the call.
         tables::lock().drop_spare();
