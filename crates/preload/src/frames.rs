@@ -250,21 +250,16 @@ pub fn before_fork() {
 }
 
 /// Resets of the engine in a forked child, in this order.
-const RESETS: [fn(); 7] = [
-    areas::after_fork,
-    registration::close,
-    requests::reset,
-    handler::forget,
-    refiller::forget,
-    priority::forget,
-    startup::forget,
-];
+const RESETS: [fn(); 6] =
+    [areas::after_fork, registration::close, requests::reset, handler::forget, refiller::forget, startup::forget];
 
 /// In a forked child, before anything else: gives it its own engine, unless the policy is not inherited.
 ///
 /// Nor does a child that was made past libc get one. It may end by the system call that ends its only thread, as the
 /// children of glibc's `clone` do, and threads of the library would then keep the process alive.
 pub fn adopt_child(inherits: bool) {
+    // Priorities are followed also where no frames are placed yet.
+    priority::forget();
     if !is_wanted() {
         return;
     }

@@ -279,7 +279,12 @@ pub(crate) extern "C" fn generic_munlockall(_number: usize) -> c_long {
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     let flags = flags as u32 as usize;
     let after = || calls::all_locked_or_unlocked(flags);
-    locking_then([0; 2], || calls::before_lock_all(flags), || task::mlock_all(flags), after)
+    let known = calls::locks_all();
+    let status = locking_then([0; 2], || calls::before_lock_all(flags), || task::mlock_all(flags), after);
+    if status != 0 {
+        calls::set_locks_all(known);
+    }
+    status
 }
 
 /// libc's `syscall` with the number of mlockall(2).

@@ -23,7 +23,7 @@ use super::{files, prefault, tables};
 use advise::has_all;
 pub use advise::{
     all_locked_or_unlocked, before_futex, before_lock_all, before_populating, before_property, gives_up_mappings,
-    has_read, is_mapped, madvise, personality, place_to_lock, unlocked,
+    has_read, is_mapped, locks_all, madvise, personality, place_to_lock, set_locks_all, unlocked,
 };
 pub use brk::{brk, brk_alone, close_heap, open_heap, publish_heap};
 pub use registering::{API, REGISTER, has_registered, registered, registering, to_register, wants_events};

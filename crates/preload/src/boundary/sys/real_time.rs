@@ -3,7 +3,7 @@
 use crate::boundary::arch::nr;
 
 use super::c;
-use super::call::{Result, calls};
+use super::call::{Errno, Result, calls};
 
 /// The highest priority of SCHED_FIFO and SCHED_RR.
 pub const HIGHEST: i32 = 99;
@@ -14,6 +14,8 @@ calls! {
     fn getparam(tid: u32, priority: &mut i32) -> () { nr::SCHED_GETPARAM; tid, priority }
 
     fn setscheduler(tid: u32, policy: i32, priority: &i32) -> () { nr::SCHED_SETSCHEDULER; tid, policy, priority }
+
+    fn seek(fd: i32, offset: usize, from: i32) -> usize { nr::LSEEK; fd, offset, from }
 
     fn getdents(fd: i32, into: &mut [u8]) -> usize { nr::GETDENTS64; fd, into }
 
@@ -61,23 +63,28 @@ pub fn become_ordinary(tid: u32) -> Result<()> {
     setscheduler(tid, SCHED_OTHER, &0)
 }
 
-/// The highest real-time priority of this process's threads, except those in `besides`; 0: none has one.
-pub fn highest(besides: &[u32]) -> Result<i32> {
-    let list = super::open(c"/proc/self/task", c::O_RDONLY, 0)?;
-    let (mut entries, mut highest) = ([0u8; 1024], 0);
-    let result = loop {
-        match getdents(list, &mut entries) {
-            Ok(0) => break Ok(highest),
-            Ok(used) => each_number(entries.get(..used).unwrap_or(&[]), &mut |tid| {
+/// Opens the list of this process's threads, for [`highest`].
+pub fn open_list() -> Result<i32> {
+    super::open(c"/proc/self/task", c::O_RDONLY, 0)
+}
+
+/// The highest real-time priority of the threads in `list`, except those in `besides`; 0: none has one. ESRCH: the list
+/// is of another pid namespace.
+pub fn highest(list: i32, besides: &[u32]) -> Result<i32> {
+    let own = super::gettid();
+    let (mut entries, mut highest, mut is_ours) = ([0u8; 1024], 0, false);
+    seek(list, 0, 0)?;
+    loop {
+        match getdents(list, &mut entries)? {
+            0 => return if is_ours { Ok(highest) } else { Err(Errno::ESRCH) },
+            used => each_number(entries.get(..used).unwrap_or(&[]), &mut |tid| {
+                is_ours |= tid == own;
                 if !besides.contains(&tid) {
                     highest = highest.max(priority(tid));
                 }
             }),
-            Err(errno) => break Err(errno),
         }
-    };
-    super::close(list);
-    result
+    }
 }
 
 /// Calls `visit` for each name that is a number in entries of getdents64(2): 8 bytes, 8 bytes, length (2), type (1), name.
@@ -86,8 +93,9 @@ fn each_number(mut entries: &[u8], visit: &mut dyn FnMut(u32)) {
         let length = usize::from(u16::from_le_bytes([low, high]));
         let name = entries.get(19..length).unwrap_or(&[]);
         let digits = name.iter().take_while(|byte| **byte != 0);
-        let number =
-            digits.copied().try_fold(0u32, |number, byte| Some(number * 10 + (byte as char).to_digit(10)?));
+        let number = digits
+            .copied()
+            .try_fold(0u32, |number, byte| number.checked_mul(10)?.checked_add((byte as char).to_digit(10)?));
         if let Some(tid) = number.filter(|tid| *tid != 0) {
             visit(tid);
         }
@@ -119,6 +127,9 @@ mod tests {
         // Cut off, or with a length of 0: no endless loop.
         each_number(&entries[..40], &mut |_| {});
         each_number(&[0; 64], &mut |_| {});
-        assert_eq!(highest(&[]), Ok(0), "the tests are no real-time program");
+        // Not a number of 32 bits.
+        each_number(&entry(b"99999999999", 32), &mut |tid| panic!("{tid}"));
+        let list = open_list().unwrap();
+        assert_eq!([(); 2].map(|()| highest(list, &[])), [Ok(0); 2], "the tests are no real-time program");
     }
 }

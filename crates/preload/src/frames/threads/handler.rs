@@ -279,8 +279,8 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
                 engine.checks.grip.let_go();
                 Ok(0)
             }
-            Kind::Sink => {
-                priority::sink();
+            Kind::Priority => {
+                priority::adjust();
                 Ok(0)
             }
             Kind::HandOver => engine.pools.hand_over(span).map(|()| 0),

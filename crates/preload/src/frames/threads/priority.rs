@@ -11,6 +11,7 @@
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::boundary::span::Span;
+use crate::boundary::sys;
 use crate::boundary::sys::real_time::{self, HIGHEST};
 use crate::frames::rest;
 use crate::state::lock::Turn;
@@ -20,6 +21,9 @@ use super::{handler, refiller};
 
 /// The highest real-time priority that a thread of the program is known to have; 0: none.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// The handler's descriptor of the list of threads. It is opened in time: later there may be no /proc.
+static LIST: AtomicI32 = AtomicI32::new(NONE);
+const NONE: i32 = -1;
 /// One thread at a time follows a change: what another one changes meanwhile, it follows afterwards.
 static FOLLOWS: Turn = Turn::new();
 /// Whether the handler could not get a higher one.
@@ -33,6 +37,8 @@ pub fn is_level() -> bool {
 /// In a forked child: forgets the parent's threads.
 pub fn forget() {
     FOLLOWS.give();
+    LIST.store(NONE, Ordering::Relaxed);
+    rest::set_needed(false);
     PROGRAM.store(0, Ordering::Relaxed);
     IS_LEVEL.store(false, Ordering::Relaxed);
 }
@@ -41,13 +47,18 @@ pub fn forget() {
 /// SCHED_RESET_ON_FORK.)
 pub fn learn() {
     FOLLOWS.take();
-    let highest = real_time::highest(&[]).unwrap_or_else(|_| real_time::priority(0));
+    let mut highest = real_time::priority(0);
+    if let Ok(list) = real_time::open_list() {
+        highest = highest.max(real_time::highest(list, &[]).unwrap_or(0));
+        sys::close(list);
+    }
     PROGRAM.store(highest, Ordering::Release);
     FOLLOWS.give();
 }
 
 /// Raises the calling thread, which is the handler, before it gives up the right to do so. The refiller inherits it.
 pub fn take() {
+    LIST.store(real_time::open_list().unwrap_or(NONE), Ordering::Relaxed);
     if PROGRAM.load(Ordering::Acquire) > 0 {
         settle(&mut |priority| raise(0, priority));
     }
@@ -64,23 +75,30 @@ pub fn follow(tid: i32) {
     if priority > known {
         PROGRAM.store(priority, Ordering::Release);
         settle(&mut |priority| each_own(&mut |id| raise(id, priority)));
+        // The thread may have no right to raise them, but its limit (RLIMIT_RTPRIO) may allow them to do so.
+        if is_level() {
+            let _ = requests::ask(Kind::Priority, Span::new(0, 0));
+        }
     } else if priority < known {
-        let _ = requests::ask(Kind::Sink, Span::new(0, 0));
+        let _ = requests::ask(Kind::Priority, Span::new(0, 0));
     }
     FOLLOWS.give();
 }
 
-/// Puts the engine's threads as low as the program's threads are now. (Only the handler calls this.)
-pub fn sink() {
-    let Ok(highest) = real_time::highest(&[handler::id(), refiller::id()]) else { return };
-    if highest >= PROGRAM.load(Ordering::Acquire) {
+/// Puts the engine's threads as low as the program's threads are now, or above them where that failed before. (Only the
+/// handler calls this.)
+pub fn adjust() {
+    let own = [handler::id(), refiller::id()];
+    let Ok(highest) = real_time::highest(LIST.load(Ordering::Relaxed), &own) else { return };
+    let known = PROGRAM.load(Ordering::Acquire);
+    if highest > known || (highest == known && !is_level()) {
         return;
     }
     PROGRAM.store(highest, Ordering::Release);
     rest::set_needed(highest > 0);
     let are_above = each_own(&mut |id| match highest {
         0 => real_time::become_ordinary(id).is_ok(),
-        _ => real_time::become_real_time(id, highest + 1).is_ok(),
+        _ => raise(id, highest),
     });
     IS_LEVEL.store(!are_above, Ordering::Relaxed);
 }

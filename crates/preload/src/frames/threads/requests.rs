@@ -48,15 +48,15 @@ pub enum Kind {
     HandOver = 13,
     /// Release the pages that are held ([`crate::frames::pool::grip`]).
     LetGo = 14,
-    /// A thread of the program is no longer real-time, or has a lower priority ([`super::priority`]).
-    Sink = 15,
+    /// A thread of the program has another priority ([`super::priority`]).
+    Priority = 15,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
         use Kind::{
-            Census, CensusTiled, Eager, Frames, HandOver, Hint, LetGo, Register, Relock, Remap, Replace, Shed,
-            Sink, Stop, Unregister,
+            Census, CensusTiled, Eager, Frames, HandOver, Hint, LetGo, Priority, Register, Relock, Remap, Replace,
+            Shed, Stop, Unregister,
         };
         let all = [
             Register,
@@ -73,7 +73,7 @@ impl Kind {
             Shed,
             HandOver,
             LetGo,
-            Sink,
+            Priority,
         ];
         all.into_iter().find(|kind| *kind as u8 == code)
     }

@@ -228,6 +228,11 @@ pub fn locks_all() -> bool {
     LOCKS_ALL.load(Ordering::Relaxed)
 }
 
+/// Sets that again, after a call that failed.
+pub fn set_locks_all(is: bool) {
+    LOCKS_ALL.store(is, Ordering::Relaxed);
+}
+
 /// Prepares for mlockall, or with no flags for munlockall.
 pub fn before_lock_all(flags: usize) {
     const MCL_CURRENT: usize = 1;
