@@ -12,23 +12,12 @@ static void install(void) {
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-static size_t kib(const char *name) {
-    char line[256];
-    size_t number = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    CHECK(file);
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, name, strlen(name)) == 0) CHECK(sscanf(line + strlen(name), ": %zu", &number) == 1);
-    CHECK(fclose(file) == 0);
-    return number;
-}
-
 static void locked(int future) {
     if (mlockall(future) != 0) return; /* not for this user */
-    size_t lock = kib("VmLck"), resident = kib("VmRSS");
+    long lock = status_kib("VmLck:"), resident = status_kib("VmRSS:");
     install();
-    if (kib("VmLck") > lock + 8 * KIB) FAIL("%zu KiB locked, %zu before", kib("VmLck"), lock);
-    if (kib("VmRSS") > resident + 8 * KIB) FAIL("%zu KiB resident, %zu before", kib("VmRSS"), resident);
+    if (status_kib("VmLck:") > lock + 8 * (long)KIB) FAIL("%ld KiB locked, %ld before", status_kib("VmLck:"), lock);
+    if (status_kib("VmRSS:") > resident + 8 * (long)KIB) FAIL("%ld KiB resident, %ld before", status_kib("VmRSS:"), resident);
     churn(1, 300, 300 * KIB);
     unsigned char *top = sbrk(0), *more = sbrk(256 * (intptr_t)KIB);
     CHECK(more == (void *)-1 ? errno == ENOMEM || errno == EAGAIN : more == top);

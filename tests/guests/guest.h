@@ -190,6 +190,18 @@ __attribute__((unused)) static pthread_t start(void *(*run)(void *), void *argum
     return thread;
 }
 
+/* A field of /proc/self/status, like "VmLck:", in KiB. */
+__attribute__((unused)) static long status_kib(const char *field) {
+    static char text[4096];
+    int fd = open("/proc/self/status", O_RDONLY);
+    ssize_t bytes = read(fd, text, sizeof text - 1);
+    CHECK(bytes > 0 && close(fd) == 0);
+    text[bytes] = 0;
+    const char *found = strstr(text, field);
+    CHECK(found);
+    return atol(found + strlen(field));
+}
+
 /* Whether all of [p, p + bytes) is mapped, with one of two flags as smaps has them (" dc"). */
 __attribute__((unused)) static int is_all(const void *p, size_t bytes, const char *flag, const char *or_flag) {
     static char line[4096];

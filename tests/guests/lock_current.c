@@ -5,16 +5,6 @@
 
 #define BYTES (64 * KIB)
 
-/* In kB. */
-static long locked_memory(void) {
-    static char text[4096];
-    int fd = open("/proc/self/status", O_RDONLY);
-    ssize_t bytes = read(fd, text, sizeof text - 1);
-    CHECK(bytes > 0);
-    close(fd);
-    return atol(strstr(text, "VmLck:") + 6);
-}
-
 static void check_free(const char *what, int flags, unsigned char *p, size_t bytes) {
     if (is_all(p, PAGE, " lo", " lo")) FAIL("%s after mlockall(%d) is locked", what, flags);
     fill(p, bytes, 5);
@@ -44,7 +34,7 @@ static void after(int flags, int by_syscall) {
 }
 
 int main(void) {
-    if (locked_memory() > 0) return ok(); /* the policy itself locks */
+    if (status_kib("VmLck:") > 0) return ok(); /* the policy itself locks */
     for (int by_syscall = 0; by_syscall < 2; by_syscall++) {
         after(MCL_CURRENT, by_syscall);
         after(MCL_CURRENT | MCL_ONFAULT, by_syscall);

@@ -7,16 +7,6 @@
 /* Reserved pages are never swapped; the kernel does not mark them. */
 static int is_locked(const void *p, size_t bytes) { return is_all(p, bytes, " lo", " ht"); }
 
-/* In kB. */
-static long locked_memory(void) {
-    static char text[4096];
-    int fd = open("/proc/self/status", O_RDONLY);
-    ssize_t bytes = read(fd, text, sizeof text - 1);
-    CHECK(bytes > 0);
-    close(fd);
-    return atol(strstr(text, "VmLck:") + 6);
-}
-
 static void future(void) {
     unsigned char *before = map_anon(4 * PAGE), *heap = sbrk(4 * PAGE);
     CHECK(heap != (void *)-1);
@@ -54,13 +44,13 @@ static void grows(int flags) {
 
 int main(void) {
     future();
-    int pins = locked_memory() > 0; /* by the policy */
+    int pins = status_kib("VmLck:") > 0; /* by the policy */
     obey_lock_limit();
     struct rlimit limit = {16 * PAGE, 16 * PAGE};
     CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     grows(0);
     grows(MLOCK_ONFAULT);
     CHECK(munlockall() == 0);
-    CHECK(pins || locked_memory() == 0);
+    CHECK(pins || status_kib("VmLck:") == 0);
     return ok();
 }

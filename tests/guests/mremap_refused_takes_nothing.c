@@ -16,15 +16,6 @@ static void *grows(void *argument) {
     return argument;
 }
 
-static size_t address_space(void) {
-    static char text[4096];
-    int fd = open("/proc/self/status", O_RDONLY);
-    ssize_t bytes = read(fd, text, sizeof text - 1);
-    CHECK(bytes > 0);
-    close(fd);
-    return (size_t)atol(strstr(text, "VmSize:") + 7) * KIB;
-}
-
 static double seconds(void) {
     struct timespec now;
     CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
@@ -44,7 +35,7 @@ static void beside(size_t behind) {
     usleep(5000);
     struct rlimit limit;
     CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-    struct rlimit lower = {address_space() + GIB + 64 * MIB, limit.rlim_max};
+    struct rlimit lower = {(size_t)status_kib("VmSize:") * KIB + GIB + 64 * MIB, limit.rlim_max};
     CHECK(setrlimit(RLIMIT_AS, &lower) == 0);
     int refused = 0, calls = 0;
     for (double end = seconds() + 0.3; seconds() < end; calls++) {
