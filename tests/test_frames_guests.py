@@ -13,6 +13,7 @@ from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, frames_guests,
 from harness.guests import Guest, Workshop, every_guest
 from harness.launching import Run, Runner
 from harness.placing import run_placed
+from pagelab.record import Frames
 
 GUESTS = frames_guests()
 ORDINARY = every_guest()
@@ -74,17 +75,22 @@ def test_a_program_that_gives_up_root_keeps_none_of_it_where_pages_are_pinned(
     run_guest(BY_NAME["pinned"], guest, workshop, run_under, tmp_path)
 
 
+def record_of(program: str, policy: FramesPolicy, workshop: Workshop, run_under: Runner, scratch: Path) -> Frames:
+    """What the record says of frames after a run of the guest `program`."""
+    guest = next(known for known in GUESTS if known.program == program)
+    run = run_guest(policy, guest, workshop, run_under, scratch)
+    assert run.the_record.frames is not None, run.story()
+    return run.the_record.frames
+
+
 @pytest.mark.parametrize("policy", MAIN, ids=str)
 def test_pages_in_memory_are_not_tried_when_they_are_locked_or_populated(
     policy: FramesPolicy, workshop: Workshop, run_under: Runner, tmp_path: Path
 ) -> None:
     """The guest's 8,192 pages are locked and populated when they are in memory. Each of them cost two calls."""
-    guest = next(known for known in GUESTS if known.program == "frames/in_memory")
-    run = run_guest(policy, guest, workshop, run_under, tmp_path)
-    frames = run.the_record.frames
-    assert frames is not None, run.story()
-    assert frames.engine is not None, run.story()
-    assert frames.engine.values["moves"] < 8_192 * 3 // 2, run.story()
+    frames = record_of("frames/in_memory", policy, workshop, run_under, tmp_path)
+    assert frames.engine is not None
+    assert frames.engine.values["moves"] < 8_192 * 3 // 2, frames.engine
 
 
 @pytest.mark.parametrize("policy", MAIN, ids=str)
@@ -92,11 +98,8 @@ def test_a_move_that_shrinks_a_block_leaves_the_counts_of_the_next_one(
     policy: FramesPolicy, workshop: Workshop, run_under: Runner, tmp_path: Path
 ) -> None:
     """Pages behind the new place counted as moved: all that the move cut off (1,008)."""
-    guest = next(known for known in GUESTS if known.program == "frames/shrinking_move")
-    run = run_guest(policy, guest, workshop, run_under, tmp_path)
-    frames = run.the_record.frames
-    assert frames is not None, run.story()
-    assert sum(strategy.moved_pages for strategy in frames.strategies) < 500, run.story()
+    frames = record_of("frames/shrinking_move", policy, workshop, run_under, tmp_path)
+    assert sum(strategy.moved_pages for strategy in frames.strategies) < 500, frames.strategies
 
 
 def may_raise_the_limit_on_priorities() -> bool:
